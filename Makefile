@@ -97,7 +97,7 @@ test-production: setup   # seatrial serve and a work pool with their processes k
 	$(BIN)/pytest tests/production
 
 bench: setup
-	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/local_nodes.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/quick_run.py
 	$(BIN)/python benchmarks/judge_speed.py

@@ -1,29 +1,100 @@
-"""How often the judge is wrong: writes the table of docs/error-rates.md.
+"""How often the judge is wrong: write the tables of docs/error-rates.md.
 
     python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--cases] [--nodes 8 64 232] [--nights 8 30]
                                            [--readings 24] [--scale 1] [--seed S] [--write]
 
-Rows of simulated and of recorded fleets (benchmarks/noise_rows.py) and of faults (benchmarks/fault_cases.py) go through
+Rows of simulated and of recorded fleets and of faults (benchmarks/fleet_rows.py) go through
 `seatrial.runs.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the number of trials.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.error_tables import Count, markdown, write
-from benchmarks.fault_cases import CASES, Case, case_rows
-from benchmarks.noise_rows import ROWS, NoiseRow
-from benchmarks.rivals import RULES
+from benchmarks.fleet_rows import CASES, ROWS, Case, NoiseRow, case_rows
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, replay
-from seatrial.simulate.noise import Floats
-from seatrial.simulate.rows import all_rows, fleet_series, night_rows, node_name
+from seatrial.simulate.rows import Floats, Ints, all_rows, fleet_series, night_rows, node_name
+
+TARGET = Path(__file__).parents[1] / "docs" / "error-rates.md"
+
+
+@dataclass(slots=True)
+class Count:
+    """Hits among trials."""
+
+    hits: int = 0
+    of: int = 0
+
+    def add(self, hits: int, of: int) -> None:
+        self.hits += hits
+        self.of += of
+
+    @property
+    def share(self) -> str:
+        return percent(self.hits / self.of) if self.of else "–"
+
+    def __str__(self) -> str:
+        """The share and its 95 % interval (Wilson)."""
+        if not self.of:
+            return "–"
+        p, n, z = self.hits / self.of, self.of, 1.96
+        middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+        return f"{percent(p)} ({percent(max(low, 0))}–{percent(min(high, 1))})"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(parts: Mapping[str, str]) -> None:
+    """Replace the text between the markers of each part."""
+    text = TARGET.read_text()
+    for name, part in parts.items():
+        head, rest = text.split(f"<!-- {name} -->\n", 1)
+        _, tail = rest.split(f"<!-- /{name} -->", 1)
+        text = f"{head}<!-- {name} -->\n{part}\n<!-- /{name} -->{tail}"
+    TARGET.write_text(text)
+    print(f"{TARGET} written", file=sys.stderr)
+
+
+Rule = Callable[[Floats, Floats, Ints], NDArray[np.bool_]]
+
+SUPERBENCH_VARIANCE = -0.05  # the documentation's example: (value - baseline) / baseline below it is defective
+REFRAME_BAND = -0.10  # the tutorial's band: the reference value -10 %
+
+
+def superbench(good: Floats, tonight: Floats, metric: Ints) -> NDArray[np.bool_]:
+    """Against the mean over all nodes and reference nights of the metric."""
+    return np.less(tonight / _means(good, metric) - 1, SUPERBENCH_VARIANCE)
+
+
+def reframe(good: Floats, tonight: Floats, metric: Ints) -> NDArray[np.bool_]:
+    """Compare with a fixed reference value: the mean of the first night."""
+    return np.less(tonight / _means(good[:1], metric) - 1, REFRAME_BAND)
+
+
+def _means(nights: Floats, metric: Ints) -> Floats:
+    totals = np.bincount(metric, nights.mean(axis=0))
+    means: Floats = (totals / np.bincount(metric))[metric]
+    return means
+
+
+RULES: Mapping[str, Rule] = {"SuperBench (mean - 5 %)": superbench, "ReFrame (reference - 10 %)": reframe}
+
 
 HEALTHY_NIGHTS = 5  # after the earlier ones
 FAULTY_NIGHTS = 3

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from seatrial.history import open_store
-from seatrial.history.past import past_runs
-from seatrial.history.same_machine import Machines
+from seatrial.history.past import Machines, past_runs
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import hardware_by_node

@@ -28,7 +28,7 @@ FIRST = IPv4Address("127.1.0.1")
 
 
 def answer(listeners: list[socket.socket]) -> None:
-    """Send a banner to whoever connects, until the last listener is closed."""
+    """Send a banner to every client until the last listener is closed."""
     with selectors.DefaultSelector() as selector:
         for listener in listeners:
             selector.register(listener, selectors.EVENT_READ)

@@ -1,6 +1,6 @@
 """How long the light commands take to start: seconds, median and worst of 15 starts each.
 
-They must stay below 0.3 s. `import pydantic`, most of what `render` costs, tells how fast the machine is today.
+They must stay below 0.3 s. `import pydantic`, most of what `render` costs, shows the speed of the machine.
 """
 
 import statistics

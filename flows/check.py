@@ -22,8 +22,7 @@ from flows.serving.signals import end_with_parent, uninterrupted
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS, left_out, measure_again
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
-from seatrial.config.setup import setup_of
+from seatrial.config.run import Run, below_runs, secrets_of, set_aside, setup_of, writable
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
@@ -31,7 +30,7 @@ from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.runs.progress import log, log_file
-from seatrial.runs.trial import Trial
+from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
 from tasks.check import check_task
@@ -94,7 +93,7 @@ def check(
 
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """What the run came to, once it had the cluster for itself."""
-    trial = Trial(run, timings={"startup": process_age_s()})
+    trial = RunState(run, timings={"startup": process_age_s()})
     with opened_history() as (store, unreachable):
         try:
             with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
@@ -115,7 +114,7 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     return rewrite_run_json(trial)
 
 
-def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
+def _try_out(trial: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
     """What needs the nodes, what it comes to, and their end. What goes wrong or is not tried becomes a check."""
     through = False
     try:
@@ -153,7 +152,7 @@ def _no_history(problem: str) -> Check:
     return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
 
 
-def _leave(trial: Trial, through: bool) -> None:
+def _leave(trial: RunState, through: bool) -> None:
     """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never."""
     run = trial.run
     with trial.attempt("collect"):

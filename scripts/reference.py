@@ -19,7 +19,7 @@ from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.model.reasons import AREAS
 from seatrial.nccl.causes import HOST, MEANING, MPIRUN, NCCL, SSH, TESTS, Cause
-from seatrial.report.suites import rounded
+from seatrial.report.listings import rounded
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"

@@ -19,8 +19,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.utilities.urls import url_for
 
-from seatrial.alerts.alert import Alert
-from seatrial.alerts.overdue import overdue, silent
+from seatrial.alerts.alert import Alert, overdue, silent
 from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import secrets_of

@@ -18,8 +18,8 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import judgement_rows, summary
-from seatrial.runs.measurements import FIXED_COLUMNS
-from seatrial.runs.minimal_result import without_details
+from seatrial.runs.load import FIXED_COLUMNS
+from seatrial.runs.run_state import without_details
 from seatrial.system.atomic import write_atomic
 from seatrial.system.disk_reserve import release
 from seatrial.text.csv_cells import as_text

@@ -9,8 +9,7 @@ from seatrial.history import RunRow
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Judgement, RunResult, Suspect, conclude
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import LogFile, ReportContext
-from seatrial.report.past import EarlierRuns, Number, headlines
+from seatrial.report.context import EarlierRuns, LogFile, Number, ReportContext, headlines
 from tests import samples
 
 NODES = 1000

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from seatrial.catalog import efficiency
-from seatrial.catalog.links import with_links
+from seatrial.catalog import physics, with_links
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
@@ -94,7 +93,7 @@ def faulty_h100() -> RunResult:
 def with_shares(result: RunResult) -> RunResult:
     """The run with what its plateaus are of what 8x400G InfiniBand carries."""
     setup = with_links(Setup("H100-SXM", 8, 8, 8, "IB-8x400G"))
-    return replace(result, checks=[efficiency.with_shares(check, setup) for check in result.checks])
+    return replace(result, checks=[physics.with_shares(check, setup) for check in result.checks])
 
 
 def night(result: RunResult, number: int, factor: float, verdict: Verdict = Verdict.PASS) -> RunResult:

@@ -23,10 +23,9 @@ from prefect.artifacts import (
 from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import nodes_of
 from seatrial.checks.table import CHECKS
-from seatrial.config.run import PICTURE, Run, secrets_of
-from seatrial.config.suite import Suite
+from seatrial.config.run import PICTURE, Run, Suite, secrets_of
 from seatrial.model.result import RunResult
-from seatrial.report.picture import curve_png
+from seatrial.report.paper import curve_png
 from seatrial.system.atomic import write_atomic
 from seatrial.text.markdown import escape
 from seatrial.text.redact import Secrets

@@ -46,7 +46,7 @@ _IMPORTED_AHEAD = (
     "prefect.task_engine",
     "alembic.command",
     "seatrial.history.store",
-    "seatrial.history.migrate",
+    "seatrial.history.engine",
     "paramiko",
     "pandas",
     "matplotlib.figure",

@@ -16,7 +16,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.progress import log
-from seatrial.runs.trial import Trial
+from seatrial.runs.run_state import RunState
 from tasks.metrics import metrics_task
 from tasks.notify import notify_task
 from tasks.record import record_task, write_run_json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
-def publish_results(trial: Trial, store: "Store | None", notify: bool) -> None:
+def publish_results(trial: RunState, store: "Store | None", notify: bool) -> None:
     """Record, upload, publish and notify. What fails becomes a check, and the rest goes on."""
     run = trial.run
     written: Mapping[str, Path] = {}
@@ -54,7 +54,7 @@ def _missing(written: Mapping[str, Path]) -> str | None:
     return f"{', '.join(missing)} could not be written: logs/run.log says why" if missing else None
 
 
-def rewrite_run_json(trial: Trial) -> RunResult:
+def rewrite_run_json(trial: RunState) -> RunResult:
     """run.json once more, now with all timings; what is recorded stands.
 
     Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,
@@ -71,7 +71,7 @@ def rewrite_run_json(trial: Trial) -> RunResult:
     return result
 
 
-def record_cut(trial: Trial, cut: BaseException) -> None:
+def record_cut(trial: RunState, cut: BaseException) -> None:
     """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
     cut_by = type(cut).__name__
     trial.add(Check("run", Verdict.INCONCLUSIVE, Reason.of("cut-off", cut=_CUT.get(cut_by, cut_by))))

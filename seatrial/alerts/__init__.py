@@ -1,1 +1,1 @@
-"""What people are told, when, and what they have been told already. Pure; sending is the tasks'."""
+"""The content of alerts, and the settings of their receivers. Sending happens in tasks."""

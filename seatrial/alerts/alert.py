@@ -1,13 +1,16 @@
-"""An alert: an incident, and the run that shows it, made ready for every sink to put into its own words. Pure."""
+"""An alert: an incident with the run that shows it, and its plain text and JSON forms. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from seatrial.config.notify import Notify
-from seatrial.history.incident import Incident, nights
+from seatrial.history.incident import Incident, RunOutcome, count_runs
+from seatrial.history.rows import RunRow
 from seatrial.model.curves import bad_judgements
+from seatrial.model.reason import Reason
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Difference
@@ -41,37 +44,41 @@ class Alert:
 
     @property
     def run_id(self) -> str:
-        """The run that shows or ended it, also if that run can no longer be read; "" if the check did not run."""
+        """The run that shows or ended it, even if it can no longer be read; "" if the check did not run."""
         if self.result:
             return self.result.run_id
         return "" if self.over or self.incident.kind == "silent" else self.incident.last_run
 
 
 def headline(incident: Incident) -> str:
-    """The first words, which a phone shows: "h100-east fails (3 runs)"."""
+    """Return the title: "h100-east fails (3 runs)"."""
     name = words.plain(incident.cluster)
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
     sentence = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
-    return sentence if incident.nights == 1 or incident.kind == "silent" else f"{sentence} ({nights(incident.nights)})"
+    return (
+        sentence
+        if incident.run_count == 1 or incident.kind == "silent"
+        else f"{sentence} ({count_runs(incident.run_count)})"
+    )
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
-    """The news that the headline does not say: it says the end itself."""
+    """Return the news without the end of the incident, which the headline says."""
     return news[:-1] if incident.closed else news
 
 
 def span(incident: Incident) -> str:
-    """Since when, how often, and how bad it was: "since 2026-03-14 02:00 UTC, 3 runs, worst fail"."""
+    """Return duration, number of runs and worst verdict: "since 2026-03-14 02:00 UTC, 3 runs, worst fail"."""
     opened = f"{incident.opened:%Y-%m-%d %H:%M} UTC"
     lasted = f"from {opened} to {incident.closed:%Y-%m-%d %H:%M} UTC" if incident.closed else f"since {opened}"
     worst = f", worst {words.label(incident.worst)}" if incident.worst is not incident.verdict else ""
-    counted = "" if incident.kind == "silent" else f", {nights(incident.nights)}"
+    counted = "" if incident.kind == "silent" else f", {count_runs(incident.run_count)}"
     return f"{lasted}{counted}{worst}"
 
 
 def worst_judgements(result: RunResult) -> list[Judgement]:
-    """The judgements that convince: the worst ones, each of another number where there are enough."""
+    """Return the worst judgements, each of another number if there are enough."""
     bad = [judgement for _, judgement in bad_judgements(result.checks)]
     firsts: dict[tuple[str, str, object], Judgement] = {}
     for judgement in bad:
@@ -87,7 +94,7 @@ def _about(judgement: Judgement) -> tuple[str, str, object]:
 
 
 def software(since: Difference) -> list[str]:
-    """What is not the software it was: "driver 570.1 → 575.3"."""
+    """Return changed software: "driver 570.1 → 575.3"."""
     return [
         f"{change.what} {change.before or 'none'} → {change.after or 'none'}"
         for change in since.software
@@ -96,7 +103,7 @@ def software(since: Difference) -> list[str]:
 
 
 def numbers(since: Difference) -> list[str]:
-    """The numbers that got worse, beyond their own noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
+    """Return numbers that got worse beyond their noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
     moved = since.measurements
     worse: list[Any] = list(moved[(moved["direction"] == "worse") & (moved["sigmas"] >= _MOVED)].itertuples())
     worse.sort(key=lambda row: "message_bytes" in row.conditions)  # sweeps before single sizes
@@ -109,7 +116,7 @@ def _moved(row: Any) -> str:
 
 
 def next_command(alert: Alert) -> str | None:
-    """The one command that leads on: what is missing here, what is in the report, or what is not as it was."""
+    """Return the command to run next: `doctor`, `report`, `history` or `compare`."""
     run, before = alert.result, alert.since.before if alert.since else None
     if alert.over:
         return None
@@ -123,7 +130,7 @@ def next_command(alert: Alert) -> str | None:
 
 
 def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None) -> str | None:
-    """Where people read the report: as the cluster file says, in the bucket, else on the machine that ran the check."""
+    """Return the address of the report: the cluster file's, the bucket's, else the local path."""
     if notify.report_url:
         return notify.report_url.replace("{run_id}", run_id).replace("{cluster}", cluster)
     if upload and upload.startswith("gs://"):
@@ -132,5 +139,131 @@ def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None
 
 
 def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The members and groups to mention; none when the incident is over."""
+    """Return the members and groups to mention; none when the incident is over."""
     return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))
+
+
+def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
+    """Return a silent outcome if the last run is older than `max_age`, or if there is none; else None."""
+    if last is None:
+        return _silent("", now, Reason.of("run-never-recorded", suite=suite))
+    age = now - last.finished
+    if age <= max_age:
+        return None
+    reason = Reason.of("run-overdue", run_id=last.run_id, age=hours(age), max_age=hours(max_age))
+    return _silent(last.run_id, now, reason)
+
+
+def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
+    """Return a silent outcome: the check died or was not started, for the reason `why`."""
+    return _silent(last.run_id if last else "", now, words.plain(why))
+
+
+def hours(span: timedelta) -> str:
+    """Format a time span: "26 h", "3 days"."""
+    whole = round(span.total_seconds() / 3600)
+    return f"{whole} h" if whole < 72 else f"{whole // 24} days"
+
+
+def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
+    return RunOutcome(run_id, now, "silent", Verdict.NOT_RUN, reason)
+
+
+SCHEMA = 1
+MAX_SUSPECTS = 10
+LINE_CHARS = 600
+
+
+def subject(alert: Alert) -> str:
+    """Return headline and reason on one line, cut to 150 characters."""
+    reason = "" if alert.over else f": {alert.incident.reason}"
+    return words.harmless(f"seatrial: {headline(alert.incident)}{reason}")[:150]
+
+
+def full_text(alert: Alert, news: Sequence[str]) -> str:
+    """Return the whole alert as text; `news` are the changes that its reader has not received."""
+    incident = alert.incident
+    unsaid = other_news(incident, news)
+    parts = [
+        [headline(incident)],
+        _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
+        [f"It was: {incident.reason}" if alert.over else f"{words.label(incident.verdict)}: {incident.reason}"],
+        *(_findings(alert, alert.result) if alert.result and not alert.over else []),
+    ]
+    notes = alert.result.notes if alert.result and not alert.over else ()
+    ours = [notes, _where(alert)]  # addresses and commands, to be followed and copied as they are
+    paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
+    paragraphs += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
+    return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
+
+
+def digest(result: RunResult) -> str:
+    """Return one line for a run with nothing new."""
+    return words.harmless(f"{words.headline(result)}, {result.suite}: {result.reason}")[:LINE_CHARS]
+
+
+def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
+    """Return the alert as JSON (docs/alerts.md); `text` is for chats with incoming webhooks, the rest for programs."""
+    incident, run = alert.incident, alert.result
+    return {
+        "schema": SCHEMA,
+        "event": "closed" if alert.over else "opened" if len(news) == len(incident.changes) else "changed",
+        "text": "\n".join(map(words.harmless, (headline(incident), *other_news(incident, news)))),
+        "incident": {
+            "id": incident.id,
+            "kind": incident.kind,
+            "cluster": incident.cluster,
+            "suite": incident.suite,
+            "opened": incident.opened.isoformat(timespec="seconds"),
+            "closed": incident.closed.isoformat(timespec="seconds") if incident.closed else None,
+            "verdict": incident.verdict.value,
+            "worst": incident.worst.value,
+            "reason": incident.reason,
+            "runs": incident.run_count,
+            "changes": list(incident.changes),
+        },
+        "news": list(news),
+        "run_id": alert.run_id or None,
+        "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run and not alert.over else [],
+        "judgements": [j.to_dict() for j in worst_judgements(run)] if run and not alert.over else [],
+        "software": software(alert.since) if alert.since else [],
+        "links": {"run": alert.run_link, "report": alert.report_link},
+    }
+
+
+def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
+    since = alert.since
+    changes = (
+        [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
+    )
+    return [
+        _bullets(
+            "Suspects",
+            [f"{s.kind} {s.name} ({s.confidence:.0%}): {s.evidence}" for s in run.suspects[:MAX_SUSPECTS]],
+            len(run.suspects) - MAX_SUSPECTS,
+        ),
+        _bullets("Not as expected", [_judgement(j) for j in worst_judgements(run)]),
+        _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), changes),
+    ]
+
+
+def _where(alert: Alert) -> list[str]:
+    incident, command = alert.incident, next_command(alert)
+    return [
+        f"cluster {incident.cluster}, suite {incident.suite}, {span(incident)}",
+        *([f"run: {run}"] if (run := alert.run_link or alert.run_id) else []),
+        *([f"report: {alert.report_link}"] if alert.report_link else []),
+        *([f"next: {command}"] if command else []),
+    ]
+
+
+def _bullets(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
+    rest = [f"- and {more:,} more in the report"] if more > 0 else []
+    return [f"{title}:", *(f"- {line}" for line in lines), *rest] if lines else []
+
+
+def _judgement(judgement: Judgement) -> str:
+    m = judgement.measurement
+    expected = words.interval(judgement.expected, m.unit)
+    rest = f"expected {expected} ({judgement.source})" if expected != "–" else judgement.reason
+    return f"{words.what(m)}: {words.quantity(m.value, m.unit)}, {rest}"

@@ -1,21 +1,96 @@
-"""Where alerts go, from the environment and the cluster file. The secrets in it show nowhere."""
+"""Settings of the receivers of alerts, from the environment and the cluster file. Secrets are never shown."""
 
+import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 from urllib.parse import unquote_plus
 
 from pydantic import SecretStr
 
-from seatrial.alerts.muted import APPRISE, muted
-from seatrial.alerts.slack_settings import HOW_TO as SLACK_HOW_TO
-from seatrial.alerts.slack_settings import SAFE, SlackSettings, safe, secret
 from seatrial.config.notify import Notify, legal_channel
 from seatrial.model.errors import InputError
+from seatrial.text.addresses import is_loopback, split
 from seatrial.text.redact import redacted
 from seatrial.text.words import plain
+
+URLLIB3 = ("urllib3.connectionpool", "urllib3.util.retry")  # both name the path of what they try again
+APPRISE = ("apprise",)
+
+
+@contextmanager
+def muted(names: tuple[str, ...]) -> Iterator[None]:
+    """Disable the named loggers within the context."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+SAFE = "must start with https:// (http:// only to this machine), then a host, and a port of 1 to 65535 if any"
+SLACK_HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
+
+
+@dataclass(frozen=True, slots=True)
+class SlackSettings:
+    """A bot token with a channel, or an incoming webhook. Secrets are not in repr or text."""
+
+    token: SecretStr | None = None
+    channel: str | None = None
+    webhook: SecretStr | None = None
+    api_url: str | None = None
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self | None:
+        """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
+        env = os.environ if environ is None else environ
+        settings = cls(
+            token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
+            channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
+            webhook=secret(env.get("SEATRIAL_SLACK_WEBHOOK")),
+            api_url=env.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
+        )
+        return settings if settings.token or settings.webhook else None
+
+    def problem(self) -> str | None:
+        """Return why these settings cannot work, without secrets; None if they can."""
+        if self.webhook is None and (self.token is None or self.channel is None):
+            missing = "SEATRIAL_SLACK_TOKEN" if self.token is None else "SEATRIAL_SLACK_CHANNEL"
+            return f"{missing} is not set; {SLACK_HOW_TO}"
+        return self.malformed()
+
+    def malformed(self) -> str | None:
+        """Return which of the values that are set cannot work; None if all can."""
+        if self._by_token and not safe(self.api_url or "https://slack.com"):
+            return f"SEATRIAL_SLACK_API_URL {SAFE}"
+        if not self._by_token and self.webhook and not safe(self.webhook.get_secret_value()):
+            return f"SEATRIAL_SLACK_WEBHOOK {SAFE}"
+        return None
+
+    @property
+    def _by_token(self) -> bool:
+        return self.token is not None and self.channel is not None
+
+
+def secret(value: str | None) -> SecretStr | None:
+    return SecretStr(value.strip()) if value and value.strip() else None
+
+
+def safe(url: str) -> bool:
+    """Return whether secrets may be sent to `url`: it is encrypted, or on this machine."""
+    parts = split(url)
+    if parts is None:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+
 
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
 _TELLING = 8  # characters from which on a part of an address is no common word
@@ -26,7 +101,7 @@ _WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """Slack, a webhook that takes JSON, and addresses as apprise knows them (e-mail, Teams, PagerDuty, ...)."""
+    """Receivers: Slack, a webhook that takes JSON, and apprise URLs (e-mail, Teams, PagerDuty, ...)."""
 
     slack: SlackSettings | None = None
     webhook: SecretStr | None = None
@@ -34,7 +109,7 @@ class AlertSettings:
 
     @classmethod
     def from_env(cls, notify: Notify, environ: Mapping[str, str] | None = None) -> Self:
-        """What SEATRIAL_SLACK_*, SEATRIAL_ALERT_WEBHOOK and SEATRIAL_ALERT_URLS say; the channel may be the file's."""
+        """Read SEATRIAL_SLACK_*, SEATRIAL_ALERT_WEBHOOK, SEATRIAL_ALERT_URLS; the channel may be the cluster file's."""
         env = os.environ if environ is None else environ
         slack = SlackSettings.from_env(env)
         if slack and slack.channel is None:
@@ -47,26 +122,26 @@ class AlertSettings:
         return bool(self.slack or self.webhook or self.urls)
 
     def secrets(self) -> list[str]:
-        """What must not show, the longest first."""
+        """Return all secrets, the longest first."""
         slack = (self.slack.token, self.slack.webhook) if self.slack else ()
         values = (held.get_secret_value() for held in (*slack, self.webhook, *self.urls) if held)
         return sorted(values, key=len, reverse=True)
 
     def scrub(self, text: str) -> str:
-        """`text` on one line, without the secrets, wherever it came from."""
+        """Return `text` on one line without the secrets."""
         text = _ADDRESSED.sub(r"\1 ***", text)
         for held in (*self.secrets(), *self._parts()):
             text = text.replace(held, "***")
         return plain("".join(redacted([text])))[:300]
 
     def _parts(self) -> list[str]:
-        """What an address is made of, the longest first: a service's own address has the same token elsewhere."""
+        """Return the parts of the addresses, the longest first: services repeat a token in addresses of their own."""
         slack = self.slack.webhook if self.slack else None
         addresses = [held.get_secret_value() for held in (slack, self.webhook, *self.urls) if held]
         return sorted({part for address in addresses for part in _parts_of(address)}, key=len, reverse=True)
 
     def legal(self) -> tuple[Self, str | None]:
-        """The receivers that can work as they are written, and what is wrong with the others; never quotes a secret."""
+        """Return the valid receivers, and the problems of the others without secrets."""
         slack, webhook, unknown = self._bad_slack(), self._bad_webhook(), _unknown_urls(self.urls)
         kept = replace(
             self,
@@ -93,10 +168,7 @@ class AlertSettings:
 
 
 def _parts_of(address: str) -> set[str]:
-    """Login, path segments and values of an address, as written and decoded; what has a dot in it is a host, no token.
-
-    Shorter ones are left, as they are words of the language too.
-    """
+    """Return login, path segments and values of an address, as written and decoded; short ones are left out."""
     rest, _, query = address.partition("://")[2].partition("#")[0].partition("?")
     authority, *segments = rest.split("/")
     login, _, host = authority.rpartition("@")
@@ -107,14 +179,14 @@ def _parts_of(address: str) -> set[str]:
 
 
 def check_alerts(notify: Notify) -> None:
-    """Raises InputError when the environment's settings can never work; said before an hour is spent, not after it."""
+    """Raise InputError if the environment's settings cannot work."""
     _, problem = AlertSettings.from_env(notify).legal()
     if problem:
         raise InputError(problem)
 
 
 def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
-    """What is wrong with the addresses that apprise does not understand, by number: the address itself is a secret."""
+    """Return the problems of addresses that apprise does not understand, by number: the address itself is secret."""
     if not urls:
         return {}
     import apprise
@@ -132,6 +204,6 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
 
 
 def _service(address: str) -> str:
-    """Which service it is of, where it says so: what has no scheme may be a token, or what follows a blank in one."""
+    """Return the scheme of an address, such as " (mailtos://...)"; "" without one: it may be a token."""
     scheme = _SCHEME.match(address)
     return f" ({scheme[0]}...)" if scheme else ""

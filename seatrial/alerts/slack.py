@@ -1,26 +1,77 @@
 """An alert as Slack messages in Block Kit, within Slack's limits. Pure; sending is the tasks'."""
 
-from collections.abc import Sequence
+import html
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
 
 from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
-from seatrial.alerts.slack_text import (
-    TEXT_CHARS,
-    Block,
-    clip,
-    code,
-    context,
-    cut,
-    escape,
-    header,
-    link,
-    listed,
-    section,
-)
-from seatrial.history.incident import Incident
 from seatrial.model.coverage import UNJUDGED
+from seatrial.model.curves import bad_judgements
+from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
+
+HEADER_CHARS = 150
+TEXT_CHARS = 3000
+MAX_ELEMENTS = 10
+
+Block = dict[str, Any]
+
+
+def escape(text: object) -> str:
+    """Escape untrusted text for Slack: one line, without mentions, links or formatting."""
+    return words.unformatted(html.escape(words.plain(text), quote=False))
+
+
+def cut(text: object, limit: int) -> str:
+    """Return `text` on one line, at most `limit` characters, not escaped."""
+    line = words.plain(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def clip(escaped: str, limit: int) -> str:
+    """Cut escaped text without leaving half an entity behind."""
+    if len(escaped) <= limit:
+        return escaped
+    return re.sub(r"&[a-z]{0,3}$", "", escaped[: limit - 1]) + "…"
+
+
+def code(text: str) -> str:
+    line = html.escape(words.plain(text).replace("`", "'"), quote=False)
+    return f"`{clip(line, 200)}`"
+
+
+def link(address: str, words: str) -> str:
+    """Link `words` to `address`; both are trusted."""
+    safe = address.replace("&", "&amp;").replace("<", "%3C").replace(">", "%3E").replace("|", "%7C")
+    return f"<{safe}|{words}>"
+
+
+def header(text: str) -> Block:
+    return {"type": "header", "text": {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False}}
+
+
+def section(text: str) -> Block:
+    return {"type": "section", "text": _text(text)}
+
+
+def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
+    """Return a section with a title and bullets; none without lines. `more` counts lines that are not shown."""
+    rest = [f"and {more:,} more in the report"] if more > 0 else []
+    return [section("\n".join([f"*{title}*", *(f"• {line}" for line in lines), *rest]))] if lines else []
+
+
+def context(lines: Iterable[str]) -> Block:
+    return {"type": "context", "elements": [_text(line) for line in list(lines)[:MAX_ELEMENTS]]}
+
+
+def _text(text: str) -> Block:
+    """Return text that Slack shows verbatim: addresses and channels in logs do not become links."""
+    return {"type": "mrkdwn", "text": clip(text, TEXT_CHARS), "verbatim": True}
+
 
 MAX_SUSPECTS = 3
 DIGEST_CHARS = 600
@@ -37,12 +88,14 @@ _EMOJI: dict[str, str] = {
 
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
-    """The incident's one message as plain text (notifications, screen readers) and as blocks, as it is now."""
+    """Return the current message of the incident as plain text (for notifications) and as blocks."""
     title, incident = headline(alert.incident), alert.incident
     text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
     message = [header(title), section(_verdict(alert, mentions))]
     if alert.result and not alert.over:
-        message += [*_suspects(alert.result.suspects), *_rows(alert.result), *_since(alert)]
+        suspects = alert.result.suspects
+        message += listed("Suspects", [suspect(s) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS)
+        message += [*_rows(alert.result), *_since(alert)]
     message.append(context(_about(alert)))
     if links := _links(alert):
         message.append(section(links))
@@ -50,14 +103,14 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
 
 
 def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> str:
-    """What has changed, as one line for the incident's thread and for the channel."""
+    """Return the changes as one line for the incident's thread and for the channel."""
     line = f"{escape(words.plain(alert.incident.cluster))}: {escape('; '.join(news))}"
     emoji = _EMOJI[Verdict.PASS if alert.over else alert.incident.verdict]
     return clip(" ".join([emoji, line, *map(mention, mentions)]), TEXT_CHARS)
 
 
 def digest(result: RunResult) -> str:
-    """One line of a run with nothing new."""
+    """Return one line for a run with nothing new."""
     line = (
         f"{_EMOJI[result.standing]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
     )
@@ -65,7 +118,7 @@ def digest(result: RunResult) -> str:
 
 
 def mention(who: str) -> str:
-    """A member, a user group, or here, channel, everyone, as Slack's markup calls them."""
+    """Return the markup that mentions a member, a user group, or here, channel, everyone."""
     if who in ("here", "channel", "everyone"):
         return f"<!{who}>"
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
@@ -78,7 +131,7 @@ def suspect(suspect: Suspect) -> str:
 
 
 def judgement(judgement: Judgement) -> str:
-    """The number against what was expected, and who expects it."""
+    """Return the number, the expected interval and its source."""
     m = judgement.measurement
     measured = f"{escape(cut(words.what(m), 160))}: *{escape(cut(words.quantity(m.value, m.unit), 40))}*"
     expected = words.interval(judgement.expected, m.unit)
@@ -91,18 +144,11 @@ def judgement(judgement: Judgement) -> str:
 def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     incident = alert.incident
     if alert.over:
-        was = f"It was: {escape(incident.reason)}" + _blamed(incident)
+        blamed = f" (suspects: {escape(', '.join(incident.suspects[:MAX_SUSPECTS]))})" if incident.suspects else ""
+        was = f"It was: {escape(incident.reason)}{blamed}"
         return f"{_EMOJI[Verdict.PASS]} {clip(was, 2000)}"
     line = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
     return " ".join([line, *map(mention, mentions)])
-
-
-def _blamed(incident: Incident) -> str:
-    return f" (suspects: {escape(', '.join(incident.suspects[:MAX_SUSPECTS]))})" if incident.suspects else ""
-
-
-def _suspects(suspects: Sequence[Suspect]) -> list[Block]:
-    return listed("Suspects", [suspect(s) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS)
 
 
 def _rows(result: RunResult) -> list[Block]:
@@ -111,7 +157,7 @@ def _rows(result: RunResult) -> list[Block]:
 
 
 def _since(alert: Alert) -> list[Block]:
-    """What changed since the last good run: the numbers, and the software."""
+    """Return changed numbers and software since the last good run."""
     if alert.since is None:
         return listed("Since the last good run", ["there is none: nothing passed here before"])
     before = alert.since.before
@@ -122,7 +168,7 @@ def _since(alert: Alert) -> list[Block]:
 
 
 def _about(alert: Alert) -> list[str]:
-    """Cluster, suite, run and span; what people should know besides: one element each."""
+    """Return cluster, suite, run, span and notes, one element each."""
     incident, run = alert.incident, alert.result
     shown = f" · run {alert.run_id}" if alert.run_id else ""
     lines = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
@@ -136,9 +182,63 @@ def _about(alert: Alert) -> list[str]:
 
 
 def _links(alert: Alert) -> str:
-    """Where to look, and the one command that leads on."""
+    """Return links to run and report, and the next command."""
     parts = [link(alert.run_link, "The run")] if alert.run_link else []
     if alert.report_link and alert.report_link.startswith("http"):
         parts.append(link(alert.report_link, "The report"))
     command = next_command(alert)
     return "  ·  ".join([*parts, *([f"*Next*  {code(command)}"] if command else [])])
+
+
+MAX_LINES = 20
+TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
+
+
+def details(result: RunResult) -> tuple[str, list[Block]]:
+    """Return suspects, checks, bad numbers and software as plain text and blocks."""
+    bad = [j for _, j in bad_judgements(result.checks)]
+    checks = [
+        f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(c.reason), 500)}"
+        for c in result.checks
+        for standing in [c.standing]
+    ]
+    parts = {
+        "Suspects": [suspect(s) for s in result.suspects[:MAX_LINES]],
+        "Checks": checks,
+        "Not as expected": [judgement(j) for j in bad[:MAX_LINES]],
+    }
+    hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}
+    message = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
+    message = [*_within(TOTAL_CHARS, message), context([*_explained(result), _software(result)])]
+    return f"Details of run {clip(escape(result.run_id), 200)}", message
+
+
+def _part(title: str, lines: Sequence[str], hidden: int) -> list[Block]:
+    more = [f"and {hidden:,} more in the report"] if hidden > 0 else []
+    return [section(text) for text in _pages([f"*{title}*", *lines, *more])]
+
+
+def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
+    """Return the first blocks that hold at most `limit` characters together."""
+    ends = accumulate(len(block["text"]["text"]) for block in blocks)
+    return [block for block, end in zip(blocks, ends, strict=True) if end <= limit]
+
+
+def _pages(lines: Iterable[str]) -> list[str]:
+    """Join the lines into texts of at most the size of a section."""
+    pages = [""]
+    for line in lines:
+        if len(pages[-1]) + 1 + len(line) > TEXT_CHARS:
+            pages.append("")
+        pages[-1] += f"\n{line}" if pages[-1] else line
+    return pages
+
+
+def _explained(result: RunResult) -> list[str]:
+    codes = codes_to_explain(result)
+    return [f"Meaning and next step: {' · '.join(f'`seatrial explain {code}`' for code in codes)}"] if codes else []
+
+
+def _software(result: RunResult) -> str:
+    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
+    return clip(escape(facts), 1500) or "software: not known"

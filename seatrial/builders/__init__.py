@@ -1,17 +1,24 @@
-"""Where an image comes from. A builder is only what differs between builders; what to build and when is shared."""
+"""Images: find or build what a cluster file names. A builder has only what differs between builders."""
 
+import json
 import logging
 import platform
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from seatrial.model.errors import SeatrialError
+from seatrial.system.atomic import write_atomic
+from seatrial.system.private import closed_folder
+from seatrial.system.state_home import state_home
 
 if TYPE_CHECKING:
     from seatrial.builders.plan import BuildPlan
     from seatrial.config.image import Image, Recipe
+
 
 log = logging.getLogger("seatrial.image")
 
@@ -21,12 +28,12 @@ _MODULES = {
 
 
 class UnreachableError(SeatrialError):
-    """Whether an image exists cannot be told from here; the message says why."""
+    """A registry cannot be asked whether an image exists; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """An image that exists: the digest of its manifest, and what it runs on (amd64, arm64) where that is told."""
+    """An image that exists: the digest of its manifest, and its architectures (amd64, arm64) if known."""
 
     digest: str
     architectures: tuple[str, ...] = ()
@@ -34,7 +41,7 @@ class StoredImage:
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """The image that nodes run. `digest` is None where nobody here could ask; `fresh` when it was built just now."""
+    """The image that nodes run. `digest` is None if it is unknown; `fresh`: it was built just now."""
 
     reference: str
     digest: str | None = None
@@ -43,7 +50,7 @@ class BuiltImage:
 
     @property
     def pinned(self) -> str:
-        """The reference with its digest: no other image can ever be meant."""
+        """The reference with its digest, which names this image alone."""
         bare = self.reference.partition("@")[0]
         return f"{bare}@{self.digest}" if self.digest else self.reference
 
@@ -52,37 +59,33 @@ class Builder(Protocol):
     """The contract that every builder fulfils."""
 
     def reference(self, tag: str) -> str:
-        """What an image with that tag is called. Pure."""
+        """Return the reference of an image with that tag. Pure."""
 
     def exists(self, reference: str) -> StoredImage | None:
-        """The image of that name where this builder would find it; None when there is none.
-
-        Raises UnreachableError when that cannot be told.
-        """
+        """Look the image up; None when there is none. Raises UnreachableError when it is not known."""
 
     def build(self, plan: "BuildPlan", log_file: Path) -> BuiltImage:
-        """Build it, its output added to `log_file`. Raises LaunchError or MissingError naming cause and next step.
+        """Build the image, append the output to `log_file`, and end the build when interrupted.
 
-        Whatever interrupts it also ends the build.
+        Raises LaunchError or MissingError with cause and next step.
         """
 
     def render(self, plan: "BuildPlan") -> str:
-        """What `build` would run or submit. Pure."""
+        """Return the commands or the request of `build`. Pure."""
 
 
 def builder_for(config: "Image") -> Builder:
-    """The builder that the cluster file names; its module is imported on first use, since SDKs are heavy."""
+    """Return the builder that the cluster file names; its module is imported on first use, since SDKs are heavy."""
     builder: Builder = import_module(_MODULES[config.builder]).builder(config)
     return builder
 
 
 def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, rebuild: bool = False) -> BuiltImage:
-    """The image that `config` names: found when one of the same inputs exists, else built.
+    """Return the image that `config` names: an existing one of the same inputs, else a new build.
 
-    `architecture` is what the nodes are (amd64, arm64), None where that is not known. Raises MissingError when an image
-    that should exist does not, or a tool is not there, LaunchError when a build fails.
+    `architecture` is that of the nodes (amd64, arm64), None if unknown. Raises MissingError when a prebuilt image or a
+    tool is missing, LaunchError when a build fails.
     """
-    from seatrial.builders.last_seen import with_last_seen
     from seatrial.builders.plan import make_plan
     from seatrial.config.image import ImageFile, Prebuilt
 
@@ -93,9 +96,9 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
         return _existing_image(builder, config.reference) or BuiltImage(config.reference)
     platforms, digests = platforms_of(config, architecture), _digests(builder, config)
     plan = make_plan(config, platforms, digests, builder.reference)
-    # Found, but never built, by what a base last was: it may have moved, and a tag must not claim that it has not.
-    known = with_last_seen(digests)
-    earlier = plan if known == digests else make_plan(config, platforms, known, builder.reference)
+    # An image of the digests last seen is reused but never built: a base may have moved, and the tag would be wrong.
+    last_seen = with_last_seen(digests)
+    earlier = plan if last_seen == digests else make_plan(config, platforms, last_seen, builder.reference)
     for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
         if image := _existing_image(builder, reference):
             log.info("%s is there: nothing that it is made of is known to have changed", reference)
@@ -106,7 +109,7 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
 
 
 def check_recipe(config: "Image | None") -> None:
-    """Raises InputError when what the builder reads beside the cluster file, such as cloudbuild.yaml, is wrong."""
+    """Raise InputError if a file that the builder reads, such as cloudbuild.yaml, is wrong."""
     from seatrial.config.image import Recipe
 
     if isinstance(config, Recipe):
@@ -114,7 +117,7 @@ def check_recipe(config: "Image | None") -> None:
 
 
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
-    """What would be built, by file name. Pure: the hash, which needs the bases' digests, is left open."""
+    """Render the build by file name. Pure: the hash, which needs the bases' digests, is left open."""
     from seatrial.builders.plan import BuildPlan, bases_of, tag_for
     from seatrial.config.image import ImageFile, Prebuilt
 
@@ -128,7 +131,7 @@ def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
 
 
 def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
-    """What to build for: what the file says, else what the nodes are, else what this machine is."""
+    """Return the platforms to build for: the file's, else the nodes', else this machine's."""
     from seatrial.config.architecture import architecture_named
 
     if config.builds_only:
@@ -137,12 +140,12 @@ def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
 
 
 def _digests(builder: Builder, config: "Recipe") -> dict[str, str | None]:
-    """The digest of every base, None where it cannot be told."""
+    """Look up the digest of every base, None if unknown."""
     from seatrial.builders.plan import bases_of
 
     digests: dict[str, str | None] = {}
     for base in bases_of(config):
-        if "@" in base:  # named by its digest, for which nobody need be asked
+        if "@" in base:  # it has its digest in its name
             digests[base] = base.partition("@")[2]
             continue
         try:
@@ -162,3 +165,21 @@ def _existing_image(builder: Builder, reference: str) -> BuiltImage | None:
         log.warning("image %s: %s", reference, error)
         return None
     return BuiltImage(reference, stored.digest, stored.architectures) if stored else None
+
+
+def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Fill in unknown digests with those last seen, and store the known ones."""
+    file = state_home() / "bases.json"
+    stored = _read(file) | {base: digest for base, digest in digests.items() if digest}
+    with suppress(OSError):  # a home that cannot be written to: nothing is stored
+        closed_folder(file.parent)
+        write_atomic(file, json.dumps(stored, indent=2))  # as a whole: another run may read meanwhile
+    return {base: stored.get(base) for base in digests}
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        document: object = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

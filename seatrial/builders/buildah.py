@@ -1,4 +1,4 @@
-"""Builder `buildah`: no daemon; pushed where the cluster file names a repository, else kept in the storage here."""
+"""Builder `buildah`: needs no daemon; pushes to the repository, else keeps the image in the local storage."""
 
 import shlex
 import tempfile
@@ -15,7 +15,7 @@ _SHOWN = "{{.FromImageDigest}} {{.OCIv1.Architecture}}"
 
 
 def argv(plan: BuildPlan) -> list[str]:
-    """The command line. chroot: nothing but root or a user namespace is needed, so that it runs in a container too."""
+    """Return the command line. Isolation chroot needs only root or a user namespace, so it works in containers."""
     config = plan.config
     ignore = ignore_file(config)
     return [

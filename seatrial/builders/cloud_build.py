@@ -1,28 +1,133 @@
-"""Builder `cloud-build`: Google Cloud Build by Google's own client: submit, copy the log, wait, cancel."""
+"""Builder `cloud-build`: Google Cloud Build through Google's client: submit, copy the log, wait, cancel.
 
+The log is read from the object that the build writes to its log bucket, as gcloud does. Where that may not be read
+(VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
+"""
+
+import codecs
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.builders import BuiltImage, StoredImage
-from seatrial.builders.cloud_clients import GoogleClients
-from seatrial.builders.cloud_log import LogCopy
-from seatrial.builders.cloud_request import reference, request, timeout_s
-from seatrial.builders.cloud_source import upload
+from seatrial.builders.cloud_request import reference, request, timeout_s, upload
 from seatrial.builders.failures import build_failure
 from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason
+from seatrial.system.rawlog import RawLog
+from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
-    from google.cloud.devtools.cloudbuild_v1 import Build
+    from google.auth.credentials import Credentials as GoogleCredentials
+    from google.cloud.devtools.cloudbuild_v1 import Build, CloudBuildClient
+    from google.cloud.storage import Client
+
+    from seatrial.builders.registry import Credentials
+
 
 log = logging.getLogger("seatrial.image")
+
+_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"  # https://HOST/, or http:// to a stand-in
+_HOST = "https://cloudbuild.googleapis.com/"
+
+
+class GoogleClients:
+    """Clients of one project, each made when it is first used."""
+
+    def __init__(self, project: str) -> None:
+        self._project = project
+
+    @cached_property
+    def builds(self) -> "CloudBuildClient":
+        from google.cloud.devtools.cloudbuild_v1 import CloudBuildClient
+        from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import CloudBuildRestTransport
+
+        scheme, _, host = (os.environ.get(_ENDPOINT) or _HOST).rstrip("/").partition("://")
+        return CloudBuildClient(
+            transport=CloudBuildRestTransport(host=host, url_scheme=scheme, credentials=self._credentials)
+        )
+
+    @cached_property
+    def storage(self) -> "Client":
+        from google.cloud.storage import Client
+
+        return Client(project=self._project, credentials=self._credentials)
+
+    @cached_property
+    def _credentials(self) -> "GoogleCredentials":
+        """Application default credentials; none for a stand-in without TLS, where a token could be read."""
+        import google.auth
+        from google.auth.credentials import AnonymousCredentials
+
+        if os.environ.get(_ENDPOINT, "").startswith("http://"):
+            return AnonymousCredentials()
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        return credentials
+
+    def registry_login(self, registry: str) -> "Credentials | None":
+        """Return docker's login; for Google's registries without one, the account that builds."""
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import Request
+
+        from seatrial.builders.registry import docker_credentials
+
+        login = docker_credentials(registry)
+        if login or not (registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))):
+            return login
+        with suppress(GoogleAuthError):
+            self._credentials.refresh(Request())
+            return "oauth2accesstoken", self._credentials.token
+        return None
+
+
+class LogCopy:
+    """Copy of the build's log in a file, as far as it has been written."""
+
+    def __init__(self, client: "Client", log_file: Path) -> None:
+        self._client = client
+        self._log = RawLog(log_file, Secrets.of(os.environ), append=True)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._read = 0
+        self._readable = True
+
+    def copy(self, build: "Build") -> None:
+        from google.api_core.exceptions import Forbidden, GoogleAPIError, Unauthorized
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
+
+        bucket, _, folder = build.logs_bucket.removeprefix("gs://").partition("/")
+        if not self._readable or not bucket:
+            return
+        blob = self._client.bucket(bucket).blob(f"{folder}/log-{build.id}.txt".lstrip("/"))
+        try:
+            self._add(blob.download_as_bytes(start=self._read, raw_download=True, checksum=None, timeout=30))
+        except (Forbidden, Unauthorized):
+            self._readable = False
+            self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
+        except (GoogleAPIError, GoogleAuthError, RequestException):
+            return  # nothing there, nothing new, or out of reach for a moment
+
+    def _add(self, text: bytes) -> None:
+        self._read += len(text)
+        self._debug(self._log.write(self._decoder.decode(text)))
+
+    def close(self) -> None:
+        """Write what was held back."""
+        self._debug(self._log.close())
+
+    @staticmethod
+    def _debug(text: str) -> None:
+        for line in text.splitlines():
+            log.debug("%s", line)
+
 
 POLL_S = 1.0
 PATIENCE_S = 120  # how long Google may be out of reach before a build that runs there is given up
@@ -79,7 +184,7 @@ class CloudBuildImage:
         return self._outcome(plan, done, log_file)
 
     def _wait(self, plan: BuildPlan, name: str, log_file: Path, deadline: float) -> "Build":
-        """The build once it has ended, its log copied meanwhile."""
+        """Wait for the end of the build, and copy its log meanwhile."""
         from google.cloud.devtools.cloudbuild_v1 import Build
 
         running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
@@ -101,7 +206,7 @@ class CloudBuildImage:
                 time.sleep(POLL_S)
 
     def _patiently(self, ask: "Callable[[], Build]") -> "Build":
-        """The answer; a lost connection is no lost build, nor is a token that cannot be refreshed for a moment."""
+        """Ask until there is an answer: a lost connection or an expired token does not lose the build."""
         from google.api_core.exceptions import ServerError, TooManyRequests
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
@@ -143,7 +248,7 @@ class CloudBuildImage:
 
 
 def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
-    """The request as the client's own type, which knows every field that is legal."""
+    """Convert the request to the client's type, which knows every legal field."""
     from google.cloud.devtools.cloudbuild_v1 import Build
     from google.protobuf.json_format import ParseError
 

@@ -1,12 +1,83 @@
-"""What Cloud Build is sent: the folder's cloudbuild.yaml, filled in as `gcloud builds submit` does it. Pure."""
+"""The request to Cloud Build: the folder's cloudbuild.yaml filled in as `gcloud builds submit` does, and the source."""
 
+import os
 import re
-from typing import Any
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 import yaml
 
+from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import TIMEOUT_S, CloudBuild
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, MissingError
+from seatrial.model.reason import Reason
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Bucket, Client
+
+
+def default_bucket(project: str) -> str:
+    """Return the name that gcloud uses; "google" is not allowed in it."""
+    return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
+
+
+def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
+    """Upload the context to the bucket, which is made if missing; return the build's storageSource.
+
+    A bucket of the cluster file is not looked up first: an account may write objects there without that right.
+    """
+    from google.api_core.exceptions import NotFound
+
+    with archive(plan) as file:
+        if not config.bucket:
+            return _put(_default(client, config.own_project), file)
+        try:
+            return _put(client.bucket(config.bucket), file)
+        except NotFound:
+            return _put(client.create_bucket(config.bucket, timeout=60), file)
+
+
+def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
+    blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
+    size = file.seek(0, os.SEEK_END)  # told, a small archive goes up in one request
+    blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
+    return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
+
+
+@contextmanager
+def archive(plan: BuildPlan) -> Iterator[IO[bytes]]:
+    """Pack the context without owners and with only the executable bit of modes, as its hash has it."""
+    context = plan.config.context
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w:gz") as tar:
+            for name in plan.files:
+                tar.add(context / name, name, recursive=False, filter=_anonymous)
+        yield file
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    if member.isfile():
+        member.mode = 0o755 if member.mode & 0o111 else 0o644
+    return member
+
+
+def _default(client: "Client", project: str) -> "Bucket":
+    """Return the default bucket, which must belong to the project: its name can be guessed and taken by others."""
+    name = default_bucket(project)
+    bucket = client.lookup_bucket(name, timeout=30)
+    if bucket is None:
+        return client.create_bucket(name, timeout=60)
+    if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
+        raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
+    return bucket
+
 
 MACHINE = "E2_HIGHCPU_32"
 _VARIABLE = re.compile(r"\$(?:\{([A-Z0-9_]+)\}|([A-Z0-9_]+))")
@@ -15,7 +86,7 @@ Request = dict[str, Any]  # the Build resource, in JSON's names
 
 
 def recipe(config: CloudBuild) -> Request:
-    """The folder's cloudbuild.yaml, or one docker build where there is none. Raises InputError naming what is wrong."""
+    """Read the folder's cloudbuild.yaml; without one, return one docker build. Raises InputError."""
     file = config.folder / "cloudbuild.yaml"
     if not file.is_file():
         return _plain(config)
@@ -47,10 +118,7 @@ def _plain(config: CloudBuild) -> Request:
 
 
 def reference(config: CloudBuild, tag: str) -> str:
-    """The first image of the recipe, filled in with its variables and with what Cloud Build itself fills in.
-
-    Raises InputError where one is unknown before the build, and with it the name to look for.
-    """
+    """Return the first image of the recipe with its variables filled in. Raises InputError for an unknown one."""
     build = recipe(config)
     values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, build, tag)}
     named = str(build["images"][0])
@@ -64,12 +132,12 @@ def reference(config: CloudBuild, tag: str) -> str:
 
 
 def timeout_s(config: CloudBuild) -> int:
-    """How long the build may take: what the cluster file says, else the recipe."""
+    """Return the time limit of the build: the cluster file's, else the recipe's."""
     return config.timeout_s or round(float(recipe(config)["timeout"].rstrip("s")))
 
 
 def request(config: CloudBuild, tag: str) -> Request:
-    """The build without its source, which has no name before it is uploaded."""
+    """Return the build without its source, which has no name before the upload."""
     build = recipe(config)
     options = build.get("options") or {}
     machine = {} if _in_a_pool(build) else {"machineType": config.machine or options.get("machineType", MACHINE)}
@@ -83,7 +151,7 @@ def request(config: CloudBuild, tag: str) -> Request:
 
 
 def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, str]:
-    """The recipe's own, ours and the cluster file's, sorted as gcloud does. One that nothing uses is refused there."""
+    """Merge substitutions of recipe, seatrial and cluster file, sorted; Cloud Build refuses unused ones."""
     ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
     used = {match[1] or match[2] for match in _VARIABLE.finditer(str(build))}
     given = {name: value for name, value in ours.items() if name in used}
@@ -91,18 +159,18 @@ def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, st
 
 
 def _in_a_pool(build: Request) -> bool:
-    """A private pool has machines of its own and refuses a build that names another kind."""
+    """Return whether it builds in a private pool, which refuses a machine type."""
     return not {"pool", "workerPool"}.isdisjoint(build.get("options") or {})
 
 
 def _takes_arguments(step: Request) -> bool:
-    """Whether it is a docker build."""
+    """Return whether the step is a docker build."""
     program = str(step.get("name")).rpartition("/")[2].partition(":")[0]
     return program == "docker" and "entrypoint" not in step and (step.get("args") or [])[:1] == ["build"]
 
 
 def _with_arguments(step: Request, config: CloudBuild) -> Request:
-    """The step; a docker build gets the cluster file's build arguments."""
+    """Add the cluster file's build arguments to a docker build."""
     if not config.args or not _takes_arguments(step):
         return step
     given = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]

@@ -1,4 +1,4 @@
-"""Builder `docker`: docker buildx; pushed where the cluster file names a repository, else loaded into docker here."""
+"""Builder `docker`: docker buildx; pushes to the repository, else loads the image into the local docker."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ from seatrial.model.reason import Reason
 
 
 def argv(plan: BuildPlan, metadata: Path) -> list[str]:
-    """The command line. BuildKit finds Dockerfile.dockerignore by itself."""
+    """Return the command line. BuildKit finds Dockerfile.dockerignore itself."""
     config = plan.config
     return [
         *("docker", "buildx", "build", "--progress=plain"),
@@ -66,7 +66,7 @@ class DockerImage:
 
 
 def _digest(metadata: Path) -> str | None:
-    """The pushed manifest's digest; of an image that was only loaded, its id."""
+    """Read the digest of the pushed manifest, or the id of an image that was only loaded."""
     try:
         metadata_fields: dict[str, str] = json.loads(metadata.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Why a build failed, and what to do: one line from the end of its log. Pure."""
+"""Causes of failed builds, by the end of their logs. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _LONGEST = 4000  # characters of a line that are looked at
 
 @dataclass(frozen=True, slots=True)
 class BuildFailure:
-    """A cause by what a log says of it; `next_step` is what a person does."""
+    """A cause with the pattern that it has in a log, and the next step."""
 
     name: str
     next_step: str
@@ -108,7 +108,7 @@ CAUSES = (
 
 
 def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reason:
-    """The reason why a build failed, by the last line of its output whose cause is known; else by the last line."""
+    """Return why a build failed: the last line of its output with a known cause, else the last line."""
     cause, problem = _explain(output)
     code = f"image-build-{cause.name.replace(' ', '-')}" if cause else "image-build-failed"
     return Reason.of(code, image=image, stage=stage, problem=problem, log=str(log))

@@ -1,4 +1,4 @@
-"""What a build is made of, and the tag that follows from it: same inputs, same tag. Reads files, changes nothing."""
+"""The inputs of a build, and the tag that follows from them: same inputs, same tag. Reads files, changes nothing."""
 
 import hashlib
 import json
@@ -7,18 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.config.dockerfile import bases
-from seatrial.config.image import Recipe
+from seatrial.config.image import Recipe, bases
 
 HASH_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """One build: `reference` names what comes out, `files` are the context's, `platforms` such as linux/amd64.
-
-    `anew`: without what earlier builds left in a cache.
-    """
+    """One build of `reference` from `files` of the context for `platforms` (linux/amd64); `anew`: without a cache."""
 
     config: Recipe
     tag: str
@@ -34,12 +30,12 @@ class BuildPlan:
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """What comes out runs on these, such as amd64."""
+        """The architectures that the image runs on, such as amd64."""
         return tuple(name.split("/")[1] for name in self.platforms)
 
 
 def bases_of(config: Recipe) -> list[str]:
-    """The images that the build starts from; the last FROM's own comes last."""
+    """Return the base images, that of the last FROM last."""
     return bases((config.folder / "Dockerfile").read_text(), config.args)
 
 
@@ -49,7 +45,7 @@ def make_plan(
     digests: Mapping[str, str | None],
     name: Callable[[str], str],
 ) -> BuildPlan:
-    """The plan, with the digest of each base where it is known; `name` makes a tag a reference."""
+    """Plan a build on bases of those digests; `name` makes a tag a reference."""
     files = context_files(config)
     settings = config.model_dump(include={"args", "substitutions"})
     inputs = {"platforms": platforms, "bases": dict(digests), **settings}
@@ -58,32 +54,25 @@ def make_plan(
 
 
 def tag_for(used: list[str], digest: str) -> str:
-    """The last base's own tag, to be read, and a hash, to be trusted."""
+    """Return the tag of the last base for people, and a hash of all inputs."""
     _, colon, own = used[-1].rpartition("/")[2].partition("@")[0].partition(":") if used else ("", "", "")
     readable = re.sub(r"[^\w.-]", "-", own)[:100].lstrip(".-") if colon else ""
     return f"{readable}-{digest}" if readable else digest
 
 
 def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, object]) -> str:
-    """Over the files' paths, modes and contents, and over `inputs`.
-
-    Of a mode only "may be executed" counts: the rest is the umask of whoever checked the files out.
-    """
+    """Hash paths, modes and contents of the files, and `inputs`; of a mode only the executable bit counts."""
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     for name in files:
         path = context / name
-        kind = "link" if path.is_symlink() else f"{_file_mode(path):o}"
+        kind = "link" if path.is_symlink() else f"{0o755 if path.stat().st_mode & 0o111 else 0o644:o}"
         content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
         digest.update(f"\0{name}\0{kind}\0{hashlib.sha256(content).hexdigest()}".encode())
     return digest.hexdigest()[:HASH_LENGTH]
 
 
-def _file_mode(path: Path) -> int:
-    return 0o755 if path.stat().st_mode & 0o111 else 0o644
-
-
 def ignore_file(config: Recipe) -> Path | None:
-    """What the context leaves out, as BuildKit finds it: Dockerfile.dockerignore, else the context's .dockerignore."""
+    """Return the ignore file as BuildKit finds it: Dockerfile.dockerignore, else the context's .dockerignore."""
     for path in (config.folder / "Dockerfile.dockerignore", config.context / ".dockerignore"):
         if path.is_file():
             return path
@@ -91,7 +80,7 @@ def ignore_file(config: Recipe) -> Path | None:
 
 
 def context_files(config: Recipe) -> tuple[str, ...]:
-    """The files of the context, without what its ignore file leaves out."""
+    """List the files of the context without those that its ignore file leaves out."""
     from docker.utils.build import exclude_paths
 
     ignore = ignore_file(config)

@@ -1,4 +1,4 @@
-"""Run a build as a child: its output into the log, and no build left behind whatever happens."""
+"""Run a build as a child process with its output in the log, and end it whatever happens."""
 
 import codecs
 import logging
@@ -26,13 +26,13 @@ _TAIL = 64 * 1024  # characters of the end of a build's output, which says why i
 
 
 def need(program: str, next_step: str) -> None:
-    """Raises MissingError when the program is not installed."""
+    """Raise MissingError if the program is not installed."""
     if not shutil.which(program):
         raise MissingError(Reason.of("builder-missing", program=program, remedy=next_step))
 
 
 def ask(*argv: str, timeout_s: float = 30) -> str | None:
-    """What a short command printed; None when it failed."""
+    """Return the output of a short command; None if it failed."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
     except (OSError, subprocess.TimeoutExpired):
@@ -41,7 +41,7 @@ def ask(*argv: str, timeout_s: float = 30) -> str | None:
 
 
 def run_build(argv: Sequence[str], plan: BuildPlan, log_file: Path) -> None:
-    """Run it to its end. Raises LaunchError with the cause when it fails or takes longer than it may."""
+    """Run a build to its end. Raises LaunchError with the cause when it fails or exceeds its time limit."""
     timeout_s = plan.config.timeout_s or TIMEOUT_S
     with RawLog(log_file, Secrets.of(os.environ), append=True) as out:
         out.write(f"+ {' '.join(argv)}\n")
@@ -73,7 +73,7 @@ def _end_late(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
 
 
 def _copy(child: "subprocess.Popen[bytes]", out: RawLog) -> str:
-    """Returns the end of what it printed."""
+    """Copy the output to the log; return its end."""
     assert child.stdout is not None
     decoder, tail = codecs.getincrementaldecoder("utf-8")("replace"), ""
     while data := os.read(child.stdout.fileno(), 65536):
@@ -88,7 +88,7 @@ def _logged(text: str, tail: str) -> str:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End it and what it started: the child leads a group of its own."""
+    """End the child and its process group."""
     _signal(child, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE_S)

@@ -1,4 +1,4 @@
-"""Ask a registry for an image: the OCI distribution API, with the credentials of docker login.
+"""Ask a registry for an image (OCI distribution API, credentials of docker login); builder `prebuilt` does only that.
 
 Spec: https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens:
 https://distribution.github.io/distribution/spec/auth/token/.
@@ -7,12 +7,16 @@ https://distribution.github.io/distribution/spec/auth/token/.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import requests
 from requests.utils import parse_dict_header
 
 from seatrial.builders import StoredImage, UnreachableError
+from seatrial.builders.plan import BuildPlan
+from seatrial.config.image import Prebuilt
+from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.text.addresses import is_loopback
 from seatrial.text.lines import one_line
@@ -28,7 +32,7 @@ FindCredentials = Callable[[str], Credentials | None]  # by the registry's host
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Where an image lies: `registry` as credentials know it, `host` to ask, `path`, and a tag or digest."""
+    """Parts of a reference: `registry` in credentials, `host` to ask, `path`, and tag or digest."""
 
     registry: str
     host: str
@@ -54,12 +58,12 @@ def read_name(reference: str) -> Name:
 
 
 def _is_here(host: str) -> bool:
-    """Docker talks plain HTTP to registries on this machine, and to no others."""
+    """Return whether the registry is on this machine: docker uses plain HTTP there only."""
     return is_loopback(host.rpartition(":")[0] or host)
 
 
 def docker_credentials(registry: str) -> Credentials | None:
-    """What docker login or a credential helper knows (~/.docker/config.json)."""
+    """Return the login of docker or a credential helper (~/.docker/config.json)."""
     from docker.auth import load_config
     from docker.errors import DockerException
 
@@ -81,9 +85,9 @@ def docker_credentials(registry: str) -> Credentials | None:
 
 
 def look_up(reference: str, credentials: FindCredentials = docker_credentials) -> StoredImage | None:
-    """The image's digest and architectures; None when the registry has no such image.
+    """Ask the registry for digest and architectures of the image; None when it has no such image.
 
-    Raises UnreachableError when the registry does not answer or does not let this machine see.
+    Raises UnreachableError when the registry does not answer or refuses access.
     """
     name = read_name(reference)
     try:
@@ -118,14 +122,14 @@ def _get(session: requests.Session, url: str, name: Name, credentials: FindCrede
 
 
 def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> str:
-    """The header that answers the registry's challenge."""
-    known = credentials(name.registry)
+    """Return the header that answers the registry's challenge."""
+    login = credentials(name.registry)
     scheme, _, rest = challenge.partition(" ")
     if scheme.lower() == "bearer":
-        return f"Bearer {_token(_fields(rest), name, known)}"
-    if known is None:
+        return f"Bearer {_token(_fields(rest), name, login)}"
+    if login is None:
         raise UnreachableError(Reason.of("registry-login", registry=name.host, login=name.registry))
-    return str(requests.Request("GET", name.url, auth=known).prepare().headers["Authorization"])
+    return str(requests.Request("GET", name.url, auth=login).prepare().headers["Authorization"])
 
 
 def _fields(challenge: str) -> dict[str, str | None]:
@@ -133,16 +137,16 @@ def _fields(challenge: str) -> dict[str, str | None]:
     return fields
 
 
-def _token(challenge: Mapping[str, str | None], name: Name, known: Credentials | None) -> str:
+def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials | None) -> str:
     realm = challenge.get("realm") or ""
     if not realm.startswith("https://") and not _is_here(name.host):
         raise UnreachableError(Reason.of("registry-token-insecure", registry=name.host, address=repr(realm)))
     query = {"service": challenge.get("service") or name.host, "scope": f"repository:{name.path}:pull"}
-    if known and known[0] == "<token>":
-        form = {"grant_type": "refresh_token", "refresh_token": known[1], "client_id": "seatrial", **query}
+    if login and login[0] == "<token>":
+        form = {"grant_type": "refresh_token", "refresh_token": login[1], "client_id": "seatrial", **query}
         answer = requests.post(realm, data=form, timeout=TIMEOUT_S)
     else:
-        answer = requests.get(realm, params=query, auth=known, timeout=TIMEOUT_S)
+        answer = requests.get(realm, params=query, auth=login, timeout=TIMEOUT_S)
     if answer.status_code in (401, 403):
         raise UnreachableError(Reason.of("registry-login-rejected", registry=name.host, login=name.registry))
     answer.raise_for_status()
@@ -153,7 +157,7 @@ def _token(challenge: Mapping[str, str | None], name: Name, known: Credentials |
 def _architectures(
     session: requests.Session, name: Name, manifest: Mapping[str, Any], credentials: FindCredentials
 ) -> tuple[str, ...]:
-    """What the image runs on: of an index its members', else its configuration's."""
+    """Return the architectures of the members of an index, else that of the configuration."""
     if "manifests" in manifest:
         architectures = {entry.get("platform", {}).get("architecture", "unknown") for entry in manifest["manifests"]}
     else:
@@ -168,3 +172,27 @@ def _short(error: Exception) -> str:
         reason = reason.reason
     text = one_line(reason or error)
     return text.rpartition(">: ")[2] or text
+
+
+class PrebuiltImage:
+    """An image that someone else has made: found, never built."""
+
+    def reference(self, tag: str) -> str:
+        return tag
+
+    def exists(self, reference: str) -> StoredImage:
+        """Look the image up. Raises MissingError when its registry does not have it."""
+        stored = look_up(reference)
+        if stored is None:
+            raise MissingError(Reason.of("image-missing", image=reference))
+        return stored
+
+    def build(self, plan: BuildPlan, log_file: Path) -> NoReturn:
+        raise MissingError(Reason.of("image-not-buildable", image=plan.reference))
+
+    def render(self, plan: BuildPlan) -> str:
+        return ""
+
+
+def builder(config: Prebuilt) -> PrebuiltImage:
+    return PrebuiltImage()

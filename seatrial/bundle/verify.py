@@ -1,8 +1,10 @@
-"""Verify a bundle without unpacking it: nothing that it holds is written anywhere."""
+"""Verify a bundle without unpacking it to disk."""
 
 import gzip
 import hashlib
+import io
 import tarfile
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,18 +12,64 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from seatrial.bundle import MANIFEST, SIGNATURE
-from seatrial.bundle.bounded import (
-    CHUNK,
-    MAX_FILES,
-    MAX_MANIFEST,
-    MAX_NAME,
-    MAX_SIGNATURE,
-    BoundedStream,
-    OutOfBoundsError,
-)
-from seatrial.bundle.manifest import first_difference, read_manifest
-from seatrial.bundle.signature import NOBODY, SignatureCheck, TrustedSigners, check
+from seatrial.bundle.pack import NOBODY, SignatureCheck, TrustedSigners, check, first_difference, read_manifest
 from seatrial.model.errors import InputError
+
+MAX_FILES = 20_000
+MAX_NAME = 512  # characters
+MAX_MANIFEST = 8 << 20  # bytes: more than MAX_FILES lines of a usual length
+MAX_SIGNATURE = 64 << 10
+MAX_UNPACKED = 64 << 30  # bytes
+MAX_SECONDS = 1800.0
+CHUNK = 64 << 10  # bytes: the longest piece that is read at once, a header's included
+
+
+class OutOfBoundsError(tarfile.TarError):
+    """The archive exceeds a limit of bundles, which the message names."""
+
+
+class BoundedStream(io.RawIOBase):
+    """A decompressed stream whose bytes, time and longest piece are bounded. Raises OutOfBoundsError.
+
+    tarfile reads an extended header (pax, a long name, a sparse map) into memory whole, of any size. What is skipped is
+    read, so that it counts as well.
+    """
+
+    def __init__(
+        self, stream: io.BufferedIOBase, max_bytes: int = MAX_UNPACKED, max_seconds: float = MAX_SECONDS
+    ) -> None:
+        self._stream, self._max_bytes, self._max_seconds = stream, max_bytes, max_seconds
+        self._deadline = time.monotonic() + max_seconds
+        self._position = 0
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= CHUNK:
+            raise OutOfBoundsError(f"has a header of {size:,} bytes; legal are {CHUNK:,}")
+        if self._position + size > self._max_bytes:
+            raise OutOfBoundsError(f"unpacks to more than {self._max_bytes:,} bytes")
+        if time.monotonic() > self._deadline:
+            raise OutOfBoundsError(f"takes longer than {self._max_seconds:g} s to read")
+        data = self._stream.read(size)
+        self._position += len(data)
+        return data
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Forward only, by reading; past the end it stays at the end."""
+        if whence != io.SEEK_SET or offset < self._position:
+            raise OutOfBoundsError("leads back to what was read before")
+        while self._position < offset and self.read(min(CHUNK, offset - self._position)):
+            pass
+        return self._position
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
 
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
 # RecursionError: headers of headers of headers; ValueError: numbers that are none
@@ -30,7 +78,7 @@ _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, Recursio
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`problem` names the first thing that is not as it was, "" where all is; `by` is who signed, "" for nobody."""
+    """`problem` names the first difference, "" without one; `by` is the signer, "" without a signature."""
 
     files: int
     by: str = ""
@@ -39,7 +87,7 @@ class Verified:
 
 @dataclass(slots=True)
 class _Content:
-    """What an archive holds: digests by path; `top` is the manifest's folder, `problem` the first oddity."""
+    """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one found."""
 
     top: str = ""
     digests: dict[str, str] = field(default_factory=dict)
@@ -48,9 +96,9 @@ class _Content:
 
 
 def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
-    """Hold every file against the manifest, and the manifest against the signature.
+    """Check every file against the manifest, and the manifest against the signature.
 
-    Raises InputError for what is no bundle at all, and for keys that are none.
+    Raises InputError for files that are no bundle and for invalid keys.
     """
     content = _read(bundle)
     if MANIFEST not in content.small:
@@ -67,22 +115,19 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
         listed = read_manifest(content.small[MANIFEST].decode("utf-8", "surrogateescape"))
     except ValueError as error:
         return f"{MANIFEST}: {error}"
-    return _foreign(content) or first_difference(listed, _inside(content))
+    return _foreign(content) or first_difference(
+        listed, {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
+    )
 
 
 def _foreign(content: _Content) -> str:
-    """The first file that lies beside the bundle's own folder."""
+    """Return the first file outside the bundle's folder."""
     beside = [path for path in content.digests if not path.startswith(f"{content.top}/")]
     return f"{beside[0]}: was added" if beside else ""
 
 
-def _inside(content: _Content) -> dict[str, str]:
-    """Digests by name in the bundle's own folder."""
-    return {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
-
-
 def _read(bundle: Path) -> _Content:
-    """Everything in the archive, as far as it can be read."""
+    """Read the archive as far as possible."""
     content = _Content()
     with _opened(bundle) as (archive, stream):
         try:
@@ -101,7 +146,7 @@ def _read(bundle: Path) -> _Content:
 
 @contextmanager
 def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
-    """The archive, and the stream that it is read from. Raises InputError where it is none."""
+    """Open archive and stream. Raises InputError if it is no archive."""
     with ExitStack() as stack:
         try:
             stream = BoundedStream(stack.enter_context(gzip.open(bundle)))
@@ -114,7 +159,7 @@ def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
 
 
 def _holds_more(stream: BoundedStream) -> bool:
-    """Whether anything but padding is left; what is cut or does not match the checksum raises here."""
+    """Return whether more than padding is left; a cut stream or a bad checksum raises."""
     more = False
     while chunk := stream.read(CHUNK):
         more = more or any(chunk)
@@ -122,7 +167,7 @@ def _holds_more(stream: BoundedStream) -> bool:
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) -> str:
-    """Note what the member holds; says what is wrong with it. Raises OutOfBoundsError."""
+    """Add the member to `content`; return its problem or "". Raises OutOfBoundsError."""
     if len(member.name) > MAX_NAME:
         raise OutOfBoundsError(f"has a name of {len(member.name):,} characters; legal are {MAX_NAME}")
     if len(content.digests) >= MAX_FILES:
@@ -146,7 +191,7 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
 
 
 def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Raises OutOfBoundsError where it is longer than `most` bytes."""
+    """Read the member. Raises OutOfBoundsError if it is longer than `most` bytes."""
     if member.size > most:
         raise OutOfBoundsError(f"{member.name} is longer than {most:,} bytes")
     file, pieces = archive.extractfile(member), []

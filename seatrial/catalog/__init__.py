@@ -1,10 +1,15 @@
 """The shipped reference numbers: one CSV per kind, every row with its source."""
 
 import csv
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+from seatrial.model.errors import InputError
+from seatrial.model.setup import Setup
 
 _FOLDER = Path(__file__).parent
 
@@ -13,10 +18,9 @@ _FOLDER = Path(__file__).parent
 class Reference:
     """One published busbw figure, in GB/s (1e9 bytes), for one message size in bytes.
 
-    `kind` is `measured` (somebody saw it), `floor` (below it the publisher calls the machine broken) or `expected` (a
-    claim without a measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` means
-    that the source does not say. `arm` is how the sweep was run, empty as NCCL does by itself
-    (seatrial/model/arms.py).
+    `kind` is `measured`, `floor` (below it the publisher calls the machine broken) or `expected` (a claim without a
+    measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` is unknown. `arm` is how
+    the sweep was run, empty for NCCL's defaults (seatrial/model/arms.py).
     """
 
     hardware: str
@@ -34,14 +38,14 @@ class Reference:
 
     @property
     def place(self) -> str:
-        """What it was measured on, for people: "2 nodes of 8 H100 over EFA-3200G"."""
+        """The configuration in words: "2 nodes of 8 H100 over EFA-3200G"."""
         nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
         return f"{nodes} of {self.gpus_per_node} {self.hardware} over {self.fabric}"
 
 
 @cache
 def references() -> tuple[Reference, ...]:
-    """Every collective reference that ships with the package."""
+    """Read the shipped collective references."""
     with (_FOLDER / "collectives.csv").open(encoding="utf-8") as rows:
         return tuple(Reference(**_converted(row, Reference)) for row in csv.DictReader(rows))
 
@@ -77,37 +81,37 @@ class TrainingFigure:
 
     @property
     def place(self) -> str:
-        """What it is of, for people: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
+        """The configuration in words: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
         train = "trains" if self.gpus == 1 else "train"
         return f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, batch {self.batch_per_rank}"
 
 
 @cache
 def trainings() -> tuple[TrainingFigure, ...]:
-    """Every training figure that ships with the package."""
+    """Read the shipped training figures."""
     with (_FOLDER / "training.csv").open(encoding="utf-8") as rows:
         return tuple(TrainingFigure(**_converted(row, TrainingFigure)) for row in csv.DictReader(rows))
 
 
 @cache
 def devices() -> tuple[DeviceFigure, ...]:
-    """Every figure per device or node that ships with the package."""
+    """Read the shipped figures per device or node."""
     with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
         return tuple(DeviceFigure(**_converted(row, DeviceFigure)) for row in csv.DictReader(rows))
 
 
 def device_figure(hardware: str, metric: str) -> float | None:
-    """The first figure of that metric, in the unit of its row."""
+    """Return the first figure of that metric, in the unit of its row."""
     return next((d.value for d in devices() if (d.hardware, d.metric) == (hardware, metric)), None)
 
 
 def peak_tflops(hardware: str, precision: str) -> float | None:
-    """What the data sheet of that hardware says of dense bf16 and fp16 multiplication, which are alike; TFLOP/s."""
+    """Return the data sheet's TFLOP/s of dense bf16 and fp16 multiplication, which are equal."""
     return device_figure(hardware, "peak_bf16") if precision in ("bf16", "fp16") else None
 
 
 def _converted(row: dict[str, str], record: type[Reference | DeviceFigure | TrainingFigure]) -> dict[str, Any]:
-    """The row's cells as the fields of `record` have them; an empty number is None."""
+    """Convert a row's cells to the types of `record`; an empty number is None."""
     return {field.name: _value(row[field.name], field.type) for field in fields(record)}
 
 
@@ -119,12 +123,93 @@ def _value(cell: str, kind: Any) -> Any:
 
 @cache
 def hardware_of(gpu_model: str) -> str | None:
-    """The hardware whose GPUs nvidia-smi calls so; None where the catalog does not know that model."""
+    """Return the hardware of a GPU model as nvidia-smi prints it; None if it is not in the catalog."""
     with (_FOLDER / "gpu_models.csv").open(encoding="utf-8") as rows:
         return next((row["hardware"] for row in csv.DictReader(rows) if row["model"] == gpu_model), None)
 
 
 @cache
 def known_hardware() -> tuple[str, ...]:
-    """The hardware names that a cluster file may use, `cpu` first."""
+    """Return the hardware names of the catalog, `cpu` first."""
     return ("cpu", *sorted({d.hardware for d in devices()} | {r.hardware for r in references()}))
+
+
+_RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
+_BITS_PER_BYTE = 8
+_SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
+
+
+def with_links(setup: Setup) -> Setup:
+    """Fill in missing link rates of a setup from the catalog."""
+    usual = usual_gpus(setup.hardware)
+    return replace(
+        setup,
+        gpu_link_gb_s=setup.gpu_link_gb_s or gpu_link_gb_s(setup.hardware),
+        node_link_gb_s=setup.node_link_gb_s or node_link_gb_s(setup.fabric),
+        part_of_node=min(1.0, setup.gpus_per_node / usual) if usual else None,
+    )
+
+
+def gpu_link_gb_s(hardware: str) -> float | None:
+    """Return GB/s (1e9 bytes), one direction, of one GPU's links to its neighbours."""
+    return device_figure(hardware, "gpu_link")
+
+
+def usual_gpus(hardware: str) -> int | None:
+    """Return the usual number of GPUs of a node of that hardware."""
+    count = device_figure(hardware, "gpus_per_node")
+    return None if count is None else round(count)
+
+
+def node_link_gb_s(fabric: str | None) -> float | None:
+    """Return GB/s (1e9 bytes), one direction, of a node's NICs: by the end of the fabric's name, else the table."""
+    if fabric is None:
+        return None
+    rate = _RATE.search(fabric)
+    return int(rate[1] or 1) * int(rate[2]) / _BITS_PER_BYTE if rate else _fabrics().get(fabric)
+
+
+def nics_of(fabric: str | None) -> int | None:
+    """Return the number of NICs of a node by the fabric's name: 8 for IB-8x400G."""
+    rate = _RATE.search(fabric or "")
+    return int(rate[1]) if rate and rate[1] else None
+
+
+def is_sockets(fabric: str | None) -> bool:
+    """Return whether the fabric is TCP over Ethernet by its name: "Ethernet", "Ethernet-1x100G", "100GbE"."""
+    return bool(_SOCKETS.fullmatch(re.split(r"[-\s]", fabric or "", maxsplit=1)[0]))
+
+
+def one_nic(setup: Setup) -> float:
+    """Return the share of one NIC in those of a node; one per GPU if the fabric's name has no number."""
+    nics = (nics_of(setup.fabric) or 0) * (setup.part_of_node or 1.0)
+    return 1 / (nics or setup.gpus_per_node or 1)
+
+
+@cache
+def _fabrics() -> dict[str, float]:
+    with (_FOLDER / "fabrics.csv").open(encoding="utf-8") as rows:
+        return {row["fabric"]: float(row["node_link_gb_s"]) for row in csv.DictReader(rows)}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of the catalog; collectives by hardware, nodes, fabric, collective and size."""
+
+    collectives: tuple[Reference, ...]
+    devices: tuple[DeviceFigure, ...]
+    trainings: tuple[TrainingFigure, ...]
+
+
+_order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")
+
+
+def listed(hardware: str | None = None) -> Listing:
+    """List the catalog, or only `hardware`. Raises InputError for an unknown name."""
+    if hardware is not None and hardware not in known_hardware():
+        raise InputError(f"--hardware {hardware}: unknown; known: {', '.join(known_hardware())}")
+    return Listing(
+        tuple(sorted((r for r in references() if hardware in (None, r.hardware)), key=_order)),
+        tuple(sorted((d for d in devices() if hardware in (None, d.hardware)), key=attrgetter("hardware", "metric"))),
+        tuple(t for t in trainings() if hardware in (None, t.hardware)),
+    )

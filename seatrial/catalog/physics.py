@@ -1,17 +1,19 @@
-"""What cannot be exceeded: busbw that the links have no room for. And how much of it was reached.
+"""Limits of busbw by the links, and the share of them that was reached.
 
-Which busbw the links allow follows from what must cross them at the least, and that depends on the algorithm. What must
-cross them is in the table of collectives.
+The limit follows from the least data that must cross the links, which depends on the algorithm: see the table of
+collectives.
 """
 
 from dataclasses import dataclass, replace
 
-from seatrial.catalog.links import nics_of
+from seatrial.catalog import nics_of
 from seatrial.model.arms import NETWORK, arm_of
 from seatrial.model.baseline import Baseline
+from seatrial.model.curves import SHARE
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
-from seatrial.model.setup import Setup, is_busbw, ranks_of
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.numbers import short
@@ -50,17 +52,16 @@ class Limit:
 
     @property
     def words(self) -> str:
-        """As a reason names it: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400 GB/s allow"."""
+        """The limit in words: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400 GB/s allow"."""
         if self.gb_s == self.rate:
             return f"the {short(self.rate)} GB/s of {self.kind} links"
         return f"the {short(self.gb_s)} GB/s that {self.links} allow"
 
 
 def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """The highest busbw that the cluster's links allow; None where no rate is known or it is no busbw.
+    """Return the highest busbw that the links allow; None if no rate is known or it is no busbw.
 
-    For a known algorithm the bound is its own; else it holds for every one of them, in-network reduction (NVLS, SHARP)
-    and trees over two nodes included, so it is a loose one.
+    Without a known algorithm the bound is loose: it holds for in-network reduction (NVLS, SHARP) and trees as well.
     """
     limit = _ceiling(measurement, setup)
     if limit is None:
@@ -73,10 +74,10 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
 
 
 def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
-    """What a plateau must reach at the least where nothing comparable is known: a fraction of its links.
+    """Return the least busbw of a plateau without a comparable reference: a fraction of its links.
 
-    Only where the hardware is known and every rate that counts, and only where the sweep went far enough up to be bound
-    by bandwidth. Of a node that is used in part as much of its NICs counts as of its GPUs.
+    None unless hardware and rates are known and the sweep is bound by bandwidth. Of a node that is used in part the
+    same share of its NICs counts.
     """
     if measurement.metric != "busbw_plateau" or setup.part_of_node is None or setup.gpu_link_gb_s is None:
         return None
@@ -95,7 +96,7 @@ def _is_large(largest_bytes: int | None, setup: Setup) -> bool:
 
 
 def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Setup) -> None:
-    """Raises InputError where no run can reach `threshold`, a lower bound for the series of `measurement`."""
+    """Raise InputError if no run can reach `threshold`, a lower bound for the series of `measurement`."""
     limit = from_physics(measurement, setup)
     if limit is not None and limit.high is not None and threshold > limit.high:
         operation = measurement.conditions["operation"]
@@ -106,10 +107,10 @@ def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Set
 
 
 def wire(measurement: Measurement, setup: Setup) -> Limit | None:
-    """What a ring that saturates the links reaches, or the algorithm that is known to have run; None where unknown.
+    """Return the busbw of a ring, or of the known algorithm, that saturates the links; None if unknown.
 
-    Other algorithms may exceed a ring: NVLS on one node, a tree on two. What has no ring reaches a part of its own.
-    With NVLink off every GPU sends all that it sends over its own part of the node's NICs.
+    Other algorithms may exceed a ring: NVLS on one node, a tree on two. Collectives without a ring reach a share of
+    their own. With NVLink off every GPU sends over its own part of the node's NICs.
     """
     operation, ranks = str(measurement.conditions.get("operation")), ranks_of(measurement, setup)
     collective = COLLECTIVES.get(operation)
@@ -126,10 +127,7 @@ def wire(measurement: Measurement, setup: Setup) -> Limit | None:
 
 
 def as_slow_as_ethernet(plateau: Measurement, setup: Setup, largest_bytes: int | None) -> bool:
-    """Whether TCP over 100 Gb/s Ethernet would reach this plateau between nodes whose GPUs' links carry far more.
-
-    A tree over two nodes exceeds a ring.
-    """
+    """Return whether TCP over 100 Gb/s Ethernet would reach this plateau though the GPUs' links carry far more."""
     if setup.gpu_link_gb_s is None or not _is_large(largest_bytes, setup):
         return False
     ethernet = replace(setup, node_link_gb_s=_ETHERNET_GB_S)
@@ -151,12 +149,12 @@ def _one_domain(ranks: int, setup: Setup) -> bool:
 
 
 def _is_ring(measurement: Measurement) -> bool:
-    """Whether a ring's limit holds; with NVLink off it is unknown how many NICs a GPU uses."""
+    """Return whether a ring's limit holds; with NVLink off the number of NICs per GPU is unknown."""
     return measurement.conditions.get("algorithm") == "Ring" and arm_of(measurement) != NETWORK
 
 
 def is_without_nvls(measurement: Measurement) -> bool:
-    """Whether NCCL was kept from NVLS: inside a node nothing is faster than a ring then."""
+    """Return whether NVLS was off: nothing is faster than a ring inside a node then."""
     return measurement.conditions.get("algorithm") in ("Ring", NO_NVLS) and arm_of(measurement) != NETWORK
 
 
@@ -179,9 +177,9 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
 
 
 def _within_each_node(collective: Collective | None, ranks: int, setup: Setup) -> Limit | None:
-    """What the GPUs' own links allow an all_reduce between nodes: in each node all its GPUs' data must be added up.
+    """Return the GPU links' limit of an all_reduce between nodes, which sums up within each node.
 
-    For that a GPU of g sends (1 + 1/g) of the data through NVLS, or 2(g-1)/g of it around a ring.
+    A GPU of g sends (1 + 1/g) of the data through NVLS, or 2(g-1)/g of it around a ring.
     """
     each = setup.slots_per_node
     if collective is not COLLECTIVES["all_reduce"] or each < 2:
@@ -194,10 +192,7 @@ def _fastest_nics(setup: Setup) -> float:
 
 
 def _most_in_a_domain(collective: Collective | None, ranks: int) -> float:
-    """busbw over the rate of a GPU's links; an unknown collective moves at the least what its busbw counts.
-
-    A switch that adds up (NVLS) takes all of a GPU's data and its part of the result: 1 + 1/n of the data.
-    """
+    """Return the largest busbw over the rate of a GPU's links; NVLS takes 1 + 1/n of the data."""
     if collective is None:
         return 1.0
     most = collective.most_busbw(ranks, 1)
@@ -205,7 +200,7 @@ def _most_in_a_domain(collective: Collective | None, ranks: int) -> float:
 
 
 def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) -> float:
-    """busbw over the rate of a node's links; a GPU's own links bound nothing here, since it has its NIC besides."""
+    """Return the largest busbw over the rate of a node's links."""
     if collective is None:
         return 1.0
     most = collective.most_busbw(ranks, setup.slots_per_node)
@@ -219,9 +214,37 @@ def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) 
 
 
 def _as_if_joined(measurement: Measurement, setup: Setup) -> str:
-    """Which other fabric the number would fit: nodes of one NVLink domain that are said to be joined by their NICs."""
+    """Return a hint if the number fits NVLink between nodes that are configured as joined by NICs."""
     if not setup.hardware.endswith("-NVL72") or setup.nodes < 2 or _one_domain(setup.ranks, setup):
         return ""
     limit = _ceiling(measurement, replace(setup, fabric="MNNVL"))
     fits = limit is not None and measurement.value <= limit.gb_s
     return " (MNNVL carries as much: is that the fabric?)" if fits else ""
+
+
+def with_shares(check: Check, setup: Setup) -> Check:
+    """Add to each plateau with known links its share of them, which is not judged."""
+    measured = tuple(m for m in check.measurements if m.metric != SHARE)
+    shares = tuple(
+        Measurement(SHARE, share, "", m.subject, m.conditions, better=None)
+        for m in measured
+        if (share := _share(m, setup)) is not None
+    )
+    judged = tuple(replace(j, share=_share(j.measurement, setup)) for j in check.judgements)
+    return replace(check, measurements=(*measured, *shares), judgements=judged)
+
+
+def plateau_words(check: Check, setup: Setup) -> list[str]:
+    """Return each plateau in words, with its share of the links if known."""
+    return [_words(m, setup) for m in check.measurements if m.metric == "busbw_plateau"]
+
+
+def _share(m: Measurement, setup: Setup) -> float | None:
+    limit = wire(m, part_of(m, setup)) if m.metric == "busbw_plateau" and m.finite else None
+    return m.value / limit.gb_s if limit else None
+
+
+def _words(m: Measurement, setup: Setup) -> str:
+    limit = wire(m, part_of(m, setup))
+    share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit and m.finite else ""
+    return f"plateau {short(m.value)} GB/s{share}"

@@ -1,8 +1,10 @@
-"""Everything that links, catalog, model and published trainings say about one measurement. Pure."""
+"""Baselines of a measurement that need no earlier run: links, catalog, model and published trainings. Pure."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from seatrial.catalog.match import from_catalog
+from seatrial.catalog import Reference, one_nic, references
 from seatrial.catalog.physics import from_links, from_physics, wire
 from seatrial.catalog.reach import from_reach
 from seatrial.catalog.training import from_training
@@ -10,12 +12,206 @@ from seatrial.model.arms import INTRA, NETWORK, arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
+from seatrial.model.sizes import format_size
+from seatrial.nccl.transport import NO_NVLS
+from seatrial.text.numbers import short
+
+# How far below a measured reference is still as expected. Two tools on one machine agree within 1 %; two clouds with
+# the same parts differ by 10 %. Between nodes it is less where the loss of one NIC would be: see `_tolerance`.
+TOLERANCE = 0.15
+# Latency still shows below this size, and with it the host's processor and NCCL's choice of protocol.
+LARGE_BYTES = 128 << 20
+SMALL_TOLERANCE = 0.4
+# Trees reach far more than rings on two nodes (487 against about 350 GB/s on 8 H100 or H200 and EFA, 28 %), and a log
+# does not say which it was: https://github.com/NVIDIA/nccl-tests/issues/196
+TREE_TOLERANCE = 0.3
+_FAIL_BELOW = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A figure that a source expects without a measurement, and its lower bound for the size, in GB/s."""
+
+    row: Reference
+    low_gb_s: float
+
+    @property
+    def words(self) -> str:
+        return f"{self.row.source} expects at least {short(self.low_gb_s)} GB/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The catalog's busbw for one message size in GB/s, with its source in words."""
+
+    busbw_gb_s: float
+    samples: int
+    words: str
+
+
+def from_catalog(
+    setup: Setup,
+    operation: str,
+    message_bytes: int,
+    plateau: bool = False,
+    algorithm: object = None,
+    arm: str = "",
+    ring_gb_s: float | None = None,
+) -> Baseline | None:
+    """Return the catalog's baseline for busbw of `operation` at `message_bytes`; None without a comparable reference.
+
+    Hardware, GPUs per node, nodes, fabric and arm must match exactly; the fabric may be unnamed on one node, where the
+    hardware implies it. A `plateau`, whose sweep went up to `message_bytes`, may lie beyond the largest published
+    size, because busbw no longer grows there. With a known `algorithm` its rows count, else those without one, unless
+    it is a ring and they exceed `ring_gb_s`, the links' limit for rings: they are of NVLS or of a tree. Where sources
+    disagree, a value that one of them calls healthy does not fail.
+    """
+    fitting = _of_algorithm(_fitting(setup, operation, arm), algorithm, ring_gb_s)
+    exceeds_ring = ring_gb_s is None or any(row.busbw_gb_s > ring_gb_s for row in fitting)
+    tolerance = _tolerance(setup, operation, message_bytes, exceeds_ring)
+    measured = [row for row in fitting if row.kind == "measured"]
+    floors = [row for row in fitting if row.kind == "floor"]
+    claims = [row for row in fitting if row.kind == "expected" and row.low_gb_s]
+    tied = [row for row in floors if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)]
+    floor = _floor([row for row in floors if row not in tied], message_bytes, plateau)
+    figure = _figure([*measured, *tied], message_bytes, plateau)
+    claim = _claim(claims, measured, message_bytes, plateau)
+    if figure is None:
+        return _floor_only(floor) if floor else _claim_only(claim) if claim else None
+    return _baseline(figure, floor, claim, tolerance)
+
+
+def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
+    """Return rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
+    candidates = [
+        row
+        for row in references()
+        if (row.hardware, row.gpus_per_node, row.nodes) == (setup.hardware, setup.gpus_per_node, setup.nodes)
+        and (row.collective, row.arm) == (operation, arm)
+        and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1 and not arm))
+    ]
+    return candidates if len({row.fabric for row in candidates}) == 1 else []
+
+
+def _of_algorithm(rows: list[Reference], algorithm: object, ring_gb_s: float | None) -> list[Reference]:
+    """Return the rows of the algorithm; all rows if it is unknown: NCCL chooses the best of a size."""
+    if algorithm is None:
+        return rows
+    is_ring = algorithm in ("Ring", NO_NVLS)
+    unnamed = [row for row in rows if not row.algorithm]
+    of_others = is_ring and ring_gb_s is not None and any(row.busbw_gb_s > ring_gb_s for row in unnamed)
+    named = [row for row in rows if row.algorithm == ("Ring" if is_ring else algorithm)]
+    return named or ([] if of_others else unnamed)
+
+
+def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Figure | None:
+    """Return the best row of that size, or interpolate between its neighbours on log-log axes."""
+    best: dict[int, Reference] = {}
+    for row in sorted(rows, key=lambda row: row.busbw_gb_s):
+        best[row.message_bytes] = row
+    if not best:
+        return None
+    size = min(message_bytes, max(best)) if plateau else message_bytes
+    if size in best:
+        return _published(best[size])
+    below = [published for published in best if published < size]
+    above = [published for published in best if published > size]
+    return _between(best[max(below)], best[min(above)], size) if below and above else None
+
+
+def _published(row: Reference) -> Figure:
+    how = "measured on" if row.kind == "measured" else "set as floor for"
+    return Figure(row.busbw_gb_s, 1, f"{short(row.busbw_gb_s)} GB/s {how} {row.place} at {_size(row)} ({row.source})")
+
+
+def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
+    part = math.log(message_bytes / a.message_bytes) / math.log(b.message_bytes / a.message_bytes)
+    value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
+    ends = f"{short(a.busbw_gb_s)} at {_size(a)} and {short(b.busbw_gb_s)} at {_size(b)}"
+    return Figure(
+        value, 2, f"{short(value)} GB/s interpolated on log scales between {ends}, measured on {a.place} ({a.source})"
+    )
+
+
+def _floor(rows: list[Reference], message_bytes: int, plateau: bool) -> Reference | None:
+    """Return the highest floor for this size; for a plateau, smaller sizes count as well."""
+    holding = [r for r in rows if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)]
+    return max(holding, key=lambda row: row.busbw_gb_s, default=None)
+
+
+def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tolerance: float) -> Baseline:
+    """Combine sources: degraded by the strictest unless a claim allows it, fail only if all agree."""
+    low, fail = figure.busbw_gb_s * (1 - tolerance), figure.busbw_gb_s * _FAIL_BELOW
+    words = f"the {figure.words}"
+    if floor:
+        fail = min(low, floor.busbw_gb_s)
+        low = max(low, floor.busbw_gb_s)
+        words += f", whose floor is {short(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
+    if claim and claim.low_gb_s < low:
+        low, fail = claim.low_gb_s, min(fail, claim.low_gb_s)
+        words += f"; {claim.words}"
+    return Baseline("catalog", figure.busbw_gb_s, low, None, fail, figure.samples, words)
+
+
+def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
+    """Return whether another source measured less than the floor, which then counts as measured."""
+    best: dict[int, Reference] = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
+    others = (row for row in best.values() if row.source != floor.source)
+    return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
+
+
+def _claim(
+    claims: Sequence[Reference], measured: Sequence[Reference], message_bytes: int, plateau: bool
+) -> Claim | None:
+    """Return the most lenient claim for that size; a plateau counts as half of its largest size."""
+    typical = message_bytes // 2 if plateau else message_bytes
+    fitting = [Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))]
+    return min(fitting, key=lambda claim: claim.low_gb_s, default=None)
+
+
+def _least(claim: Reference, measured: Sequence[Reference], largest: int, typical: int) -> float | None:
+    """Return the lower bound of a claim; below its size, scaled by measured rows. None below LARGE_BYTES."""
+    there, here = (_figure(measured, size, plateau=False) for size in (claim.message_bytes, typical))
+    if claim.low_gb_s and there and here and LARGE_BYTES <= typical < claim.message_bytes:
+        return claim.low_gb_s * here.busbw_gb_s / there.busbw_gb_s
+    return claim.low_gb_s if largest >= claim.message_bytes else None
+
+
+def _disputes(claim: Reference, floor: Reference) -> bool:
+    """Return whether another source expects less than the floor at a size where bandwidth decides."""
+    low = claim.low_gb_s or floor.busbw_gb_s
+    return claim.source != floor.source and low < floor.busbw_gb_s and claim.message_bytes * 4 >= floor.message_bytes
+
+
+def _claim_only(claim: Claim) -> Baseline:
+    row = claim.row
+    words = f"the {short(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+    return Baseline("catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words)
+
+
+def _floor_only(floor: Reference) -> Baseline:
+    words = f"the floor of {short(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
+    return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
+
+
+def _tolerance(setup: Setup, operation: str, message_bytes: int, exceeds_ring: bool) -> float:
+    """Return the tolerance: wide for two nodes against a tree, less than one missing NIC of a node otherwise."""
+    if message_bytes < LARGE_BYTES:
+        return SMALL_TOLERANCE
+    if setup.nodes == 2 and operation == "all_reduce" and exceeds_ring:
+        return TREE_TOLERANCE
+    return min(TOLERANCE, one_nic(setup)) if operation == "all_reduce" and setup.nodes > 1 else TOLERANCE
+
+
+def _size(row: Reference) -> str:
+    return format_size(row.message_bytes)
+
 
 _OF_ONE_SIZE = frozenset({"message_bytes", "placement"})  # conditions that differ between the rows of a sweep
 
 
 def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> list[Baseline]:
-    """The baselines that need no earlier run: physics, and a figure of the catalog or of the model fitted to it.
+    """Return the baselines that need no earlier run: physics, and a figure of the catalog or of its model.
 
     `sizes` are the message sizes in bytes of the sweep that the measurement belongs to (`swept_sizes`).
     """
@@ -54,7 +250,7 @@ def _sweep(m: Measurement) -> object:
 
 
 def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
-    """The catalog's row for a run over every GPU: with 7 of 8 the number is lower and the cluster another."""
+    """Return the catalog's baseline for a run over every GPU; with 7 of 8 it is another configuration."""
     if not is_busbw(measurement) or ranks_of(measurement, setup) != setup.nodes * setup.gpus_per_node:
         return None
     plateau = measurement.metric == "busbw_plateau"
@@ -70,7 +266,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
 
 
 def _is_beyond_the_network(measurement: Measurement, baseline: Baseline, setup: Setup) -> bool:
-    """Whether a source expects of the network more than its links carry: who reaches that is well, others may be."""
+    """Return whether a source expects more of the network than its links carry, and the value is below both."""
     links = wire(measurement, setup) if arm_of(measurement) == NETWORK else None
     low = baseline.low or 0.0
     return links is not None and measurement.value < low and links.gb_s < low

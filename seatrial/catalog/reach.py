@@ -1,13 +1,12 @@
-"""What healthy nodes reach of what their links allow: a model for setups that the catalog has no row for.
+"""A model of healthy busbw for setups without a row in the catalog: a share of what the links allow.
 
     busbw(S) = share * wire / (1 + wire * delay / S)
 
-S is the message size in bytes. `wire` is what the links allow (physics.py). `share` is what published measurements of
-the collective reach of it, where bandwidth decides; `delay` is what they lose at smaller sizes. Both are fitted
-to the measured rows of the catalog on two and more nodes with links of a known rate; docs/judging-logs.md says how
-well. Collectives that run as a ring and have no row reach what the least of those that have one does. A tree over two
-nodes exceeds a ring, so all_reduce over two nodes is held to what a ring reaches. Inside a node the model speaks of an
-all_reduce without NVLS alone, by the rows of rings there.
+S is the message size in bytes and `wire` the limit of the links (physics.py). `share`, where bandwidth decides, and
+`delay`, at smaller sizes, are fitted to the measured rows of the catalog on two and more nodes with links of a known
+rate; docs/judging-logs.md has the quality of the fit. Rings without a row take the least share of those with one. A
+tree over two nodes exceeds a ring, so all_reduce over two nodes is held to a ring. Inside a node the model covers only
+all_reduce without NVLS, by the rows of rings there.
 """
 
 import sys
@@ -16,8 +15,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import median
 
-from seatrial.catalog import Reference, references
-from seatrial.catalog.links import is_sockets, one_nic, with_links
+from seatrial.catalog import Reference, is_sockets, one_nic, references, with_links
 from seatrial.catalog.physics import is_without_nvls, wire
 from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline
@@ -38,9 +36,9 @@ _RANKS = 128  # the delay was fitted up to so many ranks, and grows with their n
 
 
 def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
-    """What busbw at one size, or the plateau of a sweep over `sizes` (bytes), reaches on known hardware and links.
+    """Return the modelled busbw at one size, or of the plateau of a sweep over `sizes` (bytes).
 
-    None in an arm, over TCP, where the links are not known, and where the sizes behind the number are too small.
+    None in an arm, over TCP, with unknown links, and for small sizes.
     """
     if not is_busbw(busbw) or arm_of(busbw) or setup.part_of_node is None or is_sockets(setup.fabric):
         return None
@@ -57,10 +55,9 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
 
 
 def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> str | None:
-    """Return why an all_reduce over three and more nodes is no faster than with one NIC less in each; None otherwise.
+    """Return why an all_reduce over three or more nodes is no faster than with one NIC less in each; None otherwise.
 
-    A ring fits the model so well that this shows at the largest size. A smaller size that is faster proves that all
-    NICs work: a real sweep over 80 H100 reads 364 GB/s at 2G and 320 at 16G.
+    A faster smaller size proves that all NICs work: a real sweep over 80 H100 reads 364 GB/s at 2G and 320 at 16G.
     """
     rates = {_size(m): m for m in sorted(measurements, key=lambda m: m.value) if _is_ring_between_nodes(m, setup)}
     if not rates or max(rates) < _LARGE_BYTES:
@@ -88,7 +85,7 @@ def _size(busbw: Measurement) -> int:
 
 
 def model(busbw: Measurement, setup: Setup, message_bytes: int) -> float | None:
-    """GB/s (1e9 bytes) of busbw; None where the links are not known, or nothing is published of the collective."""
+    """Return busbw in GB/s (1e9 bytes); None for unknown links or an unpublished collective."""
     node_link = setup.node_link_gb_s and setup.node_link_gb_s * (setup.part_of_node or 1.0)
     limit = wire(busbw, replace(setup, node_link_gb_s=node_link))
     share = _share(busbw, setup)
@@ -101,7 +98,11 @@ def _share(busbw: Measurement, setup: Setup) -> float | None:
     operation = str(busbw.conditions["operation"])
     if setup.nodes < 2:
         return _ring_share() if operation == "all_reduce" and is_without_nvls(busbw) else None
-    return _shares().get(operation) or (_least_ring_share() if COLLECTIVES[operation].ring else None)
+    return _shares().get(operation) or (
+        min(share for name, share in _shares().items() if COLLECTIVES[name].ring)
+        if COLLECTIVES[operation].ring
+        else None
+    )
 
 
 def _bandwidth_part(wire_gb_s: float, ranks: int, message_bytes: int) -> float:
@@ -111,7 +112,7 @@ def _bandwidth_part(wire_gb_s: float, ranks: int, message_bytes: int) -> float:
 
 @cache
 def _shares() -> dict[str, float]:
-    """By collective, the median share of the wire that its published measurements reach, 1 at most."""
+    """Return the median published share of the wire by collective, at most 1."""
     shares: dict[str, list[float]] = {}
     for row in references():
         reached = reached_share(row)
@@ -120,20 +121,16 @@ def _shares() -> dict[str, float]:
     return {collective: median(reached) for collective, reached in shares.items()}
 
 
-def _least_ring_share() -> float:
-    return min(share for operation, share in _shares().items() if COLLECTIVES[operation].ring)
-
-
 @cache
 def _ring_share() -> float:
-    """The median share of the GPUs' links that published rings inside a node reach."""
+    """Return the median share of the GPUs' links of published rings inside a node."""
     rings = [row for row in references() if row.nodes == 1 and row.algorithm == "Ring" and row.kind == "measured"]
     limits = [(row, _wire_of(row)) for row in rings if row.message_bytes >= _LARGE_BYTES]
     return median(row.busbw_gb_s / gb_s for row, gb_s in limits if gb_s)
 
 
 def reached_share(row: Reference) -> float | None:
-    """The row's busbw over the wire, without what is lost to its size; None where the model does not speak of it."""
+    """Return the row's busbw over the wire without its delay; None outside the model."""
     if row.nodes < 2 or row.kind != "measured" or row.arm or (row.nodes == 2 and row.collective == "all_reduce"):
         return None
     gb_s, ranks = _wire_of(row), row.nodes * row.gpus_per_node

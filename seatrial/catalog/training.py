@@ -1,10 +1,11 @@
-"""Which training figures speak of a measured throughput, and which come near without doing so."""
+"""Published training figures for a measured throughput, and the nearest ones."""
 
 from collections.abc import Iterator
 
-from seatrial.catalog import TrainingFigure, trainings
+from seatrial.catalog import DeviceFigure, TrainingFigure, devices, trainings
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check
 from seatrial.model.setup import Setup, ranks_of
 from seatrial.text.numbers import short
 
@@ -18,7 +19,7 @@ _TRAINED: dict[str, object] = {
 
 
 def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """The published figure for that throughput; None where none is of the same GPUs, model, precision and batch."""
+    """Return the published figure for the same GPUs, model, precision and batch; None if there is none."""
     if not _is_throughput(measurement):
         return None
     row = next((row for row in trainings() if not list(_differences(row, measurement, setup))), None)
@@ -75,3 +76,24 @@ def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) ->
     for name, value in _TRAINED.items():
         if conditions.get(name, value) != value:
             yield name.replace("_", " ")
+
+
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
+
+
+def figures_beside(check: Check, setup: Setup) -> list[str]:
+    """Each figure once, in words."""
+    notes = (note for m in check.measurements for note in (beside(m, setup), *_of_devices(m, setup)) if note)
+    return list(dict.fromkeys(notes))
+
+
+def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
+    """Single GPUs: what others reached is the best of many shapes or tools, so it is no bound."""
+    metric = f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}" if "dtype" in m.conditions else m.metric
+    if m.subject.kind == "gpu":
+        yield from (_words(row) for row in devices() if (row.hardware, row.metric) == (setup.hardware, metric))
+
+
+def _words(row: DeviceFigure) -> str:
+    figure = f"{short(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
+    return f"not judged by the {figure} ({row.kind}, {row.source})"

@@ -9,26 +9,14 @@ from typing import NoReturn
 import click
 
 from seatrial import __version__
-from seatrial.cli.baseline import baseline
-from seatrial.cli.compare import compare
-from seatrial.cli.doctor import doctor
-from seatrial.cli.explain import explain
-from seatrial.cli.history import history
-from seatrial.cli.judge import judge
-from seatrial.cli.parse import parse
-from seatrial.cli.pinned import diff, expire, promote, show
-from seatrial.cli.probe import probe
-from seatrial.cli.prune import prune
-from seatrial.cli.reap import reap
-from seatrial.cli.rejudge import rejudge
-from seatrial.cli.render import render
-from seatrial.cli.replay import replay
+from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.logs import explain, judge, parse
+from seatrial.cli.nodes import dial, probe, reap, render, ssh
+from seatrial.cli.past_runs import compare, history, rejudge, replay
 from seatrial.cli.report import bundle, report, verify
-from seatrial.cli.run import run
-from seatrial.cli.serve import serve
+from seatrial.cli.run import run, suites
 from seatrial.cli.simulate import simulate
-from seatrial.cli.ssh import dial, ssh
-from seatrial.cli.suites import suites
+from seatrial.cli.upkeep import doctor, prune, serve
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
@@ -51,7 +39,7 @@ for command in (promote, show, diff, expire):
 
 
 def main() -> NoReturn:
-    """Run the command line; every error that is meant for people is one line on standard error."""
+    """Run the command line; errors are one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     ensure_home()
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
@@ -76,14 +64,14 @@ def main() -> NoReturn:
 
 
 def _with_help(error: click.ClickException) -> str:
-    """What click says, and where to read what is legal."""
+    """Return click's message with a hint to --help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     message = error.format_message().removesuffix(".")
     return f"{message}; see {context.command_path} --help" if context else message
 
 
 def _complain(error: Exception | str, status: int) -> int:
-    """On one line, without control characters: it may name what somebody else has named."""
+    """Print an error on one line without control characters; return the exit status."""
     from seatrial.text.words import plain
 
     print(f"seatrial: {plain(error)}", file=sys.stderr)

@@ -1,8 +1,12 @@
-"""`seatrial baseline`: reference values and their sources."""
+"""`seatrial baseline`: the catalog of reference values, and pinned baselines."""
+
+import getpass
+import os
 
 import click
 
-from seatrial.cli.options import json_option, print_json
+from seatrial.cli.options import json_option, name_of, print_json
+from seatrial.model.errors import InputError
 
 
 @click.group()
@@ -15,11 +19,103 @@ def baseline() -> None:
 @json_option
 def list_catalog(hardware: str | None, as_json: bool) -> None:
     """List the catalog of published values that ships with seatrial, each with its kind and source."""
-    from seatrial.catalog.listing import listed
-    from seatrial.report.catalog import catalog_json, show_catalog
+    from seatrial.catalog import listed
+    from seatrial.report.listings import catalog_json, show_catalog
 
     rows = listed(hardware)
     if as_json:
         print_json(catalog_json(rows))
     else:
         show_catalog(rows)
+
+
+run_argument = click.argument("run_id", metavar="RUN")
+
+
+def _who() -> str:
+    """Return the user's name, or the uid in a container without one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # since Python 3.13 an OSError
+        return f"uid {os.getuid()}"
+
+
+@click.command()
+@run_argument
+@click.option("--note", default="", help="Reason for the approval, stored with it.")
+@click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
+def promote(run_id: str, note: str, force: str) -> None:
+    """Approve the measurements of RUN (an id of `seatrial history`) as pinned baselines of its cluster.
+
+    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless --force is given.
+    """
+    from seatrial.history import open_store
+    from seatrial.model.result import now
+    from seatrial.runs.approve import Approval
+    from seatrial.runs.approve import promote as approve
+
+    with open_store() as store:
+        pins = approve(store, run_id, Approval(_who(), now(), note, force))
+    print(f"{run_id}: {len(pins)} baselines pinned; `seatrial baseline expire` removes them")
+
+
+@click.command()
+@click.argument("cluster")
+@json_option
+def show(cluster: str, as_json: bool) -> None:
+    """Show the pinned baselines of CLUSTER (a name or a cluster file): who approved them, when, from which run."""
+    from seatrial.history import open_store
+    from seatrial.report.listings import pins_json, show_pins
+
+    cluster = name_of(cluster)
+    with open_store() as store:
+        pins = store.pinned(cluster)
+    if as_json:
+        print_json(pins_json(pins))
+    elif pins:
+        show_pins(pins.values())
+    else:
+        print(f"no pinned baselines for {cluster}")
+
+
+@click.command()
+@run_argument
+@json_option
+def diff(run_id: str, as_json: bool) -> None:
+    """Compare RUN with the pinned baselines of its cluster, largest deviation first."""
+    from seatrial.history import open_store
+    from seatrial.report.listings import differences_json, show_differences
+    from seatrial.runs.approve import differences, stored_run
+
+    with open_store() as store:
+        cluster = stored_run(store, run_id).cluster
+        rows = differences(store.pinned(cluster), store.measurements(run_id))
+    if as_json:
+        print_json(differences_json(rows))
+    elif rows:
+        show_differences(rows)
+    else:
+        print(f"no pinned baselines for {cluster}")
+
+
+@click.command()
+@click.argument("cluster")
+@click.option("--metric", help="Remove only this metric, for example busbw_plateau.")
+def expire(cluster: str, metric: str | None) -> None:
+    """Remove the pinned baselines of CLUSTER (a name or a cluster file)."""
+    from seatrial.history import open_store
+
+    cluster = name_of(cluster)
+    with open_store() as store:
+        pins = store.pinned(cluster)
+        if not pins:
+            known = ", ".join(store.pinned_clusters()) or "none"
+            raise InputError(f"baseline expire: no pinned baselines for {cluster!r}; clusters with some: {known}")
+        chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
+        if not chosen:
+            known = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
+            raise InputError(
+                f"baseline expire: no pinned baselines of metric {metric!r} for {cluster!r}; pinned metrics: {known}"
+            )
+        gone = store.unpin(cluster, chosen)
+    print(f"{cluster}: {gone} pinned baselines removed")

@@ -1,4 +1,4 @@
-"""`seatrial doctor`: what this machine lacks, each with the next step."""
+"""`seatrial doctor`: requirements that this machine lacks, each with the next step."""
 
 import shutil
 import sys
@@ -8,8 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
-from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.destination import missing
+from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.model.reasons import CATALOG
@@ -40,7 +39,7 @@ def diagnose(cluster_file: Path | None) -> int:
 
 
 def _next_step(finding: Finding) -> str | None:
-    """That of the catalog; a problem that is not from there holds its own."""
+    """Return the next step of the catalog; other problems hold their own."""
     code = code_of(finding[1] or "")
     return CATALOG[code].next_step if code and code in CATALOG else None
 
@@ -58,7 +57,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
         yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
     yield "open files", open_files_problem(len(cluster.node_names()))
     if cluster.upload:
-        yield f"upload {cluster.upload}", missing(cluster.upload)
+        yield f"upload {cluster.upload}", missing_package(cluster.upload)
     yield _history()
     yield _alerts(cluster)
     yield from _metrics()

@@ -1,4 +1,4 @@
-"""What the modules of the command line share."""
+"""Arguments, options and output shared by the commands."""
 
 import json
 import os
@@ -37,7 +37,7 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print one table
 
 
 def name_of(cluster: str) -> str:
-    """The cluster's name, where a name is wanted and a cluster file may be given. Raises InputError."""
+    """Return the cluster's name, given as such or by a cluster file. Raises InputError."""
     file = Path(cluster)
     if file.suffix not in (".yaml", ".yml") or not os.path.isfile(file):  # which says no of what is too long
         return cluster
@@ -51,5 +51,5 @@ def print_json(document: Any) -> None:
 
 
 def print_csv(frame: "DataFrame") -> None:
-    """The table under its column names; no cell is a formula."""
+    """Print the table with its column names; no cell is a formula."""
     print(frame.map(as_text).to_csv(index=False, lineterminator="\n"), end="")

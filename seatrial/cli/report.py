@@ -62,7 +62,7 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
 
     Exit status: 0 unchanged, 1 changed (names the first change), 2 bad input.
     """
-    from seatrial.bundle.signature import TrustedSigners
+    from seatrial.bundle.pack import TrustedSigners
     from seatrial.bundle.verify import verify as verify_bundle
     from seatrial.text.words import plain
 
@@ -85,8 +85,8 @@ def _signer(by: str, trusted: bool) -> str:
 
 def _load(run_word: str) -> "tuple[RunResult, Path]":
     """The run and its folder. Raises InputError."""
-    from seatrial.runs.find import find_run
     from seatrial.runs.load import load_result
+    from seatrial.runs.login import find_run
 
     path = find_run(run_word)
     return load_result(path), path if path.is_dir() else path.parent
@@ -107,7 +107,7 @@ def _context(result: "RunResult", folder: Path) -> "ReportContext":
 def _write(result: "RunResult", folder: Path, form: str) -> Path:
     """report.html or report.pdf beside run.json."""
     from seatrial.report.html import report_html
-    from seatrial.report.pdf import pdf_of
+    from seatrial.report.paper import pdf_of
     from seatrial.system.atomic import write_atomic
 
     html = report_html(result, _context(result, folder))

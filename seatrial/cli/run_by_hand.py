@@ -14,8 +14,7 @@ from flows.serving.by_hand import by_hand
 from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import load_cluster
-from seatrial.config.destination import missing
+from seatrial.config.cluster import load_cluster, missing_package
 from seatrial.config.run import check_runs_folder, secrets_of, writable
 from seatrial.history import check_history
 from seatrial.model.coverage import exit_status
@@ -47,7 +46,7 @@ def run_by_hand(
     loaded = load_cluster(cluster)
     platform_for(loaded, cluster)
     check_recipe(loaded.image)
-    if loaded.upload and (lacking := missing(loaded.upload)):  # a person is here to install it
+    if loaded.upload and (lacking := missing_package(loaded.upload)):  # a person is here to install it
         raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
     load_suite(suite)
     if notify:

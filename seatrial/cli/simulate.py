@@ -52,8 +52,7 @@ def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, file
         written = _write(file, nodes, nights, rng)
         print_json(written) if as_json else click.echo(_SENTENCE.format(**written))
         return
-    from seatrial.simulate.report import simulated_json, simulated_table
-    from seatrial.simulate.score import quiet, scores
+    from seatrial.simulate.score import quiet, scores, simulated_json, simulated_table
 
     calm = quiet(nodes, healthy, rng)
     results = list(scores(nodes, nights, trials, rng))
@@ -70,8 +69,7 @@ _SENTENCE = "{subject} is {size} slower from {from_run} on. Judge these nights: 
 
 def _write(file: Path, nodes: int, nights: int, rng: "np.random.Generator") -> dict[str, str]:
     """Write a fleet with a slow node; which one, by how much, and from which run on."""
-    from seatrial.simulate.faults import RUN, make
-    from seatrial.simulate.rows import fleet_series
+    from seatrial.simulate.rows import RUN, fleet_series, make
     from seatrial.simulate.score import NIGHTS_BEFORE, simulated_rows
 
     fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)

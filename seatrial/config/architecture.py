@@ -11,16 +11,16 @@ from seatrial.text.words import some_of
 _GRACE = ("GB200", "GB300", "GH200")  # NVIDIA's own CPU, which is arm64
 _SAME = {"x86_64": "amd64", "aarch64": "arm64"}
 
-Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py tells them
+Facts = Mapping[str, Mapping[str, Any]]  # by node, from seatrial/remote/probes/facts.py
 
 
 def architecture_named(machine: str) -> str:
-    """The kernel's name for an architecture (x86_64) as images call it (amd64)."""
+    """Convert the kernel's name of an architecture (x86_64) to that of images (amd64)."""
     return _SAME.get(machine, machine)
 
 
 def node_architecture(cluster: Cluster, here: str) -> str | None:
-    """What the cluster's nodes are, None where its file does not tell; `here` is this machine's, as the kernel says."""
+    """Return the nodes' architecture, None if unknown; `here` is the kernel's name of this machine's."""
     name = cluster.hardware.name
     if decided := cluster.platform.architecture(name, architecture_named(here)):
         return decided
@@ -30,7 +30,7 @@ def node_architecture(cluster: Cluster, here: str) -> str | None:
 
 
 def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cluster, here: str) -> str | None:
-    """Why the image cannot run on the nodes; None where it can, or nobody can tell."""
+    """Return why the image cannot run on the nodes; None if it can or that is unknown."""
     nodes = node_architecture(cluster, here)
     if not architectures or nodes is None or nodes in architectures:
         return None
@@ -44,7 +44,7 @@ def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cl
 
 
 def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> str | None:
-    """Which nodes are of another architecture than the cluster file says, as under emulation; None when none are."""
+    """Return which nodes have another architecture than the cluster file says; None if none have."""
     expected = node_architecture(cluster, here)
     architectures = {name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()}
     odd = [name for name, architecture in architectures.items() if architecture and architecture != expected]

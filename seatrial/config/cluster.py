@@ -1,20 +1,203 @@
 """A cluster file: what is checked, and where it runs."""
 
 import re
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from seatrial.catalog import known_hardware
-from seatrial.config import this_machine
-from seatrial.config.destination import Address
-from seatrial.config.faults import Fault
+from seatrial.catalog import hardware_of, known_hardware
 from seatrial.config.image import ImageField, ImageFile, Recipe
-from seatrial.config.names import Name, ShownName
 from seatrial.config.notify import Notify
-from seatrial.config.platform import PlatformSettings, settings_models
+from seatrial.config.platform import PlatformSettings, SettingsByKind
 from seatrial.config.yamlfile import Strict, load_yaml
+from seatrial.model.errors import InputError
+from seatrial.model.sizes import ByteSize
+
+# The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
+_LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+def _legal_name(value: str) -> str:
+    if not _LEGAL_NAME.fullmatch(value):
+        raise ValueError("must be 1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_legal_name)]
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must be printable text on one line")
+    return value
+
+
+ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_printable)]
+
+
+THIS_MACHINE = "this-machine"
+_TIMEOUT_S = 20.0
+_MOST_GPUS = 1024
+
+
+def this_machine() -> dict[str, Any]:
+    """Return the content of its cluster file. Raises InputError if nvidia-smi is installed and fails."""
+    return {"name": _machine_name(), "nodes": 1, "platform": {"kind": THIS_MACHINE}, **_hardware(_gpu_models())}
+
+
+def _hardware(models: list[str]) -> dict[str, Any]:
+    """Return the catalog's name of the GPUs, else the model's own."""
+    if not models:
+        return {"hardware": "cpu", "slots_per_node": 2}  # a single rank exchanges no data
+    return {"hardware": hardware_of(models[0]) or {"name": models[0][:63]}, "gpus_per_node": len(models)}
+
+
+def _gpu_models() -> list[str]:
+    argv = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        problem = f"nvidia-smi does not answer ({type(error).__name__}); see what it prints"
+        raise InputError(f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu") from error
+    return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:_MOST_GPUS]
+
+
+def _machine_name() -> str:
+    """Return a name by the host's name, so that machines with one history do not mix."""
+    words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
+    return words[:40].rstrip("-") or THIS_MACHINE
+
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]*)(/\S*)?", re.IGNORECASE)
+_USUAL = ("gs", "s3", "abfs", "az", "file", "memory")  # known without loading fsspec: rendering starts in no time
+
+
+def protocol_of(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def _legal_address(url: str) -> str:
+    match = _ADDRESS.fullmatch(url)
+    if not match or "::" in url:
+        raise ValueError(f"must be the URL of a folder, such as gs://bucket/testbed-logs, is {url!r}")
+    protocol, host, _ = match.groups()
+    if protocol not in _USUAL and protocol not in _protocols():
+        raise ValueError(f"unknown protocol {protocol!r}; legal: {', '.join(_protocols())}")
+    if "@" in host and protocol not in ("abfs", "abfss", "az"):  # there it is container@account
+        raise ValueError("must not hold a login, because it is shown; give it by environment or configuration")
+    if protocol == "file" and (host or not match[3]):
+        raise ValueError(f"must be file:// and a full path, such as file:///srv/testbed-logs, is {url!r}")
+    if protocol != "file" and not (host or match[3]):
+        raise ValueError(f"must name a bucket or folder behind {protocol}://")
+    return url.rstrip("/")
+
+
+Address = Annotated[str, AfterValidator(_legal_address)]
+
+
+def _protocols() -> list[str]:
+    from fsspec.registry import known_implementations
+
+    return sorted(known_implementations)
+
+
+def missing_package(url: str) -> str | None:
+    """Return what this machine lacks to write to `url`, with the next step; None if nothing."""
+    from fsspec.registry import get_filesystem_class, known_implementations
+
+    protocol = protocol_of(url)
+    package = known_implementations[protocol]["class"].partition(".")[0]
+    if package != "fsspec":
+        step = f"{sys.executable} -m pip install {package}"
+        return None if find_spec(package) else f"{package} is not installed, which {protocol}:// needs: {step}"
+    try:
+        get_filesystem_class(protocol)
+    except ImportError as error:  # one of fsspec's own, and its words name the package
+        return f"{' '.join(str(error).split())}: {sys.executable} -m pip install it"
+    return None
+
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
+_NODE_FAULTS = ("rate", "sshd", "host_key", "cpu_share", "memory", "computes")
+_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+def _legal_rate(value: str) -> str:
+    match = _RATE.fullmatch(value)
+    if not match or not 8e3 <= float(match[1]) * _BITS[match[2]] <= 1e12:
+        raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
+    return value
+
+
+class NodeFault(Strict):
+    """Break one node on purpose: its link, its sshd, its host key, its processors, its memory, or what it computes."""
+
+    node: str = Field(description="node-0 to node-N")
+    rate: Annotated[str, AfterValidator(_legal_rate)] | None = Field(
+        None, description="what its link carries at most, as tc writes it, from 8kbit to 1000gbit: 200mbit"
+    )
+    sshd: Literal["stopped"] | None = Field(None, description="its sshd does not answer")
+    host_key: Literal["wrong"] | None = Field(None, description="it answers with another host key than the run's")
+    cpu_share: float | None = Field(
+        None, ge=0.01, lt=1, description="share of this machine's processors that its processes get, all together"
+    )
+    memory: ByteSize | None = Field(
+        None, description="address space in bytes that each of its processes gets at most: 256M"
+    )
+    computes: Literal["wrong", "unstable"] | None = Field(
+        None, description="what the probe `devices` computes is `wrong` the same way each time, or another each time"
+    )
+    device: str | None = Field(
+        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all of the node"
+    )
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        if not any(getattr(self, name) for name in _NODE_FAULTS):
+            raise ValueError(f"a fault needs one of {', '.join(_NODE_FAULTS)}")
+        if self.device and not self.computes:
+            raise ValueError("device is for computes: wrong and computes: unstable")
+        return self
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+
+class LinkFault(Strict):
+    """Cut the path between two nodes; both stay reachable from everywhere else."""
+
+    link: tuple[str, str] = Field(description="its two ends, such as [node-0, node-3]")
+    state: Literal["down"] = Field(description="nothing passes in either direction")
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> Self:
+        if self.link[0] == self.link[1]:
+            raise ValueError("a link needs two different nodes")
+        return self
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.link
+
+
+def _fault_kind(fault: object) -> str:
+    return "link" if isinstance(fault, LinkFault) or (isinstance(fault, dict) and "link" in fault) else "node"
+
+
+# Told apart by their field, so that an error is about one kind of fault only.
+Fault = Annotated[
+    Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")],
+    Discriminator(_fault_kind),
+]
+
 
 DEFAULT_PORT = 222
 
@@ -43,7 +226,7 @@ def _legal_env(value: dict[str, str]) -> dict[str, str]:
 
 
 def _not_expanded(value: str) -> str:
-    """What mpirun can hand to the other nodes as it is."""
+    """Check that a shell does not expand the value, since mpirun passes it through one."""
     if match := _EXPANDED_BETWEEN_QUOTES.search(value):
         raise ValueError(
             f"{value!r} must not hold {match[0]!r}: mpirun hands it to a shell on every node, which would expand it; "
@@ -89,12 +272,6 @@ def _read_hardware(value: object) -> object:
     return {"name": value}
 
 
-if TYPE_CHECKING:
-    PlatformConfig = PlatformSettings
-else:
-    PlatformConfig = Annotated[Union[tuple(settings_models().values())], Field(discriminator="kind")]  # noqa: UP007
-
-
 class Mpi(Strict):
     """How mpirun is called on the head node."""
 
@@ -118,7 +295,7 @@ class Cluster(Strict):
     fabric: ShownName | None = Field(
         None, description="what joins the nodes, as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
     )
-    platform: PlatformConfig = Field(description="where it runs")
+    platform: Annotated[PlatformSettings, SettingsByKind()] = Field(description="where it runs")
     image: ImageField = Field(
         None,
         description="a reference, a .sqsh or .sif file (Slurm, bare metal), or what to build (docs/images.md)",
@@ -180,6 +357,6 @@ def load_cluster(path: Path) -> Cluster:
 
     Raises InputError with one line that names file, field and what is legal.
     """
-    if str(path) == this_machine.NAME and not path.exists():
-        return Cluster.model_validate(this_machine.this_machine())
+    if str(path) == THIS_MACHINE and not path.exists():
+        return Cluster.model_validate(this_machine())
     return load_yaml(path, Cluster, {"name": path.stem.lower().replace("_", "-")})

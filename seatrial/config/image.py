@@ -1,15 +1,99 @@
-"""What `image:` of a cluster file may say: a reference that exists, or what to build, how, and where it goes."""
+"""The field `image` of a cluster file: a reference, a file, or a recipe; and the inputs that a Dockerfile names."""
 
+import posixpath
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from seatrial.config.dockerfile import arguments
-from seatrial.config.mount import legal_path
 from seatrial.config.yamlfile import Strict
 from seatrial.text.secret_values import looks_secret
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
+
+
+def instructions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (keyword, rest) of each instruction of a Dockerfile, without comments, continued lines joined."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    for line in re.sub(r"\\[ \t]*\n", " ", "\n".join(lines)).splitlines():
+        keyword, _, rest = line.strip().partition(" ")
+        if keyword:
+            yield keyword.upper(), rest.strip()
+
+
+def arguments(text: str) -> set[str]:
+    """Return the names of the build arguments of a Dockerfile."""
+    return {word.split("=")[0] for keyword, rest in instructions(text) if keyword == "ARG" for word in _words(rest)}
+
+
+def bases(text: str, given: Mapping[str, str]) -> list[str]:
+    """Return the images that a Dockerfile starts or copies from, in order, with the `given` arguments filled in."""
+    known: dict[str, str] = {}
+    stages = {"scratch"}
+    images: list[str] = []
+    for keyword, rest in instructions(text):
+        if keyword == "ARG" and not images:
+            known |= _defaults(rest, known, given)
+        elif keyword == "FROM":
+            words = [word for word in rest.split() if not word.startswith("--")]
+            images += _outside(_filled(words[0], known), stages)
+            stages |= {words[2].lower()} if len(words) > 2 else set()
+        elif keyword == "COPY" and (source := re.search(r"--from=(\S+)", rest)) and not source[1].isdigit():
+            images += _outside(_filled(source[1], known), stages)
+    return list(dict.fromkeys(images))
+
+
+def _outside(image: str, stages: set[str]) -> list[str]:
+    return [] if image.lower() in stages else [image]
+
+
+def _defaults(rest: str, known: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of an ARG instruction before the first FROM."""
+    pairs = (word.partition("=") for word in _words(rest))
+    return {name: given.get(name, _filled(default.strip("\"'"), known)) for name, _, default in pairs}
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda match: known.get(match[1] or match[3]) or match[2] or "", text)
+
+
+def _words(rest: str) -> list[str]:
+    return re.findall(r"(?:\"[^\"]*\"|'[^']*'|\S)+", rest)
+
+
+def legal_path(value: str) -> str:
+    """Check a full path for options of container runtimes. Raises ValueError."""
+    if not re.fullmatch(r"/[A-Za-z0-9_./+@-]*", value) or posixpath.normpath(value) != value or value.startswith("//"):
+        raise ValueError(f"must be a full path without '..', such as /data, is {value!r}")
+    return value
+
+
+FullPath = Annotated[str, Field(max_length=1000), AfterValidator(legal_path)]
+
+
+class Mount(Strict):
+    """A file or folder of the machine that its containers see."""
+
+    source: FullPath = Field(description="full path on the machine that runs the container; it must exist")
+    target: FullPath = Field(description="full path in the containers")
+    read_only: bool = Field(True, description="whether the containers may only read it")
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"must be a whole number, is {str(value).lower()}")
+    return value
+
+
+Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(_no_boolean)]
+LimitName = Literal[
+    "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
+    "sigpending", "stack",
+]  # fmt: skip
+Ulimits = dict[LimitName, Limit]
+
 
 _REPOSITORY = Path(__file__).parents[2]
 IMAGES = _REPOSITORY / "images"

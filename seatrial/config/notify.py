@@ -1,4 +1,4 @@
-"""`notify:` in a cluster file: who hears of it, how. What is secret comes from the environment."""
+"""The section `notify` of a cluster file. Secrets are in the environment."""
 
 import re
 from typing import Annotated, Literal

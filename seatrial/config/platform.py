@@ -1,36 +1,28 @@
-"""What every platform's settings answer, and the table of platforms.
+"""The base of the platforms' settings, and the type of the field `platform` of a cluster file.
 
 A platform is one package: `config` has its settings model, `platform` has `platform(cluster)`, which returns what
 fulfils `seatrial.platforms.Platform`.
 """
 
 from collections.abc import Iterator, Mapping
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
-from pydantic import Field
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
 
+from seatrial.config import PLATFORMS
 from seatrial.config.yamlfile import Strict
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-# The settings models by kind, imported by name: this package is below those of the platforms.
-PLATFORMS: Mapping[str, str] = {
-    "local": "seatrial.platforms.local.config:LocalPlatform",
-    "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",
-    "slurm": "seatrial.platforms.slurm.config:SlurmPlatform",
-    "runai": "seatrial.platforms.runai.config:RunaiPlatform",
-    "docker": "seatrial.platforms.docker.config:DockerPlatform",
-    "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
-    "this-machine": "seatrial.platforms.thismachine.config:ThisMachinePlatform",
-}
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class PlatformSettings(Strict):
-    """What a cluster file says of its platform, and what the rest of seatrial has to know of it."""
+    """The platform's section of a cluster file, and properties that the rest of seatrial uses."""
 
     kind: str
     pulls_images: ClassVar[bool] = False  # nodes take their image from a registry, so what is built needs a repository
@@ -39,18 +31,15 @@ class PlatformSettings(Strict):
     injects_faults: ClassVar[bool] = False
 
     def architecture(self, hardware: str, here: str) -> str | None:
-        """The nodes' (amd64, arm64) where the platform decides it; None where the hardware does.
-
-        `here` is the architecture of this machine.
-        """
+        """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this machine's."""
         return None
 
     def secret_variables(self) -> tuple[str, ...]:
-        """The environment variables of the nodes whose values are secret."""
+        """Return the environment variables of the nodes whose values are secret."""
         return ()
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:
-        """What does not fit together with the rest of the cluster file. Each begins with the field to change."""
+        """Yield conflicts with the rest of the cluster file; each begins with the field to change."""
         if self.pulls_images and cluster.builds_without_repository:
             yield f"image: needs a repository, from which the nodes of platform {self.kind} pull it"
         if cluster.image_is_a_file and not self.takes_image_files:
@@ -61,10 +50,32 @@ class PlatformSettings(Strict):
 
     @classmethod
     def implementation(cls) -> str:
-        """The module beside the model that brings nodes up."""
+        """Return the module beside the model that brings nodes up."""
         return f"{cls.__module__.rpartition('.')[0]}.platform"
 
 
-def settings_models() -> dict[str, type[PlatformSettings]]:
-    """By kind, in the order of the table."""
-    return {kind: resolve_name(name) for kind, name in PLATFORMS.items()}
+class SettingsByKind(Mapping[str, type[PlatformSettings]]):
+    """Annotation of a field that takes the settings of any platform; only the model of the kind given is imported."""
+
+    def __getitem__(self, kind: str) -> type[PlatformSettings]:
+        return PLATFORMS[kind]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLATFORMS)
+
+    def __len__(self) -> int:
+        return len(PLATFORMS)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices: dict[Any, CoreSchema] = {
+            kind: core_schema.no_info_plain_validator_function(partial(_read, kind)) for kind in self
+        }
+        return core_schema.tagged_union_schema(choices, "kind")
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        models: Any = Union[tuple(self.values())]  # noqa: UP007
+        return handler(TypeAdapter(Annotated[models, Field(discriminator="kind")]).core_schema)
+
+
+def _read(kind: str, value: Any) -> PlatformSettings:
+    return PLATFORMS[kind]().model_validate(value)

@@ -1,29 +1,60 @@
-"""One run: a cluster, a suite, an id that names everything it makes, and the folder it writes to."""
+"""One run: cluster, suite, id and output folder."""
 
 import os
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import Field
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.suite import Suite
+from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import InputError
+from seatrial.model.setup import Setup
 from seatrial.system.disk_reserve import RESERVE
 from seatrial.system.private import closed_folder, own_folder, private_folder
 from seatrial.system.state_home import unusable
 from seatrial.text.redact import Secrets
 
-RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
+Section = TypeVar("Section", bound=Strict)
+
+
+class Suite(Strict):
+    """What is run on a testbed."""
+
+    name: str = Field(min_length=1, max_length=63, description="what reports and history call it")
+
+    def section(self, model: type[Section]) -> Section | None:
+        """Return the section of that model; None if the suite leaves its check out."""
+        return next((value for value in vars(self).values() if isinstance(value, model)), None)
+
+
+def setup_of(cluster: Cluster) -> Setup:
+    """Return the facts of a cluster file that references are keyed by."""
+    hardware = cluster.hardware
+    return Setup(
+        hardware.name,
+        cluster.nodes,
+        cluster.gpus,
+        cluster.slots,
+        cluster.fabric,
+        hardware.gpu_link_gb_s,
+        hardware.node_link_gb_s,
+    )
+
+
+RESULT = ("run.json", "measurements.csv", "report.html")  # the files with the results of a run
 PICTURE = "busbw.png"  # of its curves, for Prefect's UI
 _WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's folder holds
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run was asked to do.
+    """The request of one run.
 
-    `day` counts days; what is too much for every run is measured in turn by it. None: no such turns.
-    `image` is what its nodes run, once the step `image` has built or found it: with its digest where they pull it.
+    `day` counts days; measurements that are too many for every run take turns by it (None: no turns). `image` is the
+    image of the nodes once the step `image` has built or found it.
     """
 
     run_id: str
@@ -35,27 +66,24 @@ class Run:
 
     @property
     def nodes_image(self) -> str:
-        """What its nodes run; before it is built or found, what the cluster file says of it; empty without an image."""
+        """The image of the nodes; before it is built or found, that of the cluster file; empty without an image."""
         return self.image or (self.cluster.image.planned if self.cluster.image else "")
 
     @property
     def logs(self) -> Path:
-        """Where the raw output of every remote command is kept."""
+        """The folder of the raw output of remote commands."""
         return self.out / "logs"
 
 
 def secrets_of(cluster: Cluster) -> Secrets:
-    """Those of this process' environment, where alerts go among them, and of the cluster file."""
+    """Collect secrets, alert addresses included, from the environment of this process and the cluster file."""
     known = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
     addresses = (address for address in os.environ.get("SEATRIAL_ALERT_URLS", "").split() if "://" in address)
     return replace(known, values=(*addresses, *known.values))
 
 
 def set_aside(folder: Path) -> None:
-    """Make room in the folder for another run: the earlier one's verdict is gone, its logs are in `logs.1` and so on.
-
-    All that is in `logs` is then of the new run, whatever clocks say.
-    """
+    """Prepare the folder for another run: remove the earlier results, and move its logs to `logs.1` and so on."""
     for name in RESULT:
         (folder / name).unlink(missing_ok=True)
     logs = folder / "logs"
@@ -64,7 +92,7 @@ def set_aside(folder: Path) -> None:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """Those of the run that has `folder`, sorted. Links may lead anywhere: none of them."""
+    """List the log files in a run's folder, sorted, without links."""
     logs = folder / "logs"
     if logs.is_symlink():
         return []
@@ -72,9 +100,9 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def writable(folder: Path, option: str) -> Path:
-    """The folder of a run, for this user alone: made where it is not there, and its mode 0700 if it holds only runs.
+    """Make the folder of a run for this user alone, with mode 0700 if it holds only files of runs.
 
-    Raises InputError, which names the option that it was given by.
+    Raises InputError, which names the command-line option.
     """
     try:
         foreign = (
@@ -89,7 +117,7 @@ def writable(folder: Path, option: str) -> Path:
 
 
 def below_runs(out: str) -> Path:
-    """The folder in `runs` that `out` names: who starts a run by a form writes nowhere else. Raises InputError."""
+    """Return the folder `out` below `runs`, where runs started by a form must write. Raises InputError."""
     runs = Path("runs").absolute()
     try:
         folder = Path(os.path.normpath(runs / out))
@@ -102,7 +130,7 @@ def below_runs(out: str) -> Path:
 
 
 def check_runs_folder() -> None:
-    """Raises InputError where no folder can be made in `runs`, which may be a link to a larger disk."""
+    """Raise InputError if no folder can be made in `runs`, which may be a link to a larger disk."""
     runs = Path("runs")
     try:
         if not os.path.isdir(runs):
@@ -113,7 +141,7 @@ def check_runs_folder() -> None:
 
 
 def is_written_by_runs(name: str) -> bool:
-    """Whether a run's folder has a file or folder of that name."""
+    """Return whether runs write a file or folder of that name."""
     return name in _WRITTEN or name.startswith("logs.")
 
 

@@ -1,5 +1,6 @@
-"""Read a YAML file into a pydantic model; whatever is wrong becomes one line with file, field and what is legal."""
+"""Read a YAML file into a pydantic model; errors are one line with file, field and legal values."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -120,12 +121,12 @@ def _explain(problem: Any, model: type[Strict]) -> str:
 
 
 def _fields_at(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
-    """The field names that are legal at `location`; none where the annotations do not tell."""
+    """Return the legal field names at `location`."""
     return sorted(getattr(_at(model, location), "model_fields", {}))
 
 
 def _at(model: type[Strict], location: tuple[str | int, ...]) -> Any:
-    """The model that `location` leads to, or the members of a union by their tags."""
+    """Return the model at `location`, or the members of a union by their tags."""
     at: Any = model
     for part in location:
         if isinstance(part, str) and part not in _own_tags(at):
@@ -133,19 +134,20 @@ def _at(model: type[Strict], location: tuple[str | int, ...]) -> Any:
     return at
 
 
-def _models_in(at: Any) -> dict[str, Any]:
-    """What the parts of an error's location lead to: a field to its model or union, a union's tag to a member."""
-    if isinstance(at, dict):
+def _models_in(at: Any) -> Mapping[str, Any]:
+    """Return the models by the parts of an error's location: fields of a model, tags of a union."""
+    if isinstance(at, Mapping):
         return at
     models: dict[str, Any] = {}
     for name, info in getattr(at, "model_fields", {}).items():
-        members = _members(info.annotation)
+        registered = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
+        members = _members(info.annotation) if registered is None else registered
         models[name] = next(iter(members.values())) if len(members) == 1 else members
     return models
 
 
 def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
-    """The models in an annotation by the tag that pydantic puts into a location."""
+    """Return the models in an annotation by pydantic's tag in a location."""
     tag = next((meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
@@ -154,7 +156,7 @@ def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
 
 
 def _own_tags(model: Any) -> tuple[str, ...]:
-    """The tag of a member of a union that is told apart by its field `kind` or `builder`, else the model's name."""
+    """Return the tag of a member of a union by its field `kind` or `builder`, else the model's name."""
     fields = getattr(model, "model_fields", {})
     kind = fields.get("kind") or fields.get("builder")
     return getattr(getattr(kind, "annotation", None), "__args__", ()) or (getattr(model, "__name__", ""),)

@@ -1,4 +1,4 @@
-"""The store of what earlier runs came to: runs, measurements, suspects and pinned baselines.
+"""The history: runs, measurements, suspects, incidents and pinned baselines in a database.
 
 Importing this package is cheap; SQLAlchemy is loaded by `open_store`.
 """
@@ -15,7 +15,7 @@ __all__ = ["Pin", "RunRow", "check_history", "open_store"]
 
 
 def open_store(url: str | None = None) -> "Store":
-    """The store at `url`, else at $SEATRIAL_HISTORY, else SQLite under the user's state directory.
+    """Open the store at `url`, else at $SEATRIAL_HISTORY, else SQLite under the user's state directory.
 
     Creates or upgrades the schema where needed. Use it as a context manager, or call `close`. Raises InputError for a
     URL that is nonsense, MissingError when the database's driver is not installed, SeatrialError when the store is
@@ -28,8 +28,8 @@ def open_store(url: str | None = None) -> "Store":
 
 
 def check_history() -> None:
-    """Raises InputError when SEATRIAL_HISTORY can never work; said before an hour is spent, not after it."""
+    """Raise InputError if SEATRIAL_HISTORY cannot work."""
     if text := os.environ.get("SEATRIAL_HISTORY"):
-        from seatrial.history.url import parse_url
+        from seatrial.history.engine import parse_url
 
         parse_url(text)

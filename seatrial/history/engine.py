@@ -1,26 +1,180 @@
-"""Reach the database: its locks, and every failure as one clear line."""
+"""Connect to the database: URL, schema migration, locks, and errors as one line."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from seatrial.history.migrate import migrate
-from seatrial.history.url import first_line, parse_url, shown
-from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.history.schema import HEAD, VERSION_TABLE
+from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.state_home import state_home
+from seatrial.text.redact import Secrets
+
+_DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+_LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
+_LOGIN = re.compile(r"^[^:/]*(?::[^@]*)?@")  # as SQLAlchemy reads it
+_OPTION = re.compile(r"[?&]\w+=[^&]*")
+_SECRET = re.compile(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
+_SHORTEST = 3  # characters: a shorter piece of a password would be found in every text
+_PORTS = range(1, 65536)
+
+
+def parse_url(text: str) -> URL:
+    """Parse the URL of a supported database. Raises InputError, without the text: it may hold a password."""
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise InputError(f"SEATRIAL_HISTORY is not a database URL; {_LEGAL}") from None
+    if url.drivername not in _DRIVERS:
+        raise InputError(f"SEATRIAL_HISTORY: unknown database {url.drivername!r}; {_LEGAL}")
+    # SQLAlchemy 2.0 and 2.1 disagree on PostgreSQL's default driver.
+    url = url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+    if problem := _bad_file(url) if url.get_backend_name() == "sqlite" else _stray_at(text) or _bad_server(url):
+        raise InputError(f"SEATRIAL_HISTORY: {problem}; {_LEGAL}")
+    return url
+
+
+def shown(url: URL) -> str:
+    """Return the URL without its passwords."""
+    return _SECRET.sub(r"\1***", url.render_as_string(hide_password=True))
+
+
+def first_line(error: object, url: URL) -> str:
+    """Return the first line of an error without the passwords of `url` and their parts."""
+    lines = str(error).strip().splitlines()
+    return "".join(_secrets(url).out_of(lines[:1])) or type(error).__name__
+
+
+def _secrets(url: URL) -> Secrets:
+    """Return passwords and their parts, the longest first: a badly quoted one may be parsed as a host."""
+    queried = url.normalized_query.items()
+    query = (value for name, values in queried if _SECRET.match(f"?{name}=") for value in values)
+    parts = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
+    return Secrets(tuple(sorted((part for part in parts if len(part) >= _SHORTEST), key=len, reverse=True)))
+
+
+def _stray_at(text: str) -> str | None:
+    """Return a problem if an @ in a password would end it early."""
+    rest = _LOGIN.sub("", text.partition("://")[2])
+    return "an @ in a user or password must be written as %40" if "@" in _OPTION.sub("", rest) else None
+
+
+def _bad_file(url: URL) -> str | None:
+    problem = _bad_parameters(url)
+    return problem or (f"{url.database} is a folder" if url.database and os.path.isdir(url.database) else None)
+
+
+def _bad_server(url: URL) -> str | None:
+    if problem := _bad_parameters(url):
+        return problem
+    given = _parameters(url)
+    if any(not _encodes(host) for host in str(given.get("host", "")).split(",")):
+        return "its host is not the name of one"
+    if any(port and not (port.isdecimal() and int(port) in _PORTS) for port in str(given.get("port", "")).split(",")):
+        return "its port must be 1 to 65535"
+    return _bad_options(url, given)
+
+
+def _bad_parameters(url: URL) -> str | None:
+    try:
+        _parameters(url)
+    except (ArgumentError, ValueError, TypeError) as error:
+        return first_line(error, url)
+    return None
+
+
+def _parameters(url: URL) -> Mapping[str, Any]:
+    """Return the arguments for the driver."""
+    return url.get_dialect()().create_connect_args(url)[1]
+
+
+def _encodes(host: str) -> bool:
+    """Return whether it is a valid host name; one that starts with / is the folder of a socket."""
+    try:
+        return host.startswith("/") or bool(host.encode("idna")) or not host
+    except UnicodeError:
+        return False
+
+
+def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
+    try:
+        float(given.get("connect_timeout", 0))
+    except (ValueError, TypeError):
+        return "connect_timeout must be a number of seconds"
+    with suppress(ImportError):  # opening the store says what to install
+        from psycopg import Error
+        from psycopg.conninfo import make_conninfo
+
+        try:
+            make_conninfo(**given)
+        except Error as error:
+            return first_line(error, url)
+    return None
+
+
+# Any number that all processes share.
+_ADVISORY_LOCK = 7228465
+# alembic keeps the migration it is in, in module globals.
+_one_thread = threading.Lock()
+
+
+def migrate(engine: Engine) -> None:
+    """Upgrade the schema to HEAD; several processes may do it at once.
+
+    Raises SeatrialError when a newer seatrial wrote the store.
+    """
+    with engine.connect() as connection:
+        if version(connection) == HEAD:
+            return
+    with _one_thread, engine.execution_options(writes=True).begin() as connection:
+        lock(connection, _ADVISORY_LOCK)
+        if version(connection) != HEAD:
+            upgrade(connection)
+
+
+def version(connection: Connection) -> str | None:
+    """Return the revision of the schema; None for a database without a store."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return None if revision is None else str(revision)
+
+
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Run the migrations up to `revision` inside the connection's transaction."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", "seatrial:history/migrations")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, revision)
+    except CommandError as error:
+        place = shown(connection.engine.url)
+        raise SeatrialError(Reason.of("history-too-new", place=place, problem=str(error))) from error
+
+
+def lock(connection: Connection, key: int) -> None:
+    """Take an advisory lock of PostgreSQL for the transaction; a writer of SQLite has a lock already."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+
 
 LOCK_TIMEOUT_S = 30
 
 
 def connect(url: str | None) -> Engine:
-    """An engine on the store at `url` (else $SEATRIAL_HISTORY, else the default), its schema current."""
+    """Connect to the store at `url` (else $SEATRIAL_HISTORY, else the default) and upgrade its schema."""
     parsed = parse_url(url or os.environ.get("SEATRIAL_HISTORY") or default_url())
     with explained(parsed, "cannot be opened"):
         _make_private(parsed)
@@ -34,13 +188,13 @@ def connect(url: str | None) -> Engine:
 
 
 def default_url() -> str:
-    """SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
+    """Return the URL of SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
     return URL.create("sqlite", database=str(state_home() / "history.sqlite")).render_as_string(hide_password=False)
 
 
 @contextmanager
 def explained(url: URL, what: str) -> Iterator[None]:
-    """Turn whatever the database throws into one line that names the store."""
+    """Turn errors of the database into one line that names the store."""
     name = shown(url)
     try:
         yield
@@ -59,7 +213,7 @@ def _failed(place: str, action: str, problem: str, next_step: str = "") -> Reaso
 
 
 def _make_private(url: URL) -> None:
-    """A file of SQLite is its user's alone, with mode 0600, which what SQLite writes beside it takes over."""
+    """Create a file of SQLite with mode 0600, which the files beside it inherit."""
     database = str(url.database)
     if url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:"):
         return
@@ -71,7 +225,7 @@ def _make_private(url: URL) -> None:
 
 
 def _engine(url: URL) -> Engine:
-    """No pool: a store is used a few times in a run, and an idle connection would only outlive its thread."""
+    """Create an engine without a pool: an idle connection would outlive its thread."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
     # A database without an encoding of its own, as `initdb` makes it in the locale C, would answer in bytes.
@@ -98,13 +252,13 @@ def _unless_given(url: URL, name: str, value: float | str) -> dict[str, Any]:
 
 
 def _take_over_transactions(connection: Any, _record: Any) -> None:
-    """Python's sqlite3 starts transactions late and never around DDL, so both are left to `_begin_sqlite`."""
+    """Turn off sqlite3's own transactions, which start late and never around DDL; see `_begin_sqlite`."""
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes the write lock first: upgrading a read lock later fails at once when two do it."""
+    """Begin a transaction; a writer takes the write lock first, since upgrading a read lock fails for two at once."""
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

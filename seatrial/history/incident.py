@@ -1,8 +1,8 @@
-"""Incidents: what is wrong with a cluster, from the night it shows until it is over, and who has heard of it. Pure.
+"""Incidents: a problem of a cluster from its first run to its end, and which receivers got it. Pure.
 
 There is at most one open incident of each kind for a cluster and suite:
 
-- `fault`: measured, and not a pass. Over with the next pass; a night without a measurement leaves it as it is.
+- `fault`: measured, and not a pass. Over with the next pass; a run without a measurement leaves it as it is.
 - `unmeasured`: the check could not measure, which is no fault of the cluster. Over with the next measurement.
 - `silent`: no run was recorded in its time, or the check itself died. Over with the next run.
 """
@@ -19,7 +19,7 @@ from seatrial.text import words
 Kind = Literal["fault", "unmeasured", "silent"]
 
 REASON_CHARS = 2000
-KEEP_TRYING = timedelta(days=7)  # how long an incident that is over is still told to those who could not be told
+KEEP_TRYING = timedelta(days=7)  # how long failed deliveries of an incident that is over are repeated
 _OVER: Mapping[Kind, str] = {"fault": "pass again", "unmeasured": "measured again", "silent": "runs again"}
 _ENDED_BY: Mapping[Kind, frozenset[Kind | None]] = {
     "fault": frozenset({None}),
@@ -30,7 +30,7 @@ _ENDED_BY: Mapping[Kind, frozenset[Kind | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What one run brings, or its absence; `kind` is None for a pass."""
+    """The outcome of one run, or its absence; `kind` is None for a pass."""
 
     run_id: str
     at: datetime
@@ -43,7 +43,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """How many changes of an incident one sink was told, and in which `place` the sink put them."""
+    """How many changes of an incident were delivered to a sink, and the `place` that the sink gave them."""
 
     reported: int = 0
     place: Mapping[str, str] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What is wrong. `changes` are the sentences worth telling, from its opening to its end, in order.
+    """A problem of a cluster. `changes` are its news in sentences, from its opening to its end.
 
-    `suspects` and `checks` are all that were ever part of it, so that what comes and goes is news once.
+    `suspects` and `checks` are all that were ever part of it, so that each is news once.
     """
 
     cluster: str
@@ -67,19 +67,19 @@ class Incident:
     reason: str
     suspects: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
-    nights: int = 1
+    run_count: int = 1
     changes: tuple[str, ...] = ()
     closed: datetime | None = None
     receipts: Mapping[str, Receipt] = field(default_factory=dict)
     id: int | None = None
 
     def news(self, sink: str) -> tuple[str, ...]:
-        """What that sink has not heard yet."""
+        """Return the changes that were not delivered to that sink."""
         return self.changes[self.receipts.get(sink, Receipt()).reported :]
 
     @property
     def settled(self) -> bool:
-        """Whether it is over and everybody knows."""
+        """Whether it is over and every sink has all changes."""
         return self.closed is not None and not any(self.news(sink) for sink in self.receipts)
 
     def with_receipt(self, sink: str, receipt: Receipt) -> "Incident":
@@ -87,7 +87,7 @@ class Incident:
 
 
 def outcome_of(result: RunResult) -> RunOutcome:
-    """What a run brings."""
+    """Return the outcome of a run."""
     return RunOutcome(
         result.run_id,
         result.finished,
@@ -100,91 +100,95 @@ def outcome_of(result: RunResult) -> RunOutcome:
 
 
 def advance(
-    known: Sequence[Incident], cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]
+    incidents: Sequence[Incident], cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
 ) -> list[Incident]:
-    """The incidents after that night: `known` ones (of the cluster and suite, not settled) gone on, and a new one.
+    """Return the unsettled `incidents` of the cluster and suite after a run, and a new one if there is.
 
-    Every one of `sinks` is to hear of those that are open, also one that is new. The same night twice changes nothing.
+    Open incidents are for all `sinks`. The same outcome twice changes nothing.
     """
-    after = [_followed(incident, night) for incident in known]
-    if night.kind and not any(i.kind == night.kind and i.last_run == night.run_id for i in after):
-        after.append(_opened(cluster, suite, night.kind, night))
+    after = [_followed(incident, outcome) for incident in incidents]
+    if outcome.kind and not any(i.kind == outcome.kind and i.last_run == outcome.run_id for i in after):
+        after.append(_opened(cluster, suite, outcome.kind, outcome))
     names = tuple(sinks)
-    return [_given_up(_addressed(incident, names), night.at) for incident in after]
+    return [_given_up(_addressed(incident, names), outcome.at) for incident in after]
 
 
-def _followed(incident: Incident, night: RunOutcome) -> Incident:
-    if incident.closed or incident.last_run == night.run_id:
+def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
+    if incident.closed or incident.last_run == outcome.run_id:
         return incident
-    # Who is silent again after another run has not been silent all the time, though that run may have told nobody.
-    if incident.kind == night.kind and incident.kind != "silent":
-        return _again(incident, night)
-    if incident.kind == night.kind or night.kind in _ENDED_BY[incident.kind]:
-        return replace(incident, closed=night.at, changes=(*incident.changes, _over(incident)))
+    # A check that is silent again after another run was not silent all the time.
+    if incident.kind == outcome.kind and incident.kind != "silent":
+        return _continued(incident, outcome)
+    if incident.kind == outcome.kind or outcome.kind in _ENDED_BY[incident.kind]:
+        return replace(incident, closed=outcome.at, changes=(*incident.changes, _over(incident)))
     return incident
 
 
 def _over(incident: Incident) -> str:
-    of = f" after {nights(incident.nights)} of {words.label(incident.verdict)}" if incident.kind == "fault" else ""
+    of = (
+        f" after {count_runs(incident.run_count)} of {words.label(incident.verdict)}"
+        if incident.kind == "fault"
+        else ""
+    )
     return f"{_OVER[incident.kind]}{of}"
 
 
-def _again(incident: Incident, night: RunOutcome) -> Incident:
-    changed = _change(incident, night)
+def _continued(incident: Incident, outcome: RunOutcome) -> Incident:
+    changed = _change(incident, outcome)
     return replace(
         incident,
-        seen=night.at,
-        last_run=night.run_id,
-        nights=incident.nights + 1,
-        verdict=night.verdict,
-        worst=worst((incident.worst, night.verdict)),
-        reason=night.reason,
-        suspects=_unique((*incident.suspects, *night.suspects)),
-        checks=_unique((*incident.checks, *night.checks)),
+        seen=outcome.at,
+        last_run=outcome.run_id,
+        run_count=incident.run_count + 1,
+        verdict=outcome.verdict,
+        worst=worst((incident.worst, outcome.verdict)),
+        reason=outcome.reason,
+        suspects=_unique((*incident.suspects, *outcome.suspects)),
+        checks=_unique((*incident.checks, *outcome.checks)),
         changes=(*incident.changes, changed) if changed else incident.changes,
     )
 
 
-def _change(incident: Incident, night: RunOutcome) -> str | None:
-    """What is new, if it is worth a word: a verdict worse than any before, a suspect or a check that was in order."""
+def _change(incident: Incident, outcome: RunOutcome) -> str | None:
+    """Return what is new: a verdict worse than any before, a new suspect or a new check; None if nothing is."""
     if incident.kind != "fault":
         return None
     new = []
-    if worst((incident.worst, night.verdict)) is not incident.worst:
-        new.append(f"{words.label(night.verdict)}, was {words.label(incident.verdict)}")
-    if suspects := [name for name in night.suspects if name not in incident.suspects]:
+    if worst((incident.worst, outcome.verdict)) is not incident.worst:
+        new.append(f"{words.label(outcome.verdict)}, was {words.label(incident.verdict)}")
+    if suspects := [name for name in outcome.suspects if name not in incident.suspects]:
         new.append(f"new suspect{'s' * (len(suspects) > 1)}: {words.some_of(suspects, 3)}")
-    if checks := [name for name in night.checks if name not in incident.checks]:
+    if checks := [name for name in outcome.checks if name not in incident.checks]:
         new.append(f"now also {words.some_of(checks, 3)}")
     return "; ".join(new) or None
 
 
-def _opened(cluster: str, suite: str, kind: Kind, night: RunOutcome) -> Incident:
+def _opened(cluster: str, suite: str, kind: Kind, outcome: RunOutcome) -> Incident:
     return Incident(
         cluster,
         suite,
         kind,
-        night.at,
-        night.at,
-        night.run_id,
-        night.verdict,
-        night.verdict,
-        night.reason,
-        night.suspects,
-        night.checks,
-        changes=(f"{words.label(night.verdict)}: {night.reason}",),
+        outcome.at,
+        outcome.at,
+        outcome.run_id,
+        outcome.verdict,
+        outcome.verdict,
+        outcome.reason,
+        outcome.suspects,
+        outcome.checks,
+        changes=(f"{words.label(outcome.verdict)}: {outcome.reason}",),
     )
 
 
 def _addressed(incident: Incident, sinks: Iterable[str]) -> Incident:
-    """An open incident is for every sink; one that is over only for those that were there before."""
+    """Address an open incident to every sink, and one that is over only to those it had before."""
     if incident.closed:
         return incident
     return replace(incident, receipts={**{sink: Receipt() for sink in sinks}, **incident.receipts})
 
 
 def _given_up(incident: Incident, now: datetime) -> Incident:
-    """What is long over is not told any more."""
+    """Mark all changes of an incident that is long over as delivered."""
     if incident.closed is None or now - incident.closed < KEEP_TRYING:
         return incident
     receipts = {sink: replace(r, reported=len(incident.changes)) for sink, r in incident.receipts.items()}
@@ -201,6 +205,6 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words.plain(name) for name in names))
 
 
-def nights(count: int) -> str:
-    """How often it was seen: "1 run", "3 runs"; they need not be nights."""
+def count_runs(count: int) -> str:
+    """Format a number of runs: "1 run", "3 runs"."""
     return f"{count} run{'' if count == 1 else 's'}"

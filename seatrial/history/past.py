@@ -1,7 +1,8 @@
-"""What earlier runs measured, as dense arrays for the judge."""
+"""Readings of earlier runs as dense arrays for the judge, by machine and not by name."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -9,19 +10,122 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.history.rows import Readings, RunRow
-from seatrial.history.same_machine import Machines
-from seatrial.model.measurement import Measurement
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
+
+Hardware = Mapping[str, NodeHardware]  # by node
+EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
+
+
+def earlier_names(tonight: Hardware, then: Hardware) -> dict[str, str | None]:
+    """Return the names of nodes in an earlier run where they differ; None for other hardware of the same name.
+
+    A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If fewer than half of
+    the nodes are machines of that run, machines change with every run, as in clouds, and names count.
+    """
+    if tonight == then:
+        return {}
+    own, before = _distinctive(tonight), _distinctive(then)
+    same = _same_machines(own, before)
+    if 2 * len(same) < min(len(own), len(before)):
+        same = {}
+    taken = set(same.values())
+    names: dict[str, str | None] = {}
+    for node, hardware in tonight.items():
+        was = same.get(node, node)
+        replaced = node not in same and (node in taken or (bool(same) and node in own and node in before))
+        if replaced or (was in then and hardware.replaces(then[was])):
+            names[node] = None
+        elif was != node:
+            names[node] = was
+    return names
+
+
+def _distinctive(hardware: Hardware) -> dict[str, frozenset[str]]:
+    """Return the ids by node that no other node of the run has: containers have those of their host or image."""
+    count = Counter(hardware_id for node in hardware.values() for hardware_id in node.ids)
+    own = {name: frozenset(i for i in node.ids if count[i] == 1) for name, node in hardware.items() if node.ids}
+    return {name: ids for name, ids in own.items() if ids}
+
+
+def _same_machines(own: Mapping[str, frozenset[str]], before: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """Return the earlier name of each recognised node; if parts moved, the one with more of them has the name."""
+    was_in = {hardware_id: name for name, ids in before.items() for hardware_id in ids}
+    shared = [
+        (count, node, was)
+        for node, ids in own.items()
+        for was, count in Counter(was_in[i] for i in ids if i in was_in).items()
+        if 2 * count >= max(len(ids), len(before[was]))
+    ]
+    same: dict[str, str] = {}
+    taken = set[str]()
+    for _, node, was in sorted(shared, key=lambda match: (-match[0], match[1] != match[2], match)):
+        if node not in same and was not in taken:
+            same[node] = was
+            taken.add(was)
+    return same
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """The nodes of a run, and their measurements by series."""
+
+    hardware: Hardware = field(default_factory=dict)
+    measured: Mapping[str, Measurement] = field(default_factory=dict)
+
+    def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[Mapping[int, str | None]]:
+        """Return the series of the same machine in each run of `then`, by index in `names`, where names differ.
+
+        None: the machine was not there.
+        """
+        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {}
+        series: list[Mapping[int, str | None]] = []
+        for earlier, hardware in zip((None, *then), then, strict=False):
+            if hardware == earlier:  # as in most runs
+                series.append(series[-1])
+                continue
+            change = frozenset(earlier_names(self.hardware, hardware).items())
+            if change not in by_change:
+                by_change[change] = self._renamed(names, dict(change))
+            series.append(by_change[change])
+        return series
+
+    def _renamed(self, names: Sequence[str], earlier: EarlierNames) -> dict[int, str | None]:
+        if not earlier:
+            return {}
+        series = ((i, self.measured.get(name)) for i, name in enumerate(names))
+        return {
+            i: _renamed(m, earlier)
+            for i, m in series
+            if m is not None and any(node in earlier for node in m.subject.nodes)
+        }
+
+
+def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
+    """Return the series of `m` under the earlier names of its nodes."""
+    names = [name for node in m.subject.nodes if (name := earlier.get(node, node)) is not None]
+    if len(names) < len(m.subject.nodes):
+        return None
+    return replace(m, subject=_under(m.subject, names)).series()
+
+
+def _under(subject: Subject, nodes: Sequence[str]) -> Subject:
+    if subject.kind == "link":
+        return replace(subject, name="--".join(nodes))
+    return replace(subject, name=nodes[0] + subject.name[len(subject.nodes[0]) :])
+
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_REFERENCE_RUNS = 30  # a month of nights
-RECENT_RUNS = 5  # a working week of nights
+_REFERENCE_RUNS = 30  # a month of nightly runs
+RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
 
 
@@ -52,10 +156,9 @@ def past_runs(
     before: datetime,
     machines: Machines | None = None,
 ) -> PastRuns:
-    """What the store holds of the series `names` for a run of `suite` with that software.
+    """Read the series `names` of earlier runs of `suite`; with `machines`, by hardware and not by name.
 
-    With `machines`, a node's past is that of its hardware, under whatever name. Raises SeatrialError when the store
-    cannot be read.
+    Raises SeatrialError when the store cannot be read.
     """
     newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS)
     passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS, Verdict.PASS)
@@ -66,7 +169,7 @@ def past_runs(
 
 
 def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
-    """The runs that the next one of the same cluster and suite is compared with, oldest first.
+    """Choose the runs to compare the next one of the same cluster and suite with, oldest first.
 
     The newest few are taken whatever their verdict. The others are those that passed, however old, so that a fault
     that stays for months does not displace what was healthy; other runs fill up where too few passed.
@@ -83,8 +186,7 @@ def _age(run: RunRow) -> tuple[datetime, str]:
 
 
 def at_other_ranks(store: "Store", cluster: str, measurements: Sequence[Measurement]) -> dict[str, dict[int, str]]:
-    """By series of `measurements` of the whole cluster, and by number of ranks, the stored series that differs in
-    nothing else. Raises SeatrialError when the store cannot be read."""
+    """Return stored series that differ only in the number of ranks, by series and ranks. Raises SeatrialError."""
     stored: dict[object, dict[int, str]] = {}
     for m in store.series_of_cluster(cluster):
         if type(ranks := m.conditions.get("ranks")) is int:
@@ -100,7 +202,7 @@ def _but_ranks(m: Measurement) -> tuple[object, ...]:
 
 
 def _readings(store: "Store", run_ids: Sequence[str], names: Sequence[str], machines: Machines) -> Readings:
-    """What the same machines measured of the series `names`, as places in both lists."""
+    """Return the readings of the same machines for the series `names`, as indexes of both lists."""
     hardware = store.hardware(run_ids) if machines.hardware else {}
     changed = machines.earlier_series(names, [hardware.get(run_id, {}) for run_id in run_ids])
     requested = list(dict.fromkeys([*names, *(name for series in changed for name in series.values() if name)]))
@@ -133,15 +235,15 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     return PastRuns(runs, first, second, median, count.reshape(shape), good, changed)
 
 
-def _at(values: Floats, places: Ints, known: Bools) -> Floats:
-    """The values at `places` where they are `known`, NaN elsewhere."""
+def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
+    """Return the values at `places` where `exists`, NaN elsewhere."""
     taken = np.full(places.shape, np.nan)
-    taken[known] = values[places[known]]
+    taken[exists] = values[places[exists]]
     return taken
 
 
 def _medians(values: Floats, cell: Ints) -> Floats:
-    """The median of the values of each cell that has any, by cell."""
+    """Return the median of each cell that has values, by cell."""
     ordered = values[np.lexsort((values, cell))]
     count = np.unique(cell, return_counts=True)[1]
     start = np.cumsum(count) - count
@@ -149,11 +251,11 @@ def _medians(values: Floats, cell: Ints) -> Floats:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """nccl 2.27 -> 2.28, driver 570 -> 575; digests are cut short."""
+    """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    told = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_SHOWN]]
+    parts = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_SHOWN]]
     more = [f"{len(keys) - _CHANGES_SHOWN} more"] if len(keys) > _CHANGES_SHOWN else []
-    return ", ".join([*told, *more])
+    return ", ".join([*parts, *more])
 
 
 def _short(version: str | None) -> str:

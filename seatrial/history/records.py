@@ -1,4 +1,4 @@
-"""A run as rows of the store's tables."""
+"""Convert a run to rows of the tables."""
 
 import hashlib
 import math
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def series_key(series: str) -> str:
-    """A digest of fixed length that stands for the series in indexes."""
+    """Return a digest of fixed length for the series in indexes."""
     return hashlib.sha256(series.encode("utf-8", "replace")).hexdigest()
 
 
@@ -48,7 +48,7 @@ Key = tuple[str, str, str]  # of a series: digest, check, unit
 
 
 def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
-    """Every measurement of the run with its check and the key of its series."""
+    """Return every measurement with its check and the key of its series."""
     return [
         ((series_key(m.series()), name, clean(m.unit)), check, m)
         for check in result.checks
@@ -58,7 +58,7 @@ def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
 
 
 def series(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Record]:
-    """What was measured, each series described once."""
+    """Return a description of each series."""
     one_of_each = {key: (check, m) for key, check, m in measured}
     return {key: _described(key, check, m) for key, (check, m) in one_of_each.items()}
 
@@ -66,7 +66,7 @@ def series(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Reco
 def readings(
     result: RunResult, measured: Sequence[tuple[Key, Check, Measurement]], ids: Mapping[Key, int]
 ) -> tuple[list[Record], list[Record]]:
-    """Every number, with the worst verdict that its series was judged in that check; and the samples behind it."""
+    """Return every number with the worst verdict of its series in its check, and its samples."""
     verdicts = {id(check): _judged(check) for check in result.checks}
     numbers, raw, counts = [], [], Counter[int]()
     for key, check, m in measured:
@@ -80,7 +80,7 @@ def readings(
 
 
 def node_hardware(result: RunResult) -> list[Record]:
-    """Nodes that are alike but for their serials in one row."""
+    """Return one row for nodes that differ only in their serials."""
     alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
         alike[replace(hardware, ids=frozenset())][name] = sorted(hardware.ids)
@@ -110,13 +110,13 @@ def _described(key: Key, check: Check, m: Measurement) -> Record:
         "metric": m.metric,
         "subject_kind": m.subject.kind,
         "subject_name": m.subject.name,
-        "conditions": _json_safe(m.conditions),
+        "conditions": {key: _condition(value) for key, value in m.conditions.items()},
         "better": m.better,
     }
 
 
 def _judged(check: Check) -> dict[str, str]:
-    """The worst verdict of each series."""
+    """Return the worst verdict by series."""
     verdicts: dict[str, Verdict] = {}
     for judgement in check.judgements:
         name = judgement.measurement.series()
@@ -125,12 +125,8 @@ def _judged(check: Check) -> dict[str, str]:
 
 
 def _number(value: float) -> float | None:
-    """Neither JSON nor an average has room for NaN or infinity: they are stored as null."""
+    """Return the value, None for NaN and infinity, which JSON does not have."""
     return float(value) if math.isfinite(value) else None
-
-
-def _json_safe(conditions: Mapping[str, Any]) -> Record:
-    return {key: _condition(value) for key, value in conditions.items()}
 
 
 def _condition(value: Any) -> Any:

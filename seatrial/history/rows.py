@@ -1,4 +1,4 @@
-"""What the store hands out."""
+"""Records that the store returns."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -35,10 +35,9 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What some runs measured of some series, one element per number: places in the lists that were asked for.
+    """Readings of series in runs, one element per number; `run` and `series` are indexes of the requested lists.
 
-    Numbers of one series in one run stand in the order they were taken; `verdict` is a place in VERDICTS, -1 where
-    nothing was judged.
+    Numbers of one series in one run are in order of measurement; `verdict` is an index of VERDICTS, -1 if not judged.
     """
 
     run: "NDArray[np.int64]"
@@ -48,14 +47,14 @@ class Readings:
 
     @property
     def good(self) -> "NDArray[np.bool_]":
-        """Which were not judged bad."""
+        """Which were not judged bad, as a mask."""
         passed: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
         return passed
 
     def moved(self, series: "NDArray[np.int64]") -> "Readings":
-        """The readings at other places of `series`; those at -1 are left out."""
-        known = series >= 0
-        return Readings(self.run[known], series[known], self.value[known], self.verdict[known])
+        """Return the readings with other indexes of series; those at -1 are left out."""
+        kept = series >= 0
+        return Readings(self.run[kept], series[kept], self.value[kept], self.verdict[kept])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,104 @@
-"""Save runs, and answer what later runs ask of them."""
+"""Save runs and incidents, and query them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from seatrial.history import incident_rows as incidents
 from seatrial.history import records
-from seatrial.history.engine import explained
-from seatrial.history.incident import Incident, Receipt, RunOutcome
+from seatrial.history.engine import explained, lock
+from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
-from seatrial.history.schema import baselines, checks, node_hardware, readings, runs, samples, series, suspects
-from seatrial.history.series import known_series, listed, numbers_of
-from seatrial.history.stored import described_series, hardware_of, run_row, stored_measurements, stored_result
+from seatrial.history.schema import (
+    baselines,
+    checks,
+    incidents,
+    node_hardware,
+    readings,
+    runs,
+    samples,
+    series,
+    suspects,
+)
+from seatrial.history.stored import (
+    described_series,
+    hardware_of,
+    known_series,
+    listed,
+    numbers_of,
+    run_row,
+    stored_measurements,
+    stored_result,
+)
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
+
+# Any number that all processes share.
+_ADVISORY_LOCK = 7228466
+
+
+def advance_incidents(
+    connection: Connection, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
+) -> list[Incident]:
+    """Update the incidents of cluster and suite by the outcome of a run; runs that end together take turns."""
+    lock(connection, _ADVISORY_LOCK)
+    after = advance(_unsettled(connection, cluster, suite), cluster, suite, outcome, sinks)
+    return [_write(connection, incident) for incident in after]
+
+
+def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
+    """Add `receipts` to the stored incident, which another run may have changed during delivery."""
+    lock(connection, _ADVISORY_LOCK)
+    row = connection.execute(select(incidents).where(incidents.c.id == key)).first()
+    if row is None:
+        return
+    incident = _incident(row)
+    for sink, receipt in receipts.items():
+        if receipt.reported >= incident.receipts.get(sink, Receipt()).reported:  # another run may have delivered more
+            incident = incident.with_receipt(sink, receipt)
+    record = _record(incident)
+    changed = {name: record[name] for name in ("receipts", "settled")}
+    connection.execute(update(incidents).where(incidents.c.id == key), changed)
+
+
+def _write(connection: Connection, incident: Incident) -> Incident:
+    """Insert the incident, or replace the one of its id; return it with its id."""
+    if incident.id is not None:
+        connection.execute(update(incidents).where(incidents.c.id == incident.id), _record(incident))
+        return incident
+    (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (None,)
+    return replace(incident, id=key)
+
+
+def _unsettled(connection: Connection, cluster: str, suite: str) -> Sequence[Incident]:
+    query = select(incidents).where(
+        incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
+    )
+    return [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
+
+
+def _record(incident: Incident) -> dict[str, Any]:
+    columns = {name: value for name, value in asdict(incident).items() if name not in ("id", "run_count")}
+    verdicts = {"verdict": incident.verdict.value, "worst": incident.worst.value}
+    receipts = {sink: {"told": r.reported, "place": dict(r.place)} for sink, r in incident.receipts.items()}
+    counted = {"nights": incident.run_count, "settled": incident.settled}
+    return {**columns, **verdicts, **counted, "receipts": receipts}
+
+
+def _incident(row: Row[Any]) -> Incident:
+    fields = {key: value for key, value in row._mapping.items() if key not in ("settled", "nights")}
+    lists = {key: tuple(fields[key]) for key in ("suspects", "checks", "changes")}
+    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in fields["receipts"].items()}
+    verdicts = {key: Verdict(fields[key]) for key in ("verdict", "worst")}
+    return Incident(**{**fields, **lists, **verdicts, "receipts": receipts, "run_count": row.nights})
+
 
 _NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
 
@@ -42,7 +120,7 @@ class Store:
         self._engine.dispose()
 
     def save(self, result: RunResult, out: Path) -> None:
-        """Keep the run, all or nothing; a run that is already there is replaced."""
+        """Save the run in one transaction; replace a run of the same id."""
         with explained(self._engine.url, f"run {result.run_id} cannot be saved"):
             try:
                 self._replace(result, out)
@@ -67,7 +145,7 @@ class Store:
                     connection.execute(insert(table), rows)
 
     def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
-        """The newest `limit` runs, newest first, of one cluster or of all."""
+        """Return the newest `limit` runs of one cluster or of all, newest first."""
         query = select(runs).order_by(*_NEWEST_FIRST).limit(limit)
         if cluster is not None:
             query = query.where(runs.c.cluster == cluster)
@@ -75,7 +153,7 @@ class Store:
             return [run_row(row) for row in connection.execute(query)]
 
     def run(self, run_id: str) -> RunRow | None:
-        """The run of that id."""
+        """Return the run of that id, None if there is none."""
         query = select(runs).where(runs.c.run_id == run_id)
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             row = connection.execute(query).first()
@@ -84,7 +162,7 @@ class Store:
     def runs_before(
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
     ) -> list[RunRow]:
-        """The cluster's newest `limit` runs of that suite that started before, newest first."""
+        """Return the cluster's newest `limit` runs of that suite that started before, newest first."""
         query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started < before)
         query = query.order_by(*_NEWEST_FIRST).limit(limit)
         if verdict is not None:
@@ -93,16 +171,16 @@ class Store:
             return [run_row(row) for row in connection.execute(query)]
 
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
-        """The cluster's newest run with that suite, whatever it came to."""
+        """Return the cluster's newest run of that suite."""
         return self._newest(runs.c.cluster == cluster, runs.c.suite == suite)
 
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
-        """The cluster's newest run with that suite that passed, other than run `before`."""
+        """Return the cluster's newest run of that suite that passed, except run `before`."""
         passed = runs.c.verdict == Verdict.PASS.value
         return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, passed, runs.c.run_id != before)
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
-        """The cluster's run with that suite that ended at that moment."""
+        """Return the cluster's run of that suite that ended at that time."""
         return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.finished == at)
 
     def _newest(self, *which: ColumnElement[bool]) -> RunRow | None:
@@ -112,37 +190,37 @@ class Store:
             return run_row(row) if row else None
 
     def remove_runs(self, run_ids: Sequence[str]) -> int:
-        """Forget those runs with all their numbers, all or nothing; how many there were. Pins and incidents stay."""
+        """Delete the runs with their numbers; return how many there were. Pins and incidents stay."""
         with explained(self._engine.url, "runs cannot be removed"), self._writer.begin() as connection:
             return connection.execute(delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))).rowcount
 
-    def incidents(self, cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]) -> list[Incident]:
-        """What is wrong after that night and was not settled before, kept; see `seatrial.history.incident.advance`."""
+    def incidents(self, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]) -> list[Incident]:
+        """Update, save and return the unsettled incidents; see `seatrial.history.incident.advance`."""
         with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
-            return incidents.advance_incidents(connection, cluster, suite, night, sinks)
+            return advance_incidents(connection, cluster, suite, outcome, sinks)
 
     def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
-        """Keep what those sinks have heard of the incident of that id, whatever became of it in the meantime."""
+        """Save the receipts of the incident of that id as it is now."""
         with explained(self._engine.url, f"incident {incident} cannot be kept"), self._writer.begin() as connection:
-            incidents.add_receipts(connection, incident, receipts)
+            add_receipts(connection, incident, receipts)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
-        """What those runs measured of those series."""
+        """Return the readings of the series in the runs."""
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return numbers_of(connection, run_ids, series)
 
     def series_of_cluster(self, cluster: str) -> list[Measurement]:
-        """What runs have measured of the cluster as a whole, each series once, without values."""
+        """Return every series of the cluster as a whole, without values."""
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return described_series(connection, Subject("cluster", cluster))
 
     def hardware(self, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
-        """What the nodes of those runs were made of, by run and node; a run that did not tell is left out."""
+        """Return the hardware of the runs by run and node, where it is recorded."""
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return hardware_of(connection, run_ids)
 
     def links_measured(self, cluster: str) -> dict[str, datetime]:
-        """When the cluster's newest run that measured it started, of each link that any of its runs has measured."""
+        """Return the start of the newest run that measured it, by link."""
         query = (
             select(series.c.subject_name, func.max(runs.c.started))
             .join_from(runs, readings, readings.c.run_id == runs.c.run_id)
@@ -154,36 +232,36 @@ class Store:
             return dict(connection.execute(query).tuples().all())
 
     def measurements(self, run_id: str) -> list[Measurement]:
-        """Every number of the run that is one, without the samples behind it."""
+        """Return the finite measurements of the run, without samples."""
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             return [m for _, m in stored_measurements(connection, run_id) if m.finite]
 
     def result(self, run_id: str) -> RunResult | None:
-        """The run as far as it is kept: all but the judgements and the timings; of the nodes, their hardware."""
+        """Return the run without judgements and timings, and of the nodes their hardware."""
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             return stored_result(connection, run_id)
 
     def pinned(self, cluster: str) -> dict[str, Pin]:
-        """The cluster's pinned baselines by series."""
+        """Return the cluster's pinned baselines by series."""
         query = select(baselines).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
         with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
             return {row.series: _pin(row) for row in connection.execute(query)}
 
     def pinned_clusters(self) -> list[str]:
-        """The names of the clusters that have pinned baselines."""
+        """Return the names of clusters with pinned baselines."""
         query = select(baselines.c.cluster).distinct().order_by(baselines.c.cluster)
         with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
             return list(connection.execute(query).scalars())
 
     def pin(self, cluster: str, pins: Sequence[Pin]) -> None:
-        """Approve `pins`, all or nothing; each replaces what was pinned for its series."""
+        """Save `pins` in one transaction; each replaces the pin of its series."""
         with explained(self._engine.url, "baselines cannot be pinned"), self._writer.begin() as connection:
             _forget(connection, cluster, [pin.series for pin in pins])
             if pins:
                 connection.execute(insert(baselines), [records.pin(cluster, pin) for pin in pins])
 
     def unpin(self, cluster: str, series: Iterable[str]) -> int:
-        """Take approvals back; how many there were."""
+        """Delete pins; return how many there were."""
         with explained(self._engine.url, "baselines cannot be unpinned"), self._writer.begin() as connection:
             return _forget(connection, cluster, series)
 

@@ -1,15 +1,19 @@
-"""A run back from the store's tables."""
+"""Read runs, series and readings back from the tables."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, Text, and_, cast, literal, outerjoin, select
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import JSON, Connection, Row, Select, Text, and_, case, cast, func, literal, outerjoin, select
+from sqlalchemy.dialects import postgresql, sqlite
 
-from seatrial.history.rows import RunRow
+from seatrial.history.records import Key, Record, series_key
+from seatrial.history.rows import VERDICTS, Readings, RunRow
 from seatrial.history.schema import checks, node_hardware, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
@@ -17,6 +21,80 @@ from seatrial.model.reason import recorded
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+
+_FEW = 500  # series that are looked up one by one; of more, runs are read whole
+
+
+def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
+    """Return a query of the values as one parameter, since databases limit the number of parameters."""
+    each = func.json_each if connection.dialect.name == "sqlite" else func.json_array_elements_text
+    return select(each(literal(list(values), JSON)).table_valued("value").c.value)
+
+
+def known_series(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
+    """Return the id of each series, adding new ones; others may add the same at the same time."""
+    ids = _ids(connection, requested)
+    # Always in the same order, or two runs that add the same series could wait for each other for ever.
+    new = [requested[key] for key in sorted(requested) if key not in ids]
+    if not new:
+        return ids
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(series).on_conflict_do_nothing(), new)
+    return _ids(connection, requested)
+
+
+def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
+    columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
+    digests = sorted({digest for digest, _, _ in requested})
+    query = select(*columns).where(series.c.series_key.in_(listed(connection, digests)))
+    return {(digest, check, unit): series_id for digest, check, unit, series_id in _plain(connection, query)}
+
+
+def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
+    """Return the readings of the series in the runs, as indexes of both lists."""
+    place = {series_key(name): i for i, name in enumerate(names)}
+    query = select(series.c.series_key, series.c.id).where(series.c.series_key.in_(listed(connection, sorted(place))))
+    known = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
+    at = np.full(max((series_id for series_id, _ in known), default=0) + 2, -1, dtype=np.int64)
+    for series_id, i in known:
+        at[series_id] = i
+    few = sorted(series_id for series_id, _ in known) if len(known) <= _FEW else None
+    return _collected(connection, run_ids, at, few)
+
+
+def _collected(
+    connection: Connection, run_ids: Sequence[str], at: NDArray[np.int64], few: Sequence[int] | None
+) -> Readings:
+    """`at`: the index of each series by its id, -1 for others; `few`: the ids if they are few."""
+    tables = [_table(_rows(connection, run_id, few)) for run_id in run_ids]
+    run = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    ids, value, verdict = np.concatenate([_table([]), *tables]).T
+    where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
+    return Readings(run, where, value, verdict.astype(np.int64)).moved(where)
+
+
+def _table(rows: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
+    """Return the finite numbers of the run, of all series if `few` is None."""
+    places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}  # nearly all passed
+    verdict = case(places, value=readings.c.verdict, else_=-1)
+    query = (
+        select(readings.c.series_id, readings.c.value, verdict)
+        .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
+        .order_by(readings.c.series_id, readings.c.nth)
+    )
+    return _plain(connection, query if few is None else query.where(readings.c.series_id.in_(few)))
+
+
+def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
+    """Return the driver's rows: SQLAlchemy's cost three times as much as reading."""
+    cursor = connection.execute(query).cursor
+    assert cursor is not None
+    return list(cursor.fetchall())
+
 
 _DESCRIBED = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
 _NOT_KEPT = "what it found by itself was not kept"
@@ -28,7 +106,7 @@ def run_row(row: Row[Any]) -> RunRow:
 
 
 def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
-    """Every number of the run with its check, in the order of the series; NaN where it was not finite."""
+    """Return every measurement of the run with its check; NaN for values that were not finite."""
     beside = and_(
         samples.c.run_id == readings.c.run_id,
         samples.c.series_id == readings.c.series_id,
@@ -44,7 +122,7 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
 
 
 def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
-    """Every series of the subject, each once, with NaN for a value."""
+    """Return every series of the subject with NaN for a value."""
     of_subject = series.c.subject_kind == subject.kind, series.c.subject_name == subject.name
     query = select(series, literal(None).label("value"), literal(None).label("samples")).where(*of_subject)
     measured = (_measurement(row) for row in connection.execute(query.order_by(series.c.id)))
@@ -52,7 +130,7 @@ def described_series(connection: Connection, subject: Subject) -> list[Measureme
 
 
 def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
-    """By run and node; what is the same in several runs is read once."""
+    """Return the hardware by run and node."""
     names = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
     texts = (cast(node_hardware.c[name], Text) for name in ("nodes", "ids"))
     query = select(node_hardware.c.run_id, *(node_hardware.c[name] for name in names), *texts)
@@ -67,7 +145,7 @@ def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dic
 def _nodes(
     gpu_model: str, gpu_clock_mhz: int | None, cpu_model: str, driver: str, nodes: str, ids: str | None
 ) -> dict[str, NodeHardware]:
-    """The nodes of one row, of which `nodes` and `ids` are JSON; `ids` is null where none has any."""
+    """Parse the nodes of one row; `nodes` and `ids` are JSON."""
     by_node = (json.loads(ids) if ids else None) or {}
     facts = gpu_model, gpu_clock_mhz, cpu_model, driver
     return {name: NodeHardware(*facts, frozenset(by_node.get(name, ()))) for name in json.loads(nodes)}
@@ -126,12 +204,12 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
 
 
 def _suspect(kind: SuspectKind, name: str, confidence: float, evidence: str, code: str | None = None) -> Suspect:
-    """Those that an earlier version saved have no code."""
+    """Return the suspect; earlier versions saved none with a code."""
     return Suspect(kind, name, confidence, recorded(evidence, code))
 
 
 def _older(run: RunRow, name: str, measured: list[Measurement]) -> Check:
-    """A check of a run that was saved before checks were: only where the run passed is it known what it found."""
+    """Return a check of a run saved before checks were: its verdict is known only if the run passed."""
     verdict = Verdict.PASS if run.verdict is Verdict.PASS else Verdict.INCONCLUSIVE
     return Check(name, verdict, "" if verdict is Verdict.PASS else _NOT_KEPT, measurements=tuple(measured))
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.catalog.beside import figures_beside
-from seatrial.catalog.efficiency import with_shares
-from seatrial.catalog.links import with_links
+from seatrial.catalog import with_links
 from seatrial.catalog.nearest import missing_reference
-from seatrial.catalog.physics import wire
-from seatrial.history.past import PastRuns, at_other_ranks, past_runs
+from seatrial.catalog.physics import wire, with_shares
+from seatrial.catalog.training import figures_beside
+from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
-from seatrial.history.same_machine import Machines
 from seatrial.judge.node_groups import NodeGroups, group_nodes
 from seatrial.judge.references import AGREEING, Past
 from seatrial.judge.series import SeriesTable

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol
 
-from seatrial.config.platform import settings_models
+from seatrial.config import PLATFORMS
 from seatrial.model.errors import InputError
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
@@ -14,6 +16,17 @@ if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.config.run import Run
     from seatrial.model.testbed import Testbed
     from seatrial.text.redact import Secrets
+
+_SETTINGS = {
+    "local": "seatrial.platforms.local.config:LocalPlatform",
+    "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",
+    "slurm": "seatrial.platforms.slurm.config:SlurmPlatform",
+    "runai": "seatrial.platforms.runai.config:RunaiPlatform",
+    "docker": "seatrial.platforms.docker.config:DockerPlatform",
+    "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
+    "this-machine": "seatrial.platforms.thismachine.config:ThisMachinePlatform",
+}
+PLATFORMS.update({kind: partial(resolve_name, name) for kind, name in _SETTINGS.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +89,5 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
 def platforms() -> dict[str, Platform]:
     """The platforms that can be run without a cluster file's settings, by kind."""
-    without = {kind: model for kind, model in settings_models().items() if set(model.model_fields) == {"kind"}}
+    without = {kind: model for kind, load in PLATFORMS.items() if set((model := load()).model_fields) == {"kind"}}
     return {kind: import_module(model.implementation()).platform() for kind, model in without.items()}

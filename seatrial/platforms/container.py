@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
-    from seatrial.config.mount import Mount
-    from seatrial.config.ulimit import Ulimits
+    from seatrial.config.image import Mount, Ulimits
     from seatrial.remote.keys import KeyPair
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seatrial.config.platform import PLATFORMS
+from seatrial.config import PLATFORMS
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed

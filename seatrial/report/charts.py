@@ -1,17 +1,153 @@
-"""The charts of the report: busbw over message size, and the loss of the training. Pure."""
+"""The charts of the report as inline SVG: busbw, training loss, and the history of a headline number."""
 
+import io
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from seatrial.model.curves import Curve, Point
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.report.svg import BAD, SERIES, WEAK, Mark, inline_svg
+from seatrial.report.context import Headline, HeadlinePoint
 from seatrial.text import words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+# Drawings name their colours C0, C1, ... as matplotlib's colour cycle does: one for each variable of the page's style.
+VARIABLES = (*(f"--series-{n}" for n in range(1, 9)), "--soft", "--line", "--fail", "--degraded")
+SERIES = tuple(f"C{n}" for n in range(8))
+INK, GRID, BAD, WEAK = "C8", "C9", "C10", "C11"
+# matplotlib only takes real colours: an SVG is drawn with these, and the page's variables are put in their place.
+_PLACEHOLDERS = {variable: f"#0101{n:02x}" for n, variable in enumerate(VARIABLES, 0x10)}
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
+    "text.parse_math": False,  # names come from outside; a "$" in one is no formula
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.7,
+    "ytick.left": False,
+    "xtick.minor.bottom": False,
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "path.simplify": True,
+}
+_INKED = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
+_GREY = ("axes.edgecolor", "grid.color")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of the axes and the lines that pointing at it shows."""
+
+    x: float
+    y: float
+    lines: tuple[str, ...]
+
+
+Draw = Callable[["Axes"], Sequence[Mark]]
+
+
+def inline_svg(
+    name: str, title: str, draw: Draw, width_in: float = 6.8, height_in: float = 3.0, top: float = 24
+) -> str:
+    """What `draw` makes of empty axes, with the marks that it returns.
+
+    `name` is unique on the page; `top` is the room above the axes, in points.
+    """
+    text = io.StringIO()
+    with styled(_PLACEHOLDERS, {"svg.hashsalt": name}):
+        figure, axes = empty_axes(width_in, height_in, top)
+        marks = draw(axes)
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    return _inline(text.getvalue(), name, title, _hits(axes, marks, 72 * height_in))
+
+
+@contextmanager
+def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+    """Draw in the style of the report meanwhile, with a colour for each of VARIABLES."""
+    import matplotlib
+    from cycler import cycler
+
+    settings: dict[Any, Any] = {
+        **_STYLE,
+        "axes.prop_cycle": cycler(color=[colours[variable] for variable in VARIABLES]),
+        **dict.fromkeys(_INKED, colours["--soft"]),
+        **dict.fromkeys(_GREY, colours["--line"]),
+        **style,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, Axes]":
+    """On a figure of their own: pyplot's global state is not used, so threads and callers do not meet."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
+    return figure, figure.add_axes(_inside(72 * width_in, 72 * height_in, top))
+
+
+def _inside(width: float, height: float, top: float) -> tuple[float, float, float, float]:
+    """The axes in fractions of the figure. A layout that fits itself draws everything twice."""
+    left, right, bottom = 44, 10, 22
+    return left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height
+
+
+def _hits(axes: "Axes", marks: Sequence[Mark], height: float) -> str:
+    """A circle to point at per mark, larger than what is seen."""
+    circles = []
+    for mark in marks:
+        x, y = axes.transData.transform((mark.x, mark.y))
+        tooltip = escape("\n".join(mark.lines))
+        circles.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="7"><title>{tooltip}</title></circle>')
+    return f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
+
+
+def _inline(svg: str, name: str, title: str, hits: str) -> str:
+    """A stand-alone SVG document made fit to stand in a page: no prologue, no outside address, own ids, a title."""
+    body = svg[svg.index("<svg") :]
+    for pattern, replacement in _CLEANUP:
+        body = pattern.sub(replacement, body)
+    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, body)
+    body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
+    for variable, colour in _PLACEHOLDERS.items():
+        body = body.replace(colour, f"var({variable})")
+    view_box = re.search(r'viewBox="[^"]*"', svg)
+    label = escape(title)
+    frame = f'{view_box[0] if view_box else ""} class="chart" role="img" aria-label="{label}"'
+    drawn = body[body.index(">") + 1 : body.rindex("</svg>")]
+    return f"<svg {frame}><title>{label}</title>{drawn}{hits}</svg>"
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    """A hundredth of a point is finer than any screen."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
+
+
+_CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"<!--.*?-->", re.DOTALL), ""),
+    (re.compile(r"<metadata>.*?</metadata>", re.DOTALL), ""),
+    (re.compile(r"<style.*?</style>", re.DOTALL), ""),  # its "*" rule would reach the whole page
+    (re.compile(r"font-family: [^;\"]*;? ?"), ""),
+    (re.compile(r"xlink:href="), "href="),
+    (re.compile(r"\s*\n\s*"), " "),
+)
+
 
 LastValue = Callable[[Point], float | None]  # what the last good run reached there
 
@@ -161,3 +297,69 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     stride = -(-len(losses) // 200)
     steps = list(enumerate(losses, 1))[::stride]
     return [Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}")) for n, loss in steps if math.isfinite(loss)]
+
+
+_COLOURS = {Verdict.FAIL: BAD, Verdict.CORRUPT: BAD, Verdict.DEGRADED: WEAK}
+_MAX_DATES = 5
+
+
+def trend_chart(name: str, headline: Headline) -> str:
+    """One point per run, oldest first, this run last and larger; `name` is unique on the page."""
+    unit = words.unit_name(headline.measurement.unit)
+    values = f"{words.number(headline.trend[0].value)} to {words.number(headline.trend[-1].value)} {unit}".strip()
+    title = f"{headline.name} over {len(headline.trend)} runs: {values}"
+    return inline_svg(name, title, lambda axes: _draw(axes, headline, unit), width_in=4.6, height_in=1.9)
+
+
+def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
+    trend = headline.trend
+    axes.set_title(f"{headline.name}{f', {unit}' if unit else ''}", pad=8)
+    axes.plot(range(len(trend)), [then.value for then in trend], color=SERIES[0], lw=1, alpha=0.45)
+    for verdict in dict.fromkeys(then.verdict for then in trend):
+        at = [i for i, then in enumerate(trend) if then.verdict is verdict]
+        colour, sign = (_COLOURS[verdict], "x") if verdict in _COLOURS else (SERIES[0], "o")
+        axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4)
+    axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
+    _draw_expected_span(axes, headline)
+    for i, then in enumerate(trend):
+        if then.software:
+            axes.axvline(i, color=INK, lw=0.8, ls=":")
+    _dates(axes, trend)
+    _from_zero_where_it_is_near(axes)
+    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
+
+
+def _draw_expected_span(axes: "Axes", headline: Headline) -> None:
+    low, high = headline.expected.low, headline.expected.high
+    if low is not None and high is not None:
+        axes.axhspan(low, high, color=SERIES[0], alpha=0.12, lw=0)
+    elif (bound := low if low is not None else high) is not None:
+        axes.axhline(bound, color=SERIES[0], lw=1, ls="--", alpha=0.8)
+
+
+def _dates(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
+    stride = -(-len(trend) // _MAX_DATES)
+    ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
+    axes.set_xticks(ticks, [f"{trend[i].started:%-d %b}" for i in ticks])
+    axes.set_xlim(-0.7, len(trend) - 0.3)
+
+
+def _from_zero_where_it_is_near(axes: "Axes") -> None:
+    """A small change must not look like a collapse: two fifths of the value are in sight, or all of it."""
+    low, high = axes.get_ylim()
+    if low > 0 and high < 1.4 * low:
+        middle = (low + high) / 2
+        axes.set_ylim(0.8 * middle, 1.2 * middle)
+    elif low > 0:
+        axes.set_ylim(bottom=0)
+
+
+def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
+    verdict = f" · {words.GLYPHS[then.verdict]} {words.label(then.verdict)}" if then.verdict else ""
+    lines = (
+        f"{then.started:%-d %B %Y, %H:%M}",
+        f"{words.quantity(then.value, unit)}{verdict}",
+        f"changed: {then.software}" if then.software else "",
+        f"run {then.run_id}",
+    )
+    return tuple(line for line in lines if line)

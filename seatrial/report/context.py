@@ -1,21 +1,231 @@
-"""What the report shows besides the run's own result: earlier runs, and what lies beside it in the run's folder."""
+"""Context of a report: earlier runs, headline numbers with their history, and log files."""
 
 import logging
+import math
 import os
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from seatrial.config.run import log_files as run_logs
+from seatrial.history.rows import VERDICTS, RunRow
+from seatrial.model.curves import worst_first
 from seatrial.model.errors import SeatrialError
-from seatrial.model.result import RunResult
-from seatrial.report.past import NO_PAST, EarlierRuns, past_of
+from seatrial.model.measurement import Measurement, once
+from seatrial.model.result import Expected, Judgement, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.runs.difference import Change
 from seatrial.system.private import read_opener
+from seatrial.text import words
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
+
+
+RUNS_SHOWN = 60
+_RUNS_SEARCHED = 500  # other suites run on the same cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value (of repeats, the median) in its measurement's unit; `verdict` is None if it was only recorded."""
+
+    value: float
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRuns:
+    """Earlier runs of the same cluster and suite, oldest first, and what they measured, by series and run id.
+
+    `last_good` is the newest of them that passed; it may be older than all of `runs`. `problem` says why nothing is
+    known, where that is not because nothing was run.
+    """
+
+    runs: tuple[RunRow, ...] = ()
+    last_good: RunRow | None = None
+    numbers: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    problem: str = ""
+
+    def last_value(self, series: str) -> float | None:
+        """Return the value of that series in the last good run, None without one."""
+        if self.last_good is None:
+            return None
+        number = self.numbers.get(series, {}).get(self.last_good.run_id)
+        return number.value if number else None
+
+
+NO_PAST = EarlierRuns()
+
+
+def past_of(result: RunResult, store: "Store") -> EarlierRuns:
+    """Read the runs before this one from `store`. Raises SeatrialError."""
+    rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
+    last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
+    shown = tuple(reversed(rows[:RUNS_SHOWN]))
+    if not shown:
+        return NO_PAST
+    numbers = _numbers(store, [row.run_id for row in shown], headlines(result))
+    if last_good:
+        of_last = _numbers(store, [last_good.run_id], (*headlines(result), *_curves(result)))
+        numbers = {series: {**numbers.get(series, {}), **of_last.get(series, {})} for series in {**numbers, **of_last}}
+    return EarlierRuns(shown, last_good, numbers)
+
+
+def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
+    """Return finite values by series and run id."""
+    names = list(dict.fromkeys(m.series() for m in requested))
+    readings = store.readings(run_ids, names)
+    taken: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, place in enumerate(zip(readings.series.tolist(), readings.run.tolist(), strict=True)):
+        taken[place].append(at)
+    numbers: dict[str, dict[str, Number]] = defaultdict(dict)
+    for (series, run), rows in taken.items():
+        judged = int(readings.verdict[rows[0]])
+        verdict = VERDICTS[judged] if judged >= 0 else None
+        numbers[names[series]][run_ids[run]] = Number(median(readings.value[rows].tolist()), verdict)
+    return dict(numbers)
+
+
+def headlines(result: RunResult) -> list[Measurement]:
+    """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput, ..."""
+    measurements: dict[str, Measurement] = {}
+    for m in _of_the_cluster(result):
+        if m.better and "message_bytes" not in m.conditions:
+            measurements.setdefault(m.series(), m)
+    for m in _smallest_latencies(result):
+        measurements.setdefault(m.series(), m)
+    return list(measurements.values())
+
+
+def _smallest_latencies(result: RunResult) -> list[Measurement]:
+    """Return the latency of the smallest message by operation, out of place if both were measured."""
+    by_operation: dict[object, Measurement] = {}
+    for m in _of_the_cluster(result):
+        if m.metric != "latency":
+            continue
+        operation = m.operation
+        if operation not in by_operation or _small_first(m) < _small_first(by_operation[operation]):
+            by_operation[operation] = m
+    return list(by_operation.values())
+
+
+def _small_first(m: Measurement) -> tuple[int, bool]:
+    size = m.conditions.get("message_bytes")
+    return (size if isinstance(size, int) else 0, m.conditions.get("placement") == "in_place")
+
+
+def _curves(result: RunResult) -> Iterable[Measurement]:
+    return (m for m in _of_the_cluster(result) if m.metric == "busbw")
+
+
+def _of_the_cluster(result: RunResult) -> list[Measurement]:
+    """Return finite measurements of the cluster; from judgements if only run.json is left."""
+    every = (
+        m for check in result.checks for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
+    )
+    return [m for m in every if m.subject.kind == "cluster" and m.finite]
+
+
+def _is_earlier(row: RunRow, result: RunResult) -> bool:
+    return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
+
+
+def software(result: RunResult, past: EarlierRuns) -> list[Change]:
+    """Return every fact of the fingerprint with the last good run's."""
+    before = past.last_good.fingerprint if past.last_good else {}
+    names = dict.fromkeys((*result.fingerprint, *before))
+    return [Change(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
+
+
+_SOFTWARE_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlinePoint:
+    """A headline number in one run; `software` names changes since the run before."""
+
+    run_id: str
+    started: datetime
+    value: float
+    verdict: Verdict | None
+    software: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One number of the whole cluster; `judgements` come worst first, `trend` oldest first."""
+
+    measurement: Measurement
+    judgements: tuple[Judgement, ...]
+    last: float | None
+    trend: tuple[HeadlinePoint, ...]
+
+    @property
+    def name(self) -> str:
+        """As short as it stays clear: busbw plateau of all_reduce."""
+        operation = self.measurement.operation
+        return words.metric_name(self.measurement.metric) + (f" of {operation}" if operation else "")
+
+    @property
+    def expected(self) -> Expected:
+        return self.judgements[0].expected if self.judgements else Expected()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.judgements[0].verdict if self.judgements else None
+
+    @property
+    def standing(self) -> str | None:
+        """The verdict, or `unjudged` where it was compared with nothing."""
+        return self.judgements[0].standing if self.judgements else None
+
+    @property
+    def change(self) -> float | None:
+        """Against the last good run: -0.1 is a tenth less."""
+        return self.measurement.value / self.last - 1 if self.last else None
+
+
+def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
+    """Return the headline numbers in the order of the checks."""
+    return [_headline(m, result, past) for m in headlines(result)]
+
+
+def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
+    series = m.series()
+    own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
+    judgements = tuple(sorted(own_judgements, key=worst_first))
+    now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
+    return Headline(m, judgements, past.last_value(series), (*_trend(series, past), now))
+
+
+def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
+    """Yield the earlier runs that have the number."""
+    numbers = past.numbers.get(series, {})
+    before: RunRow | None = None
+    for row in past.runs:
+        if (number := numbers.get(row.run_id)) and math.isfinite(number.value):
+            software = software_changes(before, row) if before else ""
+            yield HeadlinePoint(row.run_id, row.started, number.value, number.verdict, software)
+        before = row
+
+
+def software_changes(before: RunRow, after: RunRow) -> str:
+    """Format changed software: "nccl 2.26.2 to 2.27.3"."""
+    old, new = before.fingerprint, after.fingerprint
+    names = [name for name in dict.fromkeys((*old, *new)) if (old.get(name) or "") != (new.get(name) or "")]
+    changes = [
+        f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_SHOWN]
+    ]
+    more = [f"and {len(names) - _SOFTWARE_SHOWN} more"] if len(names) > _SOFTWARE_SHOWN else []
+    return ", ".join((*changes, *more))
+
 
 log = logging.getLogger("seatrial.report")
 
@@ -47,12 +257,12 @@ NO_CONTEXT = ReportContext()
 def context_of(
     result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None
 ) -> ReportContext:
-    """What is known of the run in `folder`; what stops the store from being read is said there, and never raised."""
+    """Collect the context of the run in `folder`; errors of the store are shown in the report."""
     return ReportContext(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
 
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
-    """The files below `logs/`, those of the run before those of its nodes; links and empty files are left out."""
+    """List non-empty files below `logs/` without links, those of the run before those of its nodes."""
     paths = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
     return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in paths[:MAX_LOGS])
 
@@ -74,7 +284,7 @@ def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:
-    """The last lines, without secrets: a report is forwarded. A link may lead to anything: none is followed."""
+    """Read the last lines of the log without secrets; links are not followed."""
     if not log_file.is_file() or log_file.is_symlink():
         return ()
     with open(log_file, "rb", opener=read_opener) as file:

@@ -6,10 +6,8 @@ from typing import Any
 from seatrial.history.rows import RunRow
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import ReportContext
-from seatrial.report.headline import Headline, headline_numbers
+from seatrial.report.context import Headline, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import Column, heat_map
-from seatrial.report.past import software
 
 
 def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:

@@ -1,9 +1,6 @@
-"""Nodes by check: the worst verdict of each node in each thing that was measured on nodes. Pure.
+"""Nodes by metric with the worst verdict of each, the worst nodes first; equal nodes are one line. Pure."""
 
-Nodes that look the same are one line, the worst first, so that a thousand nodes are read as few are.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +11,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.text import words
 
 NODES_SHOWN = 40  # on lines of their own; the others are in the full table
-NAMES_TOLD = 3  # of a group
+NAMES_SHOWN = 3  # of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class NodeGroup:
 
     @property
     def names(self) -> str:
-        return words.some_of(self.nodes, NAMES_TOLD)
+        return words.some_of(self.nodes, NAMES_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class HeatMap:
 
 
 def heat_map(result: RunResult) -> HeatMap | None:
-    """None where nothing was measured on nodes."""
+    """Return the map; None if nothing was measured on nodes."""
     columns, cells = _cells(result)
     if not columns:
         return None
@@ -94,25 +91,25 @@ def heat_map(result: RunResult) -> HeatMap | None:
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Cell]]:
-    """A column per metric that was judged on any node; metrics that were only recorded have none."""
+    """Return columns and cells of the metrics that were judged on any node."""
     readings_by_node: dict[Column, dict[str, list[Reading]]] = {}
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
                 column = Column(check.name, _title(reading.measurement))
                 readings_by_node.setdefault(column, {}).setdefault(node, []).append(reading)
-    judged = {column: nodes for column, nodes in readings_by_node.items() if _is_judged(nodes)}
+    judged = {
+        column: nodes
+        for column, nodes in readings_by_node.items()
+        if any(reading.judgement for group in nodes.values() for reading in group)
+    }
     return list(judged), {
         (node, column): _cell(group) for column, nodes in judged.items() for node, group in nodes.items()
     }
 
 
-def _is_judged(nodes: Mapping[str, Sequence[Reading]]) -> bool:
-    return any(reading.judgement for group in nodes.values() for reading in group)
-
-
 def _node(subject: Subject) -> str:
-    """The node that a node or a GPU ("node-3/gpu-1", "node-3:1") is or is in; "" for anything else."""
+    """Return the node of a node or GPU ("node-3/gpu-1", "node-3:1"); "" for other subjects."""
     if subject.kind == "node":
         return subject.name
     return subject.name.replace(":", "/").partition("/")[0] if subject.kind == "gpu" else ""
@@ -124,7 +121,7 @@ def _title(measurement: Measurement) -> str:
 
 
 def _cell(group: Sequence[Reading]) -> Cell:
-    """The worst of the readings, several where sizes or GPUs were measured one by one."""
+    """Return the cell of the worst reading."""
     worst = min(group, key=_severity)
     m, judgement = worst.measurement, worst.judgement
     facts = [words.what(m), words.quantity(m.value, m.unit)]
@@ -145,7 +142,7 @@ def _cell(group: Sequence[Reading]) -> Cell:
 
 
 def _severity(reading: Reading) -> tuple[int, float]:
-    """What nothing judged comes last."""
+    """Return a sort key with unjudged readings last."""
     if reading.judgement is None:
         return len(Verdict), 0.0
     return reading.judgement.verdict.severity, -abs(reading.judgement.deviation or 0.0)

@@ -1,25 +1,303 @@
-"""The report of a run as one HTML file that needs nothing else: no font, no request, one script of its own."""
+"""The report of a run as one HTML file without external resources."""
 
 import base64
 import hashlib
-from functools import cache
+import logging
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from seatrial.model.curves import plateau
-from seatrial.model.result import RunResult
+from seatrial.checks.table import CHECKS
+from seatrial.model.arms import INTRA, arm_of
+from seatrial.model.curves import (
+    SHARE,
+    LatencyTable,
+    Point,
+    bad_judgements,
+    busbw_curves,
+    latency_table,
+    losses,
+    plateau,
+    readings,
+    share,
+)
+from seatrial.model.explained_codes import codes_to_explain
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import NO_CONTEXT, ReportContext
-from seatrial.report.page import page
+from seatrial.report import charts
+from seatrial.report.charts import trend_chart
+from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
+from seatrial.report.heatmap import heat_map
 from seatrial.text import words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementRow:
+    """One judgement; `what` is only what its group's title does not say."""
+
+    what: str
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementGroup:
+    """Judgements of one metric under the same conditions but for message size, placement and subject."""
+
+    title: str
+    rows: tuple[JudgementRow, ...]
+
+    @property
+    def folded(self) -> bool:
+        return len(self.rows) > OPEN_ROWS
+
+    @property
+    def worst(self) -> JudgementRow:
+        return min(self.rows, key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Measurements of one metric that nothing judged, summed up."""
+
+    title: str
+    unit: str
+    count: int
+    low: Measurement
+    median: float
+    high: Measurement
+
+
+def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
+    """Group judgements, the worst group first."""
+    by_title: dict[str, list[JudgementRow]] = {}
+    for judgement in judgements:
+        m = judgement.measurement
+        by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
+    sorted_groups = [JudgementGroup(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
+    return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
+
+
+def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
+    """Sum up by metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
+    by_metric: dict[tuple[str, str], list[Measurement]] = {}
+    for m in measurements:
+        drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
+        if m.finite and not drawn:
+            each = f", by {m.subject.kind}" if m.subject.kind != "cluster" else ""
+            by_metric.setdefault((_title(m) + each, m.unit), []).append(m)
+    return tuple(_summed_up(title, unit, group) for (title, unit), group in by_metric.items())
+
+
+def _in_row(measurement: Measurement) -> tuple[str, ...]:
+    """Return the conditions that differ within a group; the title has the others."""
+    return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation", "arm")
+
+
+def _title(measurement: Measurement) -> str:
+    shared = words.condition_words(measurement, without=_in_row(measurement))
+    return words.metric_name(measurement.metric) + (f" · {shared}" if shared else "")
+
+
+def _own_words(measurement: Measurement) -> str:
+    """Return what distinguishes a row: subject, message size, and the placement if in place."""
+    usual = ("placement",) if measurement.conditions.get("placement") == "out_of_place" else ()
+    others = tuple(key for key in measurement.conditions if key not in _in_row(measurement))
+    own = words.condition_words(measurement, without=(*others, *usual))
+    return ", ".join(text for text in (words.subject_name(measurement.subject), own) if text)
+
+
+def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
+    """By message size where rows have one; else the worst first."""
+    m = row.judgement.measurement
+    size = m.conditions.get("message_bytes")
+    placement = str(m.conditions.get("placement", ""))
+    at = size if isinstance(size, int) else 0
+    return at, "" if placement == "out_of_place" else placement, row.judgement.verdict.severity, m.subject.name
+
+
+def _summed_up(title: str, unit: str, group: Sequence[Measurement]) -> Recorded:
+    ordered = sorted(group, key=lambda m: m.value)
+    middle = statistics.median(m.value for m in group)
+    return Recorded(title, words.unit_name(unit), len(group), ordered[0], middle, ordered[-1])
+
+
+log = logging.getLogger("seatrial.report")
+
+MAX_BAD_ROWS = 200
+MAX_GOOD_ROWS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One check. A chart that could not be drawn is empty and `problem` says why."""
+
+    check: Check
+    busbw: str
+    loss: str
+    legend: str
+    latency: LatencyTable | None
+    bad: tuple[JudgementGroup, ...]
+    good: tuple[JudgementGroup, ...]
+    left_out: int
+    recorded: tuple[Recorded, ...]
+    problem: str
+    plateaus: str
+    logs: tuple[LogFile, ...]
+
+
+def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
+    """Collect the content of a check's section."""
+    bad = [j for _, j in bad_judgements([check])]
+    good = [j for j in check.judgements if j.verdict is Verdict.PASS]
+    curves, loss = busbw_curves(check), losses(check)
+    problems: list[str] = []
+
+    def last(point: Point) -> float | None:
+        return context.past.last_value(point.series)
+
+    return Section(
+        check=check,
+        busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
+        loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
+        legend=charts.busbw_caption(curves, last),
+        latency=latency_table(check),
+        bad=groups(bad[:MAX_BAD_ROWS]),
+        good=groups(good[:MAX_GOOD_ROWS]),
+        left_out=max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
+        recorded=recorded(r.measurement for r in readings(check) if r.judgement is None),
+        problem="; ".join(problems),
+        plateaus=_plateaus(check),
+        logs=_logs(check, context.logs),
+    )
+
+
+def drawn(draw: Callable[[], str], problems: list[str]) -> str:
+    """Draw a chart; an error is added to `problems` and not raised."""
+    try:
+        return draw()
+    except Exception as error:
+        log.warning("a chart of the report could not be drawn: %s: %s", type(error).__name__, error)
+        problems.append(f"a chart could not be drawn ({type(error).__name__}: {error}); the numbers are below")
+        return ""
+
+
+def _plateaus(check: Check) -> str:
+    """Return plateaus with a known share of the links: "all_reduce 481 GB/s, 107 % of the links"."""
+    shares = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
+    return "; ".join(
+        f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
+        for operation, part in shares
+        if part is not None
+    )
+
+
+def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
+    """Return the logs named after the check or its operations."""
+    names = {check.name, *(name for m in check.measurements for name in _log_names(m))}
+    names.update(name for kind in CHECKS if kind.name == check.name for name in kind.logs)
+    return tuple(file for file in logs if file.name.removesuffix(".log") in names)
+
+
+def _log_names(m: Measurement) -> Iterator[str]:
+    """Of a sweep: by its operation, its arm and the node, where each was measured by itself."""
+    operation, arm = m.conditions.get("operation"), arm_of(m)
+    yield "-".join(str(part) for part in (operation, arm, m.subject.name if arm == INTRA else "") if part)
+
+
+MAX_NODES = 128
+MAX_SUSPECTS = 40
+MAX_TRENDS = 24
+LOGS_OPEN = 24  # more are folded
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A headline number's history, drawn; `chart` is empty where it could not be."""
+
+    headline: Headline
+    chart: str
+
+
+def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, Any]:
+    """Return the variables of the template."""
+    headlines = headline_numbers(result, context.past)
+    problems: list[str] = []
+    return {
+        "result": result,
+        "codes": codes_to_explain(result),
+        "context": context,
+        "past": context.past,
+        "headlines": headlines,
+        "trends": _trends(headlines, problems),
+        "problems": problems,
+        "heat": heat_map(result),
+        "sections": [section(check, context) for check in result.checks],
+        "facts": _facts(result),
+        "suspects": list(result.suspects)[:MAX_SUSPECTS],
+        "software": software(result, context.past),
+        "nodes": sorted(result.nodes, key=_blamed_first(result))[:MAX_NODES],
+        "node_fields": _node_fields(result.nodes),
+        "timings": _timings(result.timings),
+        "logs_open": LOGS_OPEN,
+    }
+
+
+def _facts(result: RunResult) -> list[tuple[str, str]]:
+    judgements = [j for check in result.checks for j in check.judgements]
+    passed = sum(check.verdict is Verdict.PASS for check in result.checks)
+    good = len(judgements) - len(bad_judgements(result.checks))
+    gpus = sum(int(node.get("gpus") or 0) for node in result.nodes if str(node.get("gpus") or 0).isdecimal())
+    facts = [
+        ("nodes", f"{len(result.nodes):,}"),
+        ("GPUs", f"{gpus:,}" if gpus else ""),
+        ("checks passed", f"{passed} of {len(result.checks)}"),
+        ("judgements passed", f"{good:,} of {len(judgements):,}" if judgements else ""),
+        ("took", words.duration((result.finished - result.started).total_seconds())),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
+    """Draw the trends of headline numbers with earlier runs."""
+    with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
+    return [
+        Trend(headline, drawn(partial(trend_chart, f"trend{n}", headline), problems))
+        for n, headline in enumerate(with_past)
+    ]
+
+
+def _blamed_first(result: RunResult) -> Any:
+    blamed = {s.name for s in result.suspects if s.kind == "node"}
+    return lambda node: str(node.get("name")) not in blamed
+
+
+def _node_fields(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(field) for node in nodes[:MAX_NODES] for field in node))
+
+
+def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, float]]:
+    """Return step, seconds, and start and width of its bar in percent."""
+    whole = sum(timings.values()) or 1.0
+    rows, start = [], 0.0
+    for step, seconds in timings.items():
+        rows.append((step, seconds, 100 * start / whole, 100 * seconds / whole))
+        start += seconds
+    return rows
+
+
 def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
-    """The report, with what is known besides the result."""
+    """Render the report of the result in its context."""
     return _environment().get_template("report.html.j2").render(page(result, context))
 
 

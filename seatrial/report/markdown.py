@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from seatrial.model.curves import bad_judgements
 from seatrial.model.result import Check, Judgement, RunResult
-from seatrial.report.context import ReportContext
-from seatrial.report.headline import Headline, headline_numbers
-from seatrial.report.past import software
+from seatrial.report.context import Headline, ReportContext, headline_numbers, software
 from seatrial.text import words
 from seatrial.text.markdown import code, escape
 

@@ -1,19 +1,65 @@
-"""The end of `seatrial run` on a terminal."""
+"""Results on a terminal: the end of a run, judgements of logs, and the difference of two runs."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.model.curves import Curve, busbw_curves, plateau, share
+from seatrial.judge.logs import LogsJudgement
+from seatrial.model.coverage import UNJUDGED
+from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
 from seatrial.model.explained_codes import codes_to_explain
+from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
-from seatrial.report.console import table, verdict_cell
+from seatrial.model.verdict import Verdict
+from seatrial.runs.difference import Change, Difference
 from seatrial.text import words
+
+STYLES: dict[str, str] = {
+    Verdict.PASS: "bold green",
+    UNJUDGED: "bold cyan",
+    Verdict.DEGRADED: "bold yellow",
+    Verdict.FAIL: "bold red",
+    Verdict.CORRUPT: "bold magenta",
+    Verdict.INCONCLUSIVE: "bold blue",
+    Verdict.NOT_RUN: "bold bright_black",
+}
+
+
+def output(width: int = 200) -> Console:
+    """Standard output; `width` columns where it is no terminal, so that hardly a line wraps."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = width
+    return console
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], encoding: str, folded: Collection[str] = ()
+) -> Table:
+    """A borderless table; columns named in `folded` may take several lines, all others take one."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in headings:
+        grid.add_column(heading, no_wrap=heading not in folded, overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(words.plain(cell, encoding)) for cell in row))
+    return grid
+
+
+def verdict_cell(standing: str) -> Text:
+    """A verdict or `unjudged`, in its colour."""
+    return Text(words.label(standing), STYLES[standing])
+
+
+def print_line(console: Console, text: str) -> None:
+    """One line of plain text, never wrapped."""
+    console.print(words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True)
+
 
 MAX_SUSPECTS = 10
 
@@ -104,3 +150,108 @@ def _suspects(suspects: Sequence[Suspect], encoding: str) -> Table:
     if len(suspects) > MAX_SUSPECTS:
         rows.append((Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), "", ""))
     return table(headings, rows, encoding, folded=headings)
+
+
+_COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
+
+
+def to_dict(judged: LogsJudgement) -> dict[str, Any]:
+    """Verdict, reason, and every judgement as in run.json."""
+    return {
+        "verdict": judged.verdict.value,
+        "reason": judged.reason,
+        "judged": judged.coverage.extent or "none",
+        "numbers": judged.coverage.to_dict(),
+        "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
+    }
+
+
+def show_judged(judged: LogsJudgement) -> None:
+    """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
+    console = output()
+    rows: list[Sequence[str | Text]] = [
+        (*_judgement_cells(check), verdict_cell(check.standing)) for check in judged.checks
+    ]
+    console.print(table(_COLUMNS, rows, console.encoding, folded=("log",)))
+    console.print()
+    bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
+    lines = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
+    for line in (*lines, words.verdict_line(judged.verdict, judged.coverage, judged.reason)):
+        print_line(console, line)
+
+
+def _judgement_cells(check: Check) -> tuple[str, ...]:
+    """Log, operation, plateau, share, expected, latency."""
+    plateau, share, latency = (_one(check, metric) for metric in ("busbw_plateau", SHARE, "latency"))
+    return (
+        check.name,
+        str(plateau.conditions["operation"]) if plateau else "",
+        words.quantity(plateau.value, "GB/s") if plateau else "",
+        words.fraction(share.value) if share else "",
+        words.interval(_expected_cell(check), "GB/s") if plateau else "",
+        words.quantity(latency.value, "us") if latency else "",
+    )
+
+
+def _one(check: Check, metric: str) -> Measurement | None:
+    return next((m for m in check.measurements if m.metric == metric), None)
+
+
+def _expected_cell(check: Check) -> Expected:
+    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
+    return next(intervals, Expected())
+
+
+MAX_ROWS = 20
+_NOISE = 1.0  # sigmas; what moved less did not move
+
+_STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
+
+
+def show_difference(difference: Difference) -> None:
+    """Both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
+    console = output()
+    for name, run in (("before", difference.before), ("after", difference.after)):
+        print_line(console, f"{name}: {_run(run)}")
+    if (one := difference.before.cluster) != (other := difference.after.cluster):
+        print_line(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
+    _show(console, "verdicts", ("", "before", "after"), map(_sides, difference.verdicts))
+    _show(console, "software and shape", ("", "before", "after"), map(_sides, difference.software))
+    beyond = difference.measurements[difference.measurements["sigmas"] >= _NOISE]
+    shown = map(_cells, beyond[:MAX_ROWS].itertuples())
+    _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
+    print_line(console, _rest(difference, len(beyond)))
+
+
+def _rest(difference: Difference, beyond: int) -> str:
+    """What the table leaves out, in one line."""
+    parts = (
+        (beyond - MAX_ROWS, "more moved beyond their noise"),
+        (len(difference.measurements) - beyond, "moved no further than their noise"),
+        (difference.only_before, "only in the run before"),
+        (difference.only_after, "only in the run after"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in parts if count > 0) or "nothing else was measured in both"
+
+
+def _run(run: RunResult) -> str:
+    started = run.started.strftime("%Y-%m-%d %H:%M %Z")
+    return f"{run.run_id} of {run.cluster}, {run.suite}, {started}: {words.label(run.verdict)}: {run.reason}"
+
+
+def _sides(change: Change) -> tuple[str, str, str]:
+    return change.what, change.before or "-", change.after or "-"
+
+
+def _cells(row: Any) -> tuple[str | Text, ...]:
+    change = f"{(row.ratio - 1) * 100:+.1f} %" if row.ratio < 10 else f"x {row.ratio:.3g}"
+    before, after = (words.quantity(value, row.unit) for value in (row.before, row.after))
+    return row.what, before, after, change, f"{row.sigmas:.1f}", Text(row.direction, _STYLES[row.direction])
+
+
+def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    grid = table(columns, rows, console.encoding, folded=columns if len(columns) == 3 else columns[:1])
+    console.print()
+    print_line(console, title if grid.row_count else f"{title}: nothing changed")
+    if grid.row_count:
+        console.print(grid)

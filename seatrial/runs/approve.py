@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.catalog.links import with_links
+from seatrial.catalog import with_links
 from seatrial.catalog.physics import refuse_beyond_physics
 from seatrial.history.past import past_runs
 from seatrial.history.rows import Pin, RunRow
@@ -39,7 +39,7 @@ _SHOWN = 20  # differences in a question
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Who says so, when, and why; `forced` is the reason to approve what would be refused."""
+    """Who approves, when, and why; `forced` is the reason to approve a run that would be refused."""
 
     by: str
     at: datetime
@@ -107,7 +107,7 @@ def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approva
 
 
 def _width(m: Measurement, values: Sequence[float]) -> float:
-    """On natural logs: what the values themselves show if they are many, else what so few are allowed.
+    """Return the width in natural logs: by the spread of many values, else by the metric's tolerance.
 
     The median of n normal values has the variance pi/(2n) of one, which is what the root adds.
     """

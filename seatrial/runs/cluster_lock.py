@@ -19,7 +19,7 @@ log = logging.getLogger("seatrial.lock")
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process, as other processes know it: those of another machine or container cannot tell whether it lives."""
+    """A process, its machine and its container; only processes there can see whether it lives."""
 
     machine: str
     process: Process
@@ -30,7 +30,7 @@ class ProcessIdentity:
 
     @classmethod
     def parse(cls, text: str) -> "ProcessIdentity | None":
-        """What `str` has made; None for anything else."""
+        """Parse the output of `str`; None for other text."""
         machine, _, rest = text.partition(" ")
         pid, _, started = rest.partition(" ")
         return cls(machine, Process(int(pid), int(started))) if pid.isdigit() and started.isdigit() else None
@@ -40,12 +40,12 @@ class ProcessIdentity:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process is known to be over."""
+        """Whether the process is known to have ended."""
         return self.machine == _machine() and not self.process.alive
 
 
 def _machine() -> str:
-    """The host's name, which boot of it, and which of its process trees."""
+    """Return host name, boot id and process namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()}/{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -54,7 +54,7 @@ def _machine() -> str:
 
 
 class FileLock:
-    """The lock of one cluster for this user on this machine, and who holds it. Raises OSError where it cannot be."""
+    """The lock of one cluster for this user on this machine. Raises OSError."""
 
     def __init__(self, cluster: str, run_id: str) -> None:
         self._cluster, self._run_id = cluster, run_id
@@ -64,7 +64,7 @@ class FileLock:
         )  # never removed: a lock on a removed file is none
 
     def take(self) -> bool:
-        """Whether nobody else has it: it is ours now, or this file system knows no locks."""
+        """Take the lock; False if another run has it. A file system without locks counts as taken."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -78,7 +78,7 @@ class FileLock:
         return True
 
     def holder(self) -> str:
-        """Who has it, for people."""
+        """Return in words which run holds the lock."""
         try:
             record = json.loads(os.pread(self._file, 4096, 0))
             return held_by(self._cluster, str(record["run"]), str(record["since"]))
@@ -90,7 +90,7 @@ class FileLock:
 
 
 def runs_at_work() -> set[str]:
-    """The ids of the runs that hold a cluster's lock, of this user on this machine. Raises OSError."""
+    """Return the ids of this user's runs that hold a cluster's lock. Raises OSError."""
     return {run for path in (state_home() / "locks").glob("*.lock") if (run := _run_holding(path))}
 
 

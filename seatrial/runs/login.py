@@ -1,5 +1,6 @@
-"""`seatrial ssh`: log in to a node of a run that is up, by the system's own ssh over the run's own way to the node."""
+"""Find runs by id or folder, and log in to their nodes with the system's ssh."""
 
+import logging
 import os
 import shlex
 import socket
@@ -7,20 +8,81 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.model.errors import InputError, MissingError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
+from seatrial.runs.load import load_result
 from seatrial.text.words import some_of
+
+if TYPE_CHECKING:
+    from seatrial.model.result import RunResult
+
+
+log = logging.getLogger("seatrial.report")
+
+
+def find_run(run: str) -> Path:
+    """Return the folder of a run. Raises InputError."""
+    if path := _path(run):
+        return path
+    from seatrial.history import open_store
+
+    with open_store() as store:
+        row = store.run(run)
+    if row is None:
+        raise _unknown(run)
+    if not _is_still_in(row.out, run):
+        raise InputError(f"RUN {run}: its folder {row.out} has it no more; give the folder it is in now")
+    return Path(row.out)
+
+
+def run_of(run: str) -> "RunResult":
+    """Return the result of a run from its folder, else from the history. Raises InputError."""
+    if path := _path(run):
+        return load_result(path)
+    from seatrial.history import open_store
+
+    with open_store() as store:
+        row = store.run(run)
+        if row and _is_still_in(row.out, run):
+            return load_result(Path(row.out))
+        stored = store.result(run)
+    if stored is None:
+        raise _unknown(run)
+    return stored
+
+
+def _path(run: str) -> Path | None:
+    """Return the path that `run` names, None if there is none. Raises InputError for an invalid path."""
+    try:
+        return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
+    except OSError as error:  # too long, or in a folder that is closed to us
+        raise InputError(f"RUN {run[:80]}: {error.strerror}; give a run's folder, its run.json or its id") from error
+
+
+def _is_still_in(out: str, run_id: str) -> bool:
+    """Return whether the folder still holds that run."""
+    try:
+        return (Path(out) / "run.json").exists() and load_result(Path(out)).run_id == run_id
+    except InputError as error:
+        log.warning("%s", error)
+        return False
+
+
+def _unknown(run: str) -> InputError:
+    return InputError(f"RUN {run}: neither a folder nor a run of the history; `seatrial history` lists those")
+
 
 _SHOWN = 8  # names in an error; a testbed may have thousands
 _DIAL_TIMEOUT_S = 20.0
 
 
 def testbed_of(run: str) -> Testbed:
-    """The testbed of a run that is up on this machine. Raises InputError where there is none."""
+    """Return the testbed of a run that is up on this machine. Raises InputError."""
     run_id, folder = folder_of(run)
     testbed = platform_for(states.recall(folder)).attach(run_id)
     states.read_file(folder, testbed.key_file.name)  # ssh itself would follow a link
@@ -28,7 +90,7 @@ def testbed_of(run: str) -> Testbed:
 
 
 def folder_of(run: str) -> tuple[str, Path]:
-    """The id of a run, given as such or by its folder, and the folder of its state. Raises InputError."""
+    """Return the id of a run, given by id or folder, and the folder of its state. Raises InputError."""
     run_id = _run_id(run)
     folder = states.find(run_id)
     if folder is None:
@@ -38,7 +100,7 @@ def folder_of(run: str) -> tuple[str, Path]:
 
 
 def _run_id(run: str) -> str:
-    """A folder is named by its run.json; one of a run that is not through yet by its own name, as it is by default."""
+    """Return the id in a folder's run.json, else the folder's name."""
     path = Path(run)
     if not os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
         return run
@@ -49,21 +111,21 @@ def _run_id(run: str) -> str:
     return load_result(path).run_id
 
 
-def node_of(testbed: Testbed, word: str) -> Node:
-    """A node by its name, by its index, or `head`. Raises InputError that says what is legal."""
+def node_of(testbed: Testbed, name: str) -> Node:
+    """Return a node by name, index, or `head`. Raises InputError with the legal names."""
     by_name = {node.name: node for node in testbed.nodes}
-    if word in by_name:
-        return by_name[word]
-    if word == "head":
+    if name in by_name:
+        return by_name[name]
+    if name == "head":
         return testbed.head
-    if word.isdecimal() and int(word) < len(testbed.nodes):
-        return testbed.nodes[int(word)]
+    if name.isdecimal() and int(name) < len(testbed.nodes):
+        return testbed.nodes[int(name)]
     legal = f"{some_of(by_name, _SHOWN)}, head, or 0 to {len(testbed.nodes) - 1}"
-    raise InputError(f"run {testbed.run_id}: has no node {word!r}; legal: {legal}")
+    raise InputError(f"run {testbed.run_id}: has no node {name!r}; legal: {legal}")
 
 
 def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal: bool) -> list[str]:
-    """The system's ssh with the run's key, the pinned host key and nothing of the user's own configuration."""
+    """Return the ssh command with the run's key and pinned host key, without the user's configuration."""
     dial = shlex.join([sys.executable, "-P", "-m", "seatrial", "dial", testbed.run_id, node.name])
     options = {
         "ProxyCommand": dial.replace("%", "%%"),
@@ -81,7 +143,7 @@ def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal
 
 
 def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
-    """Become ssh; its exit status is the command's. Raises InputError, or MissingError where there is no ssh."""
+    """Replace this process with ssh. Raises InputError, or MissingError without ssh."""
     testbed = testbed_of(run)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = ssh_argv(testbed, node_of(testbed, node), command, terminal=on_terminal)
@@ -92,7 +154,7 @@ def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
 
 
 def dial(run: str, node: str) -> None:
-    """Connect standard input and output with the sshd of a node, until it ends. Raises RemoteError."""
+    """Connect standard input and output to the sshd of a node. Raises RemoteError."""
     testbed = testbed_of(run)
     target = node_of(testbed, node)
     try:

@@ -1,4 +1,4 @@
-"""What a run says while it works.
+"""Progress of a run on the terminal and in its log file.
 
 Everything is a log record of the logger `seatrial`, so that the terminal, the log file and Prefect show the same; a
 step's start and end are records that carry `step`.
@@ -28,7 +28,7 @@ _LEVEL_STYLES = {logging.WARNING: "yellow", logging.ERROR: "bold red"}
 
 @contextmanager
 def step(name: str, timings: MutableMapping[str, float]) -> Iterator[None]:
-    """Say that a step starts and ends, and add its seconds to `timings`."""
+    """Log start and end of a step, and add its seconds to `timings`."""
     started = time.monotonic()
     log.info("%s ...", name, extra={"step": name})
     try:
@@ -82,7 +82,7 @@ class TerminalHandler(logging.Handler):
         self._heading = None
 
     def stop(self) -> None:
-        """Leave the terminal as it was."""
+        """Stop the spinner."""
         if self._status:
             self._status.stop()
             self._status = None
@@ -108,7 +108,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 class _LogFileHandler(logging.FileHandler):
-    """A log on a full disk ends early; that is no reason to lose what the run comes to."""
+    """A file handler that ignores a full disk."""
 
     def _open(self) -> TextIOWrapper:
         descriptor = private_opener(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -125,7 +125,7 @@ class _LogFileHandler(logging.FileHandler):
 
 @contextmanager
 def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
-    """Keep everything that is said meanwhile in `path`, with the time of each line and without `secrets`."""
+    """Log to `path` within the context, with timestamps and without `secrets`."""
     private_folder(path.parent)
     if path.is_symlink() or path.is_file():  # an earlier run's, or planted; never a device
         path.unlink()

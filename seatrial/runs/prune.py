@@ -1,6 +1,6 @@
-"""Which finished runs may go, and how their folders do. Nothing is followed out of the folder of all runs.
+"""Remove old runs from the folder of all runs and from the history. No link is followed.
 
-A run stays when any rule keeps it: it is young enough, among the newest, the newest that passed of its cluster and
+A run stays if any rule keeps it: it is young enough, among the newest, the newest that passed of its cluster and
 suite, the source of a pinned baseline, or at work. What cannot be read as a run stays too.
 """
 
@@ -13,21 +13,31 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from seatrial.config.run import is_written_by_runs
-from seatrial.model.errors import InputError
+from seatrial.history.past import chosen_runs
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.model.result import now
 from seatrial.model.verdict import Verdict
+from seatrial.platforms import state
+from seatrial.runs.cluster_lock import runs_at_work
 from seatrial.runs.load import MAX_BYTES
+
+if TYPE_CHECKING:
+    from seatrial.history import RunRow
+    from seatrial.history.store import Store
+
 
 _UNTOUCHED = timedelta(days=1)  # a folder without run.json may be of a run at work, on another machine too
 _BLOCK_BYTES = 512  # of st_blocks
 
 
 class PastRun(Protocol):
-    """What decides whether a run goes: RunRow and RunHeader have it."""
+    """The fields that decide whether a run goes: of RunRow and RunHeader."""
 
     @property
     def run_id(self) -> str: ...
@@ -78,14 +88,14 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What lies there and stays, whatever its age."""
+    """An entry that is not a removable run."""
 
     name: str
     problem: str
 
 
 def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: datetime) -> list[R]:
-    """Those that no rule keeps, oldest first."""
+    """Return the runs that no rule keeps, oldest first."""
     ordered = sorted(runs, key=_age_order)
     by_cluster: dict[str, list[R]] = defaultdict(list)
     for run in ordered:
@@ -99,7 +109,7 @@ def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: date
 
 
 def newest_passes(runs: Iterable[PastRun]) -> set[str]:
-    """The id of the newest run that passed, of each cluster and suite."""
+    """Return the ids of the newest run that passed, of each cluster and suite."""
     passed = sorted((run for run in runs if run.verdict is Verdict.PASS), key=_age_order)
     return set({(run.cluster, run.suite): run.run_id for run in passed}.values())
 
@@ -111,7 +121,7 @@ def _age_order(run: PastRun) -> tuple[datetime, str]:
 def expendable_folders(
     folders: Sequence[RunFolder], limits: Limits, protected: Set[str], now: datetime
 ) -> list[RunFolder]:
-    """Of finished runs as `expendable` has it; of runs that never ended those that nothing has touched for a day."""
+    """Return finished runs as `expendable` does, and unfinished ones that have not changed for a day."""
     finished = [folder.header for folder in folders if folder.header]
     gone = {id(header) for header in expendable(finished, limits, protected, now)}
     stale = max(_UNTOUCHED, limits.older_than or _UNTOUCHED)
@@ -130,7 +140,7 @@ class RunsFolder:
         self._descriptor = descriptor
 
     def scan(self) -> tuple[list[RunFolder], list[Skipped]]:
-        """The folders of runs, by name; and what lies beside them."""
+        """List the folders of runs by name, and other entries."""
         folders: list[RunFolder] = []
         skipped: list[Skipped] = []
         for name in sorted(os.listdir(self._descriptor)):
@@ -143,7 +153,7 @@ class RunsFolder:
         return folders, skipped
 
     def remove(self, folder: RunFolder) -> None:
-        """Remove it. Raises OSError, or ValueError where it is no longer what it was."""
+        """Remove a folder. Raises OSError, or ValueError if it has changed."""
         if self._folder(folder.name) != folder:
             raise ValueError("has changed in the meantime")
         shutil.rmtree(folder.name, dir_fd=self._descriptor)
@@ -169,7 +179,7 @@ class RunsFolder:
         return RunFolder(name, self._header(name), size, datetime.fromtimestamp(changed, UTC))
 
     def _header(self, name: str) -> RunHeader | None:
-        """None where there is no run.json. Raises ValueError where it is none, or a link."""
+        """Read the header of run.json; None without one. Raises ValueError for a link or other content."""
         try:
             file = os.open(f"{name}/run.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -186,7 +196,7 @@ class RunsFolder:
 
 @contextmanager
 def opened(runs: Path) -> Iterator[RunsFolder]:
-    """The folder, which may itself be a link to a larger disk. Raises InputError where it is none."""
+    """Open the folder of all runs, which may be a link. Raises InputError."""
     try:
         descriptor = os.open(runs, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -199,3 +209,82 @@ def opened(runs: Path) -> Iterator[RunsFolder]:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+_ALL = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was or would be removed; `skipped` is no run, `failed` could not be removed."""
+
+    folders: Sequence[RunFolder]
+    rows: int
+    skipped: Sequence[Skipped]
+    failed: Sequence[Skipped]
+    deleted: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(folder.size_bytes for folder in self.folders)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `seatrial prune --json` prints it."""
+        return {
+            "deleted": self.deleted,
+            "folders": [{"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders],
+            "size_bytes": self.size_bytes,
+            "history_runs": self.rows,
+            "left": [{"name": left.name, "problem": left.problem} for left in (*self.skipped, *self.failed)],
+        }
+
+
+def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool) -> Outcome:
+    """Remove what `limits` let go of that cluster, or of all; without `delete` nothing is touched.
+
+    Raises InputError if `runs` is no folder, and SeatrialError, before anything is removed, if the history or the locks
+    cannot be read: they say what is pinned or at work.
+    """
+    from seatrial.history import open_store
+
+    at = now()
+    with opened(runs) as folder, open_store() as store:
+        rows = store.runs(cluster, _ALL)
+        protected = _protected(store, rows)
+        scanned, skipped = folder.scan()
+        chosen = [one for one in scanned if cluster is None or (one.header and one.header.cluster == cluster)]
+        gone = expendable_folders(chosen, limits, protected, at)
+        old = _rows_to_remove(rows, limits, protected, at)
+        failed = _remove(folder, gone) if delete else []
+        removed = store.remove_runs([row.run_id for row in old]) if delete else len(old)
+    left = {problem.name for problem in failed}
+    return Outcome([one for one in gone if one.name not in left], removed, skipped, failed, delete)
+
+
+def _rows_to_remove(rows: Sequence["RunRow"], limits: Limits, protected: set[str], at: datetime) -> list["RunRow"]:
+    """Return old rows except those that the next run is compared with."""
+    of_suite: dict[tuple[str, str], list[RunRow]] = defaultdict(list)
+    for row in rows:
+        of_suite[row.cluster, row.suite].append(row)
+    compared = {row.run_id for some in of_suite.values() for row in chosen_runs(some)}
+    return expendable(rows, limits, protected | compared, at)
+
+
+def _protected(store: "Store", rows: Iterable["RunRow"]) -> set[str]:
+    """Return the ids of runs that stay at any age."""
+    pinned = {pin.run_id for cluster in store.pinned_clusters() for pin in store.pinned(cluster).values() if pin.run_id}
+    try:
+        return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
+    except OSError as error:
+        raise SeatrialError(Reason.of("runs-at-work-unknown", problem=error)) from error
+
+
+def _remove(runs: RunsFolder, folders: Iterable[RunFolder]) -> list[Skipped]:
+    """Remove them; returns what could not be removed."""
+    failed = []
+    for folder in folders:
+        try:
+            runs.remove(folder)
+        except (OSError, ValueError) as error:
+            failed.append(Skipped(folder.name, str(error)))
+    return failed

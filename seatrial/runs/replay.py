@@ -1,8 +1,7 @@
-"""`seatrial replay`: the judge over anybody's numbers, run by run, each against the runs before it.
+"""Judge runs that are over again: stored ones by today's rules, and rows of any origin run by run.
 
 Rows are tidy, as measurements.csv has them. Several rows of one series in a run are its readings in order; the second
-and later ones are taken only if the judge asks for them, as a real run would measure again.
-"""
+and later ones are taken only if the judge asks for them, as a real run would measure again."""
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -15,7 +14,9 @@ import numpy as np
 
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
+from seatrial.judge.assess import assess
 from seatrial.judge.findings import Finding, JudgedNight, findings
+from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
 from seatrial.judge.references import AGREEING, Floats, Ints, Past
@@ -24,13 +25,17 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason, rewritten
-from seatrial.model.result import Judgement, Suspect
+from seatrial.model.result import Judgement, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
 from seatrial.text.similar import nearest_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from seatrial.history.store import Store
+
 
 NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
@@ -41,7 +46,7 @@ _RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "pr
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRun:
-    """The judgement of one run; `readings` is how many numbers the judge took."""
+    """The judgement of one run; `readings` counts the numbers that the judge took."""
 
     run_id: str
     verdict: Verdict
@@ -173,7 +178,7 @@ class _Replay:
         return self._tables[key]
 
     def _past(self, places: Ints) -> Past:
-        """The last runs of those series; one over another number of ranks where the series is new."""
+        """Return the last runs of the series; for a new one, those over another number of ranks."""
         chosen = {row.run_id for row in chosen_runs(self._runs)}
         some = np.array([i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64)
         taught = self._rows["good"][some].sum(axis=0)
@@ -242,10 +247,21 @@ def _condition(text: str) -> str | int:
 
 
 def _facts(rows: "pd.DataFrame") -> dict[str, NodeHardware]:
-    """What each node says of itself in this run."""
+    """Return the hardware of each node in this run."""
     nodes = rows[rows["subject_kind"].isin(("node", "gpu"))].drop_duplicates("subject")
     facts: dict[str, NodeHardware] = {}
     for subject, model, driver, clock in nodes[["subject", *FACTS]].itertuples(index=False):
         mhz = int(float(clock)) if clock.replace(".", "", 1).isdecimal() else None
         facts.setdefault(subject.partition("/")[0], NodeHardware(model, mhz, driver=driver))
     return facts
+
+
+def rejudge(run: RunResult, store: "Store") -> RunResult:
+    """Judge the run by today's rules and the runs before it; without its setup, not by catalog or physics."""
+    setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
+    checks = [check.unjudged() for check in run.checks]
+    context = RunContext(run.cluster, run.suite, run.fingerprint, run.started, run.nodes)
+    knowledge = knowledge_of(checks, setup, store, context)
+    judged = explained(assess(checks, knowledge).checks, knowledge.setup)
+    verdict, reason = conclude(judged)
+    return replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))

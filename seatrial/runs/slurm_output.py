@@ -27,7 +27,7 @@ _MAX_BYTES = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class OutputOutcome:
-    """What was removed, or would be; `skipped` is not as the script leaves it, `failed` could not be removed."""
+    """What was or would be removed; `skipped` is not as the script leaves it, `failed` could not be removed."""
 
     jobs: Sequence["JobOutput"]
     skipped: Sequence[Skipped]
@@ -50,7 +50,7 @@ class OutputOutcome:
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What one job has left; `names` in the folder. `is_good`: every measurement started, and none failed."""
+    """Files of one job by `names` in the folder; `is_good`: every measurement started and none failed."""
 
     job: int
     names: tuple[str, ...]
@@ -81,7 +81,7 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
 
 
 def _removed(descriptor: int, output: JobOutput) -> Skipped | None:
-    """What kept it from being removed."""
+    """Remove an output; return the problem if that fails."""
     try:
         remove(descriptor, output)
     except (OSError, ValueError) as error:
@@ -90,7 +90,7 @@ def _removed(descriptor: int, output: JobOutput) -> Skipped | None:
 
 
 def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
-    """The outputs of jobs in a folder, oldest first; and those that are not as the script leaves them."""
+    """List outputs of jobs in a folder, oldest first, and those that are not as the script leaves them."""
     by_job: dict[int, list[str]] = defaultdict(list)
     for name in sorted(os.listdir(descriptor)):
         if match := _NAME.fullmatch(name):
@@ -105,7 +105,7 @@ def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
 
 
 def expendable_outputs(oldest_first: Sequence[JobOutput], limits: Limits, at: datetime) -> list[JobOutput]:
-    """Those that no limit keeps; the newest good one, and what changed within a day, stay."""
+    """Return outputs that no limit keeps; the newest good one and those changed within a day stay."""
     good = [output for output in oldest_first if output.is_good][-1:]
     age = max(_AT_WORK, limits.older_than or _AT_WORK)
     beyond = oldest_first[: -limits.keep if limits.keep else None]
@@ -113,7 +113,7 @@ def expendable_outputs(oldest_first: Sequence[JobOutput], limits: Limits, at: da
 
 
 def remove(descriptor: int, output: JobOutput) -> None:
-    """Raises OSError, or ValueError where it is no longer what it was."""
+    """Remove an output. Raises OSError, or ValueError if it has changed."""
     if _output(descriptor, output.job, list(output.names)) != output:
         raise ValueError("has changed in the meantime")
     for name in output.names:
@@ -135,7 +135,7 @@ def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
 
 
 def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
-    """Of the file, or of the folder and the logs in it. Raises ValueError for anything that no job writes."""
+    """Yield the status of the file, or of the folder and its logs. Raises ValueError for other files."""
     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     is_file = name.endswith(".out")
     if not (stat.S_ISREG if is_file else stat.S_ISDIR)(status.st_mode):

@@ -1,19 +1,19 @@
-"""Hold what the judge says of a simulated fleet against the truth."""
+"""Compare the judge's verdicts on a simulated fleet with the truth, and print the scores."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.table import Table
 
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, replay
-from seatrial.simulate.faults import KINDS, RUN, Fault, make
-from seatrial.simulate.noise import Draws, Noise
-from seatrial.simulate.rows import all_rows, fleet_series, night_rows
+from seatrial.simulate.rows import KINDS, RUN, Draws, Fault, Noise, all_rows, fleet_series, make, night_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
 
 NIGHTS_BEFORE = 10
 READINGS = 8  # of each series in a night, of which the judge takes those that it asks for
@@ -38,7 +38,7 @@ class Score:
     """One kind and size of fault, tried `trials` times over some nights.
 
     `nights` are the nights (from 1) on which a culprit was named first, in the trials in which one was; `wrong` counts
-    the trials in which somebody innocent was.
+    the trials with a false suspect.
     """
 
     kind: str
@@ -100,14 +100,36 @@ def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> It
 
 
 def _trial(nodes: int, nights: int, fault: Fault, rng: np.random.Generator) -> tuple[int, bool]:
-    """The night (from 1) on which the fault was found, 0 when it was not; and whether anybody innocent was named."""
+    """Return the night (from 1) on which the fault was found, 0 if never, and whether there was a false suspect."""
     runs = replay(simulated_rows(nodes, nights, fault, rng))[NIGHTS_BEFORE:]
     wrong = any(not fault.names(suspect.name) for run in runs for suspect in run.suspects)
     return next((night for night, run in enumerate(runs, 1) if _finds(run, fault)), 0), wrong
 
 
 def _finds(run: ReplayedRun, fault: Fault) -> bool:
-    """Whether the culprit is named; without a culprit, whether the run does not pass."""
+    """Return whether the culprit is named; without a culprit, whether the run does not pass."""
     if fault.culprit:
         return any(fault.names(suspect.name) for suspect in run.suspects)
     return run.verdict is not Verdict.PASS
+
+
+_HEADINGS = ("fault", "size", "night 1", "found", "missed", "others", "nights")
+
+
+def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
+    """One line per kind and size of fault."""
+    alarms = f"{quiet.alarms} of {quiet.nights} healthy nights raised an alarm"
+    table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+    table.caption = f"{alarms}; each series was measured {quiet.readings:.1f} times a night"
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading in _HEADINGS[:2] else "right", no_wrap=True)
+    for score in scores:
+        nights = "–" if score.median_nights is None else f"{score.median_nights:g}"
+        counts = (score.first_night, len(score.nights), score.trials - len(score.nights), score.wrong)
+        table.add_row(score.kind, score.size, *(f"{count}/{score.trials}" for count in counts), nights)
+    return table
+
+
+def simulated_json(nodes: int, seed: int, quiet: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
+    """Return the scores as one JSON document."""
+    return {"nodes": nodes, "seed": seed, "healthy": quiet.to_dict(), "faults": [score.to_dict() for score in scores]}

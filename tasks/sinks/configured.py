@@ -16,11 +16,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from seatrial.alerts.alert import Alert
-from seatrial.alerts.muted import APPRISE, URLLIB3, muted
-from seatrial.alerts.plain_text import SCHEMA, digest, event, full_text, subject
-from seatrial.alerts.settings import AlertSettings
-from seatrial.alerts.slack_settings import SlackSettings, secret
+from seatrial.alerts.alert import SCHEMA, Alert, digest, event, full_text, subject
+from seatrial.alerts.settings import APPRISE, URLLIB3, AlertSettings, SlackSettings, muted, secret
 from seatrial.config.cluster import Cluster
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult

@@ -14,7 +14,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.history.incident import Incident
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
-from seatrial.report.picture import curve_png, described
+from seatrial.report.paper import curve_png, described
 from seatrial.runs.difference import Difference, difference
 from seatrial.runs.load import load_result
 from tasks.sinks import Files, Sink

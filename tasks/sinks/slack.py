@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert, mentions_for
-from seatrial.alerts.slack import blocks, change, digest
-from seatrial.alerts.slack_details import details
-from seatrial.alerts.slack_settings import SlackSettings
-from seatrial.alerts.slack_text import Block
+from seatrial.alerts.settings import SlackSettings
+from seatrial.alerts.slack import Block, blocks, change, details, digest
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 from tasks.sinks import Delivery, Files, full_receipt

@@ -14,8 +14,7 @@ import pytest
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.devices.check import devices
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.config.run import Run
-from seatrial.config.setup import setup_of
+from seatrial.config.run import Run, setup_of
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed

@@ -132,7 +132,7 @@ def test_another_port(local_testbed: LocalTestbed) -> None:
 
 
 def test_64_nodes(local_testbed: LocalTestbed) -> None:
-    """How long it takes is benchmarks/launch.py's business."""
+    """How long it takes is benchmarks/local_nodes.py's business."""
     with local_testbed(nodes=64) as (_, testbed):
         names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
         assert names == {f"node-{i}": f"node-{i}" for i in range(64)}

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
-from seatrial.config.setup import setup_of
+from seatrial.config.run import setup_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check

@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
-from seatrial.config.setup import setup_of
+from seatrial.config.run import setup_of
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 from tests.integration.conftest import LocalTestbed

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from seatrial.catalog import Reference, known_hardware, references
-from seatrial.catalog.match import from_catalog
 from seatrial.catalog.physics import from_physics
-from seatrial.catalog.published import published, swept_sizes
+from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.config.cluster import Cluster
-from seatrial.config.setup import setup_of
+from seatrial.config.run import setup_of
 from seatrial.history import Pin
 from seatrial.judge.assess import assess
 from seatrial.judge.number import from_pin

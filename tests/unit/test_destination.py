@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.config import destination
+from seatrial.config import cluster
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import InputError
 
@@ -62,13 +62,13 @@ def test_keeping_has_bounds(tmp_path: Path, line: str, message: str) -> None:
 
 
 def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(destination, "find_spec", lambda _: None)
-    message = destination.missing("gs://bucket/logs")
+    monkeypatch.setattr(cluster, "find_spec", lambda _: None)
+    message = cluster.missing_package("gs://bucket/logs")
     assert message
     assert "gcsfs is not installed, which gs:// needs: " in message
     assert message.endswith("-m pip install gcsfs")
 
 
 def test_what_comes_with_fsspec_is_there() -> None:
-    assert destination.missing("file:///srv/logs") is None
-    assert destination.missing("memory://bucket") is None
+    assert cluster.missing_package("file:///srv/logs") is None
+    assert cluster.missing_package("memory://bucket") is None

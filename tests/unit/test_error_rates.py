@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.error_tables import Count
-from benchmarks.fault_cases import CASES, READINGS, case_rows
-from benchmarks.noise_rows import LOCAL, ROWS, _local_nights
-from benchmarks.rivals import RULES
+from benchmarks.fleet_rows import CASES, LOCAL, READINGS, ROWS, _local_nights, case_rows
+from benchmarks.judge_error_rates import RULES, Count
 from seatrial.simulate.rows import GPUS
 
 
@@ -61,7 +59,7 @@ def test_drawn_nights_are_as_noisy_as_the_page_says() -> None:
 
 
 def test_the_generators_know_nothing_of_the_judge() -> None:
-    code = "import sys, json; from benchmarks import noise_rows, fault_cases; print(json.dumps(list(sys.modules)))"
+    code = "import sys, json; from benchmarks import fleet_rows; print(json.dumps(list(sys.modules)))"
     root = Path(__file__).parents[2]
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True).stdout)
     assert not [name for name in loaded if name.startswith("seatrial.judge")]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seatrial.catalog import trainings
-from seatrial.catalog.match import from_catalog
-from seatrial.catalog.published import published, swept_sizes
+from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.checks.collectives.section import SweepSizes
 from seatrial.checks.training.section import TransformerSize, Workload
 from seatrial.judge.assess import assess

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.alerts.overdue import overdue, silent
+from seatrial.alerts.alert import overdue, silent
 from seatrial.history.incident import Incident, Kind, Receipt, RunOutcome, advance, outcome_of
 from seatrial.history.rows import RunRow
 from seatrial.model.verdict import Verdict
@@ -45,7 +45,7 @@ def test_a_pass_is_no_incident() -> None:
 
 def test_bad_nights_are_one_incident_until_a_pass() -> None:
     (incident,) = after(night(1, F), night(2, F), night(3, F))
-    assert (incident.nights, incident.changes, incident.closed) == (3, ("fail: because",), None)
+    assert (incident.run_count, incident.changes, incident.closed) == (3, ("fail: because",), None)
     (incident,) = after(night(1, F), night(2, F), night(3, P))
     assert incident.changes[-1] == "pass again after 2 runs of fail"
     assert incident.settled
@@ -75,8 +75,8 @@ def test_what_is_news(later: list[RunOutcome], news: list[str]) -> None:
 @pytest.mark.parametrize("verdict", [I, N])
 def test_a_night_without_a_measurement_closes_no_fault(verdict: Verdict) -> None:
     fault, unmeasured = after(night(1, F), night(2, verdict), night(3, verdict))
-    assert (fault.kind, fault.closed, fault.nights) == ("fault", None, 1)
-    assert (unmeasured.kind, unmeasured.nights, len(unmeasured.changes)) == ("unmeasured", 2, 1)
+    assert (fault.kind, fault.closed, fault.run_count) == ("fault", None, 1)
+    assert (unmeasured.kind, unmeasured.run_count, len(unmeasured.changes)) == ("unmeasured", 2, 1)
 
 
 def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
@@ -135,7 +135,7 @@ def test_never_two_open_of_a_kind_and_never_more_told_than_nights(verdicts: list
         opened = [i.kind for i in known if i.closed is None]
         assert len(opened) == len(set(opened))
         assert not (verdict is P and opened)
-        assert all(len(i.changes) <= i.nights + 1 for i in known)
+        assert all(len(i.changes) <= i.run_count + 1 for i in known)
         known = [i.with_receipt("slack", Receipt(len(i.changes))) for i in known]
 
 

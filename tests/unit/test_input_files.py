@@ -1,5 +1,7 @@
 """Cluster and suite files: what ships loads, and what is wrong is said in one line that tells what is legal."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,18 @@ LOCAL = "platform: {kind: local}\n"
 def test_every_platform_has_an_example() -> None:
     kinds = {load_cluster(path).platform.kind for path in CLUSTERS}
     assert kinds == {"local", "kubernetes", "slurm", "runai", "baremetal", "docker", "this-machine"}
+
+
+def test_only_the_platform_that_the_file_names_is_imported() -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from seatrial.config.cluster import load_cluster
+load_cluster(Path({str(CLUSTERS[0].with_name("local.yaml"))!r}))
+print(*sorted({{name.split(".")[2] for name in sys.modules if name.startswith("seatrial.platforms.")}}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "local\n"
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)

@@ -18,7 +18,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.runs.rejudge import rejudge
+from seatrial.runs.replay import rejudge
 from tests.stored_nights import knowing, settled
 
 NODES = 64

@@ -7,8 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.settings import AlertSettings, check_alerts
-from seatrial.alerts.slack_settings import SlackSettings
+from seatrial.alerts.settings import AlertSettings, SlackSettings, check_alerts
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify
 from seatrial.history import open_store

@@ -5,16 +5,13 @@ import sys
 
 import pytest
 
-from seatrial.catalog import devices, references, trainings
-from seatrial.catalog.efficiency import plateau_words, with_shares
-from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
-from seatrial.catalog.match import from_catalog
+from seatrial.catalog import devices, gpu_link_gb_s, node_link_gb_s, references, trainings, usual_gpus, with_links
 from seatrial.catalog.nearest import no_reference
-from seatrial.catalog.physics import from_physics, refuse_beyond_physics, wire
-from seatrial.catalog.published import published, swept_sizes
+from seatrial.catalog.physics import from_physics, plateau_words, refuse_beyond_physics, wire, with_shares
+from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster
-from seatrial.config.setup import setup_of
+from seatrial.config.run import setup_of
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from seatrial.cli.prune import prune
+from seatrial.cli.upkeep import prune
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import InputError, SeatrialError

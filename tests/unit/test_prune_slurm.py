@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from seatrial.cli.prune import prune
+from seatrial.cli.upkeep import prune
 from seatrial.model.errors import InputError
 from seatrial.runs.slurm_output import remove, scan
 

@@ -1,6 +1,6 @@
 """What links, catalog and model say of one measurement, and the sizes of the sweep that it belongs to."""
 
-from seatrial.catalog.links import with_links
+from seatrial.catalog import with_links
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import Setup

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seatrial.catalog import Reference, references
-from seatrial.catalog.links import with_links
+from seatrial.catalog import Reference, references, with_links
 from seatrial.catalog.published import published as published_baselines
 from seatrial.catalog.published import swept_sizes
 from seatrial.catalog.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model, one_nic_less

@@ -22,7 +22,7 @@ from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report import html
 from seatrial.runs.load import load_result
-from seatrial.runs.trial import Trial
+from seatrial.runs.run_state import RunState
 from tasks.record import measurements_csv, record, record_task, run_json
 from tests import samples
 
@@ -86,31 +86,31 @@ def test_an_unwritable_folder_is_one_clear_error(run: Run, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> Trial:
+def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> RunState:
     """A run that failed, on a disk that takes nothing any more."""
 
     def no_space(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("seatrial.system.atomic.os.fsync", no_space)
-    return Trial(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
+    return RunState(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
 
 
 def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
-    full: Trial, caplog: pytest.LogCaptureFixture
+    full: RunState, caplog: pytest.LogCaptureFixture
 ) -> None:
     full.done.add("record")
     assert results.rewrite_run_json(full).verdict is Verdict.FAIL
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
-def test_a_run_that_was_told_though_not_recorded_did_not_die(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_told_though_not_recorded_did_not_die(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "deployment", SimpleNamespace(id="1"))
     full.done.add("notify")
     assert results.rewrite_run_json(full).verdict is Verdict.FAIL
 
 
-def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_recorded_nowhere_could_not_measure(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeatrialError, match="No space left") as raised:
         results.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
@@ -121,7 +121,7 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypat
     assert outcome.exit_status == 3
 
 
-def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     uploaded: list[Run] = []
     monkeypatch.setattr(results, "upload", lambda run, *_: uploaded.append(run))
     results.record_cut(full, KeyboardInterrupt())

@@ -20,8 +20,8 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.runs.find import run_of
-from seatrial.runs.rejudge import rejudge
+from seatrial.runs.login import run_of
+from seatrial.runs.replay import rejudge
 from tasks.compare import compare
 from tasks.record import record
 from tests.stored_nights import as_before

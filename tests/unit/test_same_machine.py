@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from seatrial.history import open_store
-from seatrial.history.past import past_runs
-from seatrial.history.same_machine import Machines, earlier_names
+from seatrial.history.past import Machines, earlier_names, past_runs
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware, hardware_by_node

@@ -11,9 +11,7 @@ from click.testing import CliRunner
 
 from seatrial.cli.app import app
 from seatrial.simulate import score
-from seatrial.simulate.faults import KINDS, RUN, make
-from seatrial.simulate.noise import Draws, Floats, Noise
-from seatrial.simulate.rows import GPUS, fleet_series, night_rows
+from seatrial.simulate.rows import GPUS, KINDS, RUN, Draws, Floats, Noise, fleet_series, make, night_rows
 from seatrial.simulate.score import NIGHTS_BEFORE, READINGS, quiet, scores
 
 ARGUMENTS = ["simulate", "--nodes", "8", "--nights", "2", "--trials", "1", "--healthy", "2", "--seed", "3"]

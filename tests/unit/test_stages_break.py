@@ -17,7 +17,7 @@ from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.runs import trial
+from seatrial.runs import run_state
 from tasks import record
 from tasks.image import Image
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
@@ -92,7 +92,7 @@ def test_a_run_in_which_nothing_breaks_passes(run: Run, alerts: list[RunResult])
     [
         *((check, name) for name in (*MEASURING, *LEAVING)),
         *((results, name) for name in TELLING),
-        *((trial, name) for name in RESULT_MAKING),
+        *((run_state, name) for name in RESULT_MAKING),
         *((record, name) for name in WRITING),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -133,7 +133,7 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
         return StepResult(bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, "fine"), context.testbed)
 
     monkeypatch.setattr(check, "check_task", checked)
-    monkeypatch.setattr(trial, "without_secrets", lambda *_: 1 / 0)
+    monkeypatch.setattr(run_state, "without_secrets", lambda *_: 1 / 0)
     result, document = went_through(run)
     assert (result.verdict, document["verdict"]) == (Verdict.CORRUPT, "corrupt")
     assert result.reason.startswith(

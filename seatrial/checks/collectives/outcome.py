@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from seatrial.catalog.links import nics_of
+from seatrial.catalog import nics_of
 from seatrial.checks.collectives.problems import (
     Problem,
     Setting,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from seatrial.catalog.links import is_sockets
+from seatrial.catalog import is_sockets
 from seatrial.model.measurement import Subject
 from seatrial.model.reason import Reason
 from seatrial.model.sizes import format_size

@@ -9,7 +9,7 @@ from pydantic import Field, create_model
 from seatrial.checks.contract import CheckType, PlannedNodes, PlannedPart
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
-from seatrial.config.suite import Suite
+from seatrial.config.run import Suite
 from seatrial.config.yamlfile import load_yaml
 from seatrial.model.errors import InputError
 

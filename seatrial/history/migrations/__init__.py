@@ -1,1 +1,1 @@
-"""The store's schema, step by step; applied by seatrial.history.migrate."""
+"""The store's schema, step by step; applied by seatrial.history.engine."""

@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations on the connection, and in the transaction, that seatrial.history.migrate made."""
+"""What alembic runs: the migrations on the connection, and in the transaction, that seatrial.history.engine made."""
 
 from alembic import context
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.mount import Mount
+from seatrial.config.image import Mount
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason

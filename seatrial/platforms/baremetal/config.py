@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.mount import FullPath, Mount
+from seatrial.config.image import FullPath, Mount, Ulimits
 from seatrial.config.platform import PlatformSettings, Seconds
-from seatrial.config.ulimit import Ulimits
 from seatrial.platforms.openssh import Jump, LoginSettings, PathText, Port, User, legal_path
 from seatrial.text.hostlist import expand
 

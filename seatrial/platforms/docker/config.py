@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from seatrial.config import mount
-from seatrial.config.mount import FullPath
+from seatrial.config import image
+from seatrial.config.image import FullPath, Ulimits
 from seatrial.config.platform import PlatformSettings, Seconds
-from seatrial.config.ulimit import Ulimits
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -34,7 +33,7 @@ Gpu = Annotated[str, Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$")
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 
 
-class Mount(mount.Mount):
+class Mount(image.Mount):
     """A file or folder of the Docker host that every container sees."""
 
     source: FullPath = Field(description="full path on the Docker host; it must exist")

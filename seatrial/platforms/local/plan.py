@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from seatrial.config.cluster import Cluster
-from seatrial.config.faults import LinkFault, NodeFault
+from seatrial.config.cluster import Cluster, LinkFault, NodeFault
 
 PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.config.cluster import Cluster
-from seatrial.config.faults import NodeFault
+from seatrial.config.cluster import Cluster, NodeFault
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason, join

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.names import Name
+from seatrial.config.cluster import Name
 from seatrial.config.platform import PlatformSettings, Seconds
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.mount import Mount
+from seatrial.config.image import Mount
 from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.platforms.openssh import Host, Jump, PathText, Port, User
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from seatrial.alerts.settings import AlertSettings
-from seatrial.alerts.slack_settings import SlackSettings
+from seatrial.alerts.settings import AlertSettings, SlackSettings
 from seatrial.config.cluster import Cluster
 from seatrial.history import open_store
 from seatrial.history.store import Store

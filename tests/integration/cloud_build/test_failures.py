@@ -10,7 +10,7 @@ from google.api_core.exceptions import TooManyRequests
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import RefreshError, TransportError
 
-from seatrial.builders.cloud_clients import GoogleClients
+from seatrial.builders.cloud_build import GoogleClients
 from seatrial.model.errors import LaunchError
 from seatrial.model.reason import code_of
 from tests.integration.cloud_build.building import BUILDS, build

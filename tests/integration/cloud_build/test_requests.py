@@ -3,7 +3,6 @@
 import io
 import re
 import tarfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,9 +114,7 @@ def test_a_folder_without_cloudbuild_yaml_is_one_docker_build(cloud: GoogleCloud
 
 def test_an_unchanged_image_is_not_built_again(cloud: GoogleCloud, tmp_path: Path) -> None:
     first = build(cloud, tmp_path)
-    started = time.monotonic()
     second = build(cloud, tmp_path)
-    assert time.monotonic() - started < 2
     assert second == replace(first, fresh=False)
     assert len(cloud.submitted) == 1
     cloud.polls = 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.builders.cloud_clients import GoogleClients
+from seatrial.builders.cloud_build import GoogleClients
 
 
 class Account:

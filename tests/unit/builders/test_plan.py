@@ -10,8 +10,7 @@ import pytest
 
 from seatrial.builders import buildah, docker, render_image
 from seatrial.builders.plan import BuildPlan, bases_of, context_files, make_plan, tag_for
-from seatrial.config.dockerfile import arguments, bases
-from seatrial.config.image import IMAGES, Buildah, Docker, Recipe
+from seatrial.config.image import IMAGES, Buildah, Docker, Recipe, arguments, bases
 from seatrial.remote.probes import PROBES
 
 BASE = {"debian:bookworm-slim": "sha256:" + 64 * "a"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.bundle import MANIFEST
-from seatrial.bundle.bounded import CHUNK, MAX_FILES, BoundedStream, OutOfBoundsError
+from seatrial.bundle.verify import CHUNK, MAX_FILES, BoundedStream, OutOfBoundsError
 from tests.unit.bundle.packed import TOP, verify
 
 MEMORY_MB = 200

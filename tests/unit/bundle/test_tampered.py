@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.bundle import MANIFEST, SIGNATURE
-from seatrial.bundle.manifest import read_manifest
+from seatrial.bundle.pack import read_manifest
 from tests.unit.bundle.packed import TOP, Members, put, run, tampered, verify
 
 if shutil.which("ssh-keygen") is None:

@@ -10,7 +10,7 @@ import pytest
 from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
 from seatrial.checks.table import measure_again
-from seatrial.config.setup import setup_of
+from seatrial.config.run import setup_of
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare

@@ -15,8 +15,7 @@ from flows import check
 from flows.serving import results
 from seatrial.checks.contract import try_check
 from seatrial.checks.suites import load_suite
-from seatrial.config.run import Run
-from seatrial.config.suite import Suite
+from seatrial.config.run import Run, Suite
 from seatrial.history import open_store
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult

@@ -4,7 +4,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from seatrial.alerts.overdue import silent
+from seatrial.alerts.alert import silent
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, outcome_of
 from seatrial.history.store import Store
@@ -26,7 +26,7 @@ def test_incidents_go_on_from_run_to_run(url: str) -> None:
         assert store.incidents("lab", "other", outcome_of(a_run(0)), ["slack"]) == []
     with open_store(url) as store:
         (again,) = store.incidents("lab", "quick", outcome_of(nights[1]), ["slack"])
-        assert (again.id, again.nights, again.opened) == (opened.id, 2, opened.opened)
+        assert (again.id, again.run_count, again.opened) == (opened.id, 2, opened.opened)
         assert again.receipts["slack"] == Receipt(1, {"ts": "17.1"})
         (over,) = store.incidents("lab", "quick", outcome_of(a_run(2)), ["slack"])
         assert over.news("slack") == ("pass again after 2 runs of fail",)
@@ -54,7 +54,7 @@ def test_what_another_run_brought_while_people_were_told_is_kept(url: str) -> No
         other.incidents("lab", "quick", outcome_of(a_run(2, verdict=Verdict.CORRUPT)), ["slack"])
         _keep(one, slow, slack=Receipt(1))
         now, _ = other.incidents("lab", "quick", outcome_of(a_run(3, verdict=Verdict.INCONCLUSIVE)), ["slack"])
-        assert (now.verdict, now.last_run, now.nights) == (Verdict.CORRUPT, "run-002", 2)
+        assert (now.verdict, now.last_run, now.run_count) == (Verdict.CORRUPT, "run-002", 2)
         assert now.news("slack") == ("corrupt, was degraded",)
 
 
@@ -66,7 +66,7 @@ def test_runs_that_end_at_once_open_one_incident(url: str) -> None:
         list(pool.map(_night, [url] * 4, range(4)))
     with open_store(url) as store:
         (incident,) = store.incidents("lab", "quick", outcome_of(a_run(9, verdict=Verdict.FAIL)), [])
-        assert incident.nights == 5
+        assert incident.run_count == 5
 
 
 def _night(url: str, number: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.history import open_store
-from seatrial.history.url import first_line, parse_url, shown
+from seatrial.history.engine import first_line, parse_url, shown
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from tests.unit.history.stored import a_run
 

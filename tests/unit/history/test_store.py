@@ -13,7 +13,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.report.past import Number, headlines, past_of
+from seatrial.report.context import Number, headlines, past_of
 from tests.unit.history.stored import CLUSTER, START, a_pin, a_run, plateau, taught
 
 

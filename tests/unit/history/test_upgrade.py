@@ -21,9 +21,7 @@ from tests.unit.history.stored import a_pin, a_run, open_and_save, taught
 
 
 def _at_revision(url: str, revision: str) -> None:
-    from seatrial.history.engine import _engine
-    from seatrial.history.migrate import upgrade
-    from seatrial.history.url import parse_url
+    from seatrial.history.engine import _engine, parse_url, upgrade
 
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
@@ -35,9 +33,8 @@ def _differences(url: str) -> list[object]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from seatrial.history.engine import _engine
+    from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import VERSION_TABLE, metadata
-    from seatrial.history.url import parse_url
 
     engine = _engine(parse_url(url))
     with engine.begin() as connection:
@@ -71,9 +68,8 @@ def as_it_was(run: RunResult) -> dict[str, Any]:
 def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
     from sqlalchemy import insert
 
-    from seatrial.history.engine import _engine
+    from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import runs
-    from seatrial.history.url import parse_url
 
     _at_revision(url, "0001")
     engine = _engine(parse_url(url))
@@ -97,9 +93,8 @@ _OLD_MEASUREMENT = (
 def test_measurements_of_an_older_store_come_along_with_their_repeats_and_samples(url: str) -> None:
     from sqlalchemy import insert, text
 
-    from seatrial.history.engine import _engine
+    from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import runs
-    from seatrial.history.url import parse_url
 
     _at_revision(url, "0002")
     engine = _engine(parse_url(url))
@@ -132,9 +127,8 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
 def test_the_upgrade_adds_the_unit_to_series_and_pins(url: str) -> None:
     from sqlalchemy import insert
 
-    from seatrial.history.engine import _engine
+    from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import baselines
-    from seatrial.history.url import parse_url
 
     today = a_pin()
     of_old = replace(today, series=today.series.rpartition("|")[0])
@@ -153,9 +147,8 @@ def _an_older_store(url: str, runs_in_it: int, width: int) -> None:
     """A store as revision 0002 left it."""
     from sqlalchemy import insert, text
 
-    from seatrial.history.engine import _engine
+    from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import runs
-    from seatrial.history.url import parse_url
 
     _at_revision(url, "0002")
     names = [f"series {n}" for n in range(width)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.catalog.match import from_catalog
+from seatrial.catalog.published import from_catalog
 from seatrial.judge.logs import LogsConfig
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.model.verdict import Verdict
-from seatrial.report.earlier_runs import history_frame, history_json, history_table, show_history
+from seatrial.report.listings import history_frame, history_json, history_table, show_history
 from tests.unit.history.stored import a_run
 
 

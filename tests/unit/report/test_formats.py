@@ -16,7 +16,7 @@ from seatrial.cli.app import app, main
 from seatrial.history import open_store
 from seatrial.model.errors import InputError
 from seatrial.report.html import report_html
-from seatrial.report.pdf import on_paper, pdf_of
+from seatrial.report.paper import on_paper, pdf_of
 from tasks.record import measurements_csv, run_json
 from tests import samples
 

@@ -13,9 +13,8 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.context import ReportContext, context_of
+from seatrial.report.context import EarlierRuns, ReportContext, context_of
 from seatrial.report.html import report_html, script
-from seatrial.report.past import EarlierRuns
 from seatrial.text.redact import redacted
 from tests import samples
 from tests.fleet_run import fleet_context, fleet_run

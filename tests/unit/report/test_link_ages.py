@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from seatrial.cli.history import history as command
+from seatrial.cli.past_runs import history as command
 from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.link_ages import link_ages
+from seatrial.report.listings import link_ages
 from tests.unit.history.stored import START, a_run
 
 NODES = tuple({"name": f"node-{i}", "cpu_model": "EPYC"} for i in range(4))

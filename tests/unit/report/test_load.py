@@ -15,7 +15,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.runs import measurements
+from seatrial.runs import load
 from seatrial.runs.load import load_result
 from tasks.record import measurements_csv, run_json, write_run_json
 from tests import samples
@@ -160,10 +160,10 @@ _HEADER = "run_id,check,metric,subject_kind,subject,value,unit,samples"
 @pytest.mark.parametrize(
     ("lines", "bound"),
     [
-        ("1" * (measurements.MAX_LINE + 1), f"line 1 is longer than {measurements.MAX_LINE:,} characters"),
-        (f"{_HEADER}\n{',' * (measurements.MAX_VALUES + 1)}", f"has more than {measurements.MAX_VALUES:,} values"),
+        ("1" * (load.MAX_LINE + 1), f"line 1 is longer than {load.MAX_LINE:,} characters"),
+        (f"{_HEADER}\n{',' * (load.MAX_TABLE_VALUES + 1)}", f"has more than {load.MAX_TABLE_VALUES:,} values"),
         (f"{_HEADER}{',a' * 200}\n", "has more than 200 columns (208)"),
-        (f"{_HEADER}\n" + "a,b\n" * (measurements.MAX_ROWS + 1), f"has more than {measurements.MAX_ROWS:,} rows"),
+        (f"{_HEADER}\n" + "a,b\n" * (load.MAX_ROWS + 1), f"has more than {load.MAX_ROWS:,} rows"),
     ],
     ids=["line", "values", "columns", "rows"],
 )
@@ -199,7 +199,7 @@ def test_a_sparse_file_of_8_gb_is_refused_before_it_is_read(tmp_path: Path) -> N
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"seatrial: {folder}/measurements.csv: is larger than {measurements.MAX_BYTES:,} bytes (8,589,934,592);"
+        f"seatrial: {folder}/measurements.csv: is larger than {load.MAX_BYTES:,} bytes (8,589,934,592);"
         " move it away to do without\n"
     )
 

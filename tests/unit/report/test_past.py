@@ -9,9 +9,7 @@ from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import context_of, log_files
-from seatrial.report.headline import headline_numbers
-from seatrial.report.past import RUNS_SHOWN, headlines, past_of
+from seatrial.report.context import RUNS_SHOWN, context_of, headline_numbers, headlines, log_files, past_of
 from tests import samples
 
 RESULT = samples.faulty_h100()

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from seatrial.model.result import RunResult
-from seatrial.report.picture import MAX_CURVES, curve_png, described
-from seatrial.report.svg import empty_axes
+from seatrial.report.charts import empty_axes
+from seatrial.report.paper import MAX_CURVES, curve_png, described
 from tests import samples
 
 
@@ -17,7 +17,7 @@ def test_the_picture_shows_the_chart_of_the_report(monkeypatch: pytest.MonkeyPat
         drawings.append(empty_axes(width_in, height_in, top))
         return drawings[0]
 
-    monkeypatch.setattr("seatrial.report.picture.empty_axes", kept)
+    monkeypatch.setattr("seatrial.report.paper.empty_axes", kept)
     png = curve_png(samples.faulty_h100(), samples.faulty_h100())
     assert png is not None
     assert struct.unpack(">II", png[16:24]) == (1036, 576)

@@ -7,18 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.alerts.alert import Alert, report_address, worst_judgements
-from seatrial.alerts.overdue import silent
-from seatrial.alerts.plain_text import digest as plain_digest
-from seatrial.alerts.plain_text import event, full_text, subject
-from seatrial.alerts.slack import blocks, change, digest
-from seatrial.alerts.slack_details import details
+from seatrial.alerts.alert import Alert, event, full_text, report_address, silent, subject, worst_judgements
+from seatrial.alerts.alert import digest as plain_digest
+from seatrial.alerts.slack import blocks, change, details, digest
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.report.picture import curve_png
+from seatrial.report.paper import curve_png
 from seatrial.runs.difference import difference
 from tests import nights, samples
 from tests.slack_server import block_problem, texts

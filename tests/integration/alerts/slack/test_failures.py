@@ -3,8 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from seatrial.alerts.settings import AlertSettings
-from seatrial.alerts.slack_settings import SlackSettings
+from seatrial.alerts.settings import AlertSettings, SlackSettings
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from tasks.sinks import slack as slack_sink

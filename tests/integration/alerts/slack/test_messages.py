@@ -14,7 +14,7 @@ from seatrial.history.incident import outcome_of
 from seatrial.history.store import Store
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
-from seatrial.runs.trial import Trial
+from seatrial.runs.run_state import RunState
 from tasks.notify import notify
 from tasks.record import record
 from tests import nights, samples
@@ -77,7 +77,7 @@ def test_secrets_in_a_log_stay_here(
     reason = f"ranks died: {planted['HF_TOKEN']} and {planted['DB_PASSWORD']} and token={TOKEN}"
     for number in (1, 2):
         run = Run(f"run-{number}", CLUSTER, load_suite("nightly"), tmp_path)
-        trial = Trial(run, started=nights.bad(number).started, finished=nights.bad(number).finished)
+        trial = RunState(run, started=nights.bad(number).started, finished=nights.bad(number).finished)
         suspect = replace(nights.suspected("node-1")[0], evidence=reason)
         trial.add(Check("collectives", Verdict.FAIL, reason, 1.0, suspects=(suspect,)))
         result = trial.result()

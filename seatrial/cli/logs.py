@@ -1,6 +1,7 @@
-"""`seatrial judge`: a verdict on logs that already exist."""
+"""`seatrial parse`, `judge` and `explain`: logs that exist already, and codes of reasons."""
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -9,8 +10,37 @@ import click
 from seatrial.cli.options import baseline_option, json_option, print_json
 from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.reasons import CATALOG
 from seatrial.text.printable import printable
 from seatrial.text.similar import nearest_of
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True)
+@json_option
+def parse(logs: tuple[str, ...], as_json: bool) -> None:
+    """Convert nccl-tests output of any version, with any line prefix, to tidy rows.
+
+    LOGS are files, text or JSON; - is standard input. Exit status 2 if one of them has no nccl-tests output.
+    """
+    from seatrial.nccl import Sweep, parse_file, parse_text, render
+
+    by_log: dict[str, list[Sweep]] = {}
+    nothing: NothingFoundError | None = None
+    for log in logs:
+        try:
+            by_log[log] = parse_text(sys.stdin, "standard input") if log == "-" else parse_file(log)
+        except NothingFoundError as error:
+            nothing = error
+            by_log[log] = [Sweep.nothing(str(error))]
+    if as_json:
+        print_json([{"source": log, **sweep.to_dict()} for log, sweeps in by_log.items() for sweep in sweeps])
+    else:
+        for log, sweeps in by_log.items():
+            print(f"{log}\n{render(sweeps)}")
+    if nothing:
+        raise nothing
+
 
 OTHER = "other"
 
@@ -24,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--hardware",
     required=True,
-    callback=lambda _, __, name: _known(name),
+    callback=lambda _, __, name: _checked_hardware(name),
     help=f"Hardware name, as in a cluster file; {OTHER} for hardware that the catalog does not have.",
 )
 @click.option(
@@ -51,7 +81,7 @@ def judge(
     3 inconclusive or not_run.
     """
     from seatrial.judge.logs import LogsConfig, judge_logs
-    from seatrial.report.judged import show_judged, to_dict
+    from seatrial.report.terminal import show_judged, to_dict
 
     judged = judge_logs(_read(logs), LogsConfig(hardware, nodes, gpus_per_node, fabric))
     if as_json:
@@ -61,8 +91,8 @@ def judge(
     sys.exit(exit_status(judged.verdict, judged.coverage, require_baseline))
 
 
-def _known(name: str) -> str:
-    """The name, if the catalog has it. Raises InputError naming the nearest: a typo would compare with nothing."""
+def _checked_hardware(name: str) -> str:
+    """Return the name if it is in the catalog. Raises InputError with the nearest name."""
     from seatrial.catalog import known_hardware
 
     if name != OTHER and name not in known_hardware():
@@ -72,7 +102,7 @@ def _known(name: str) -> str:
 
 
 def _read(paths: tuple[str, ...]) -> "list[Log]":
-    """The logs by the shortest name that tells them apart. Raises InputError where none of them holds anything."""
+    """Read the logs, each under its shortest unique name. Raises InputError if none has nccl-tests output."""
     from seatrial.judge.logs import Log
 
     stems = [Path(path).stem for path in paths]
@@ -93,3 +123,32 @@ def _sweeps(path: str) -> "tuple[Sweep, ...]":
     from seatrial.nccl import parse_file, parse_text
 
     return tuple(parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path))
+
+
+_SHOWN_CHARS = 100
+
+
+@click.command()
+@click.argument("code")
+@json_option
+def explain(code: str, as_json: bool) -> None:
+    """Print what the CODE of a reason means, and the next step.
+
+    The code is in run.json beside the reason, and in the report.
+    """
+    explanation = CATALOG.get(code)
+    if explanation is None:
+        raise InputError(_unknown(code))
+    if as_json:
+        fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
+        print_json({"code": code, **fields})
+        return
+    lines = (("reason", explanation.pattern), ("meaning", explanation.meaning), ("next step", explanation.next_step))
+    print(code)
+    for name, text in lines:
+        print(textwrap.fill(text, 100, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13))
+
+
+def _unknown(code: str) -> str:
+    legal = nearest_of(code[:_SHOWN_CHARS], CATALOG) or "docs/runbook.md lists the codes"
+    return f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}"

@@ -1,24 +1,58 @@
-"""One run while it happens: what its steps came to so far. Whatever goes wrong in one becomes a check with a reason."""
+"""The state of a run while it happens. An error in a step becomes a check with a reason."""
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from seatrial.checks.contract import CheckContext, StepResult
-from seatrial.config.run import Run, secrets_of
-from seatrial.config.setup import setup_of
+from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
-from seatrial.model.reason import Reason, placed
+from seatrial.model.reason import Reason, join, placed, rewritten
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects, now
 from seatrial.model.testbed import Testbed
-from seatrial.model.verdict import Verdict
-from seatrial.runs.minimal_result import verdicts_alone
+from seatrial.model.verdict import Verdict, worst
 from seatrial.runs.progress import step
 from seatrial.text.redact_result import without_secrets
+
+_MOST_CHARS = 2000
+
+
+def without_details(result: RunResult, why: str) -> RunResult:
+    """Return the run without judgements and facts, to fit on a full disk."""
+    return replace(
+        result,
+        reason=rewritten(result.reason, _cut),
+        checks=tuple(
+            Check(check.name, check.verdict, rewritten(check.reason, _cut), check.seconds) for check in result.checks
+        ),
+        suspects=tuple(result.suspects)[:100],
+        notes=(why,),
+    )
+
+
+def _cut(text: str) -> str:
+    return text[:_MOST_CHARS]
+
+
+def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
+    """Return `result` with only the verdicts of `checks`; never a pass, since the error may hide a fault."""
+    failed = Reason.of("result-failed", error=type(error).__name__)
+    verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
+    bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
+    return replace(
+        result,
+        verdict=verdict,
+        reason=join((bad, failed)) if bad else failed,
+        checks=(
+            *(Check(check.name, check.verdict, Reason.of("details-withheld"), check.seconds) for check in checks),
+            Check("result", Verdict.INCONCLUSIVE, failed),
+        ),
+    )
+
 
 log = logging.getLogger("seatrial")
 
@@ -27,8 +61,8 @@ _SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_
 
 
 @dataclass(slots=True)
-class Trial:
-    """Collects checks, timings, fingerprint and nodes of `run`; `done` are the steps that came to their end."""
+class RunState:
+    """Checks, timings, fingerprint and nodes of `run` so far; `done` are the finished steps."""
 
     run: Run
     started: datetime = field(default_factory=now)
@@ -38,14 +72,14 @@ class Trial:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    finished: datetime | None = None  # when the cluster had been tried; what people are told and what is kept agree
+    finished: datetime | None = None  # set once, so that alerts and history agree
     _testbed: Testbed | None = None
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """A step: timed, announced, and its errors turned into a check, so that a run always ends in a verdict."""
+        """Run a step: log and time it, and turn an error into a check."""
         started = time.monotonic()
         with step(name, self.timings):
             try:
@@ -55,13 +89,13 @@ class Trial:
                 self.broke(name, error, time.monotonic() - started)
 
     def broke(self, name: str, error: Exception, seconds: float = 0.0) -> None:
-        """Keep what an error in a step means as a check."""
+        """Add a check for an error in a step."""
         verdict, reason = _explain(error)
         log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
         self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
 
     def can(self, name: str, after: str) -> bool:
-        """Whether step `name` can be tried, which needs step `after` to have worked; when not, a check says why."""
+        """Return whether step `after` is done; if not, add a check `name` that says why."""
         if after in self.done:
             return True
         cause = next((check for check in reversed(self.checks) if check.verdict is not Verdict.PASS), None)
@@ -74,12 +108,12 @@ class Trial:
         return False
 
     def up(self, testbed: Testbed) -> None:
-        """The nodes are up; run.json names all of them, also those that are taken out later."""
+        """Set the testbed; run.json names all its nodes, even those that are taken out later."""
         self._testbed = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
 
     def checked(self, result: StepResult) -> None:
-        """Keep what a check came to, and go on with the nodes that are left."""
+        """Add the result of a check, and continue with the nodes that are left."""
         self.checks.append(result.check)
         self._testbed = result.testbed
         self.fingerprint |= result.fingerprint
@@ -91,27 +125,27 @@ class Trial:
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
 
     def context(self) -> CheckContext:
-        """What the next check gets. Raises LaunchError before there are nodes."""
+        """Return the input of the next check. Raises LaunchError before the launch."""
         return CheckContext(self.run, self.testbed, self._facts, tuple(self._kept))
 
     @property
     def testbed(self) -> Testbed:
-        """The nodes to measure on. Raises LaunchError before there are any."""
+        """The nodes that are left. Raises LaunchError before the launch."""
         if self._testbed is None:
             raise LaunchError(Reason.of("no-testbed"))
         return self._testbed
 
     @property
     def nodes_up(self) -> Testbed | None:
-        """The nodes that are left; None before there are any."""
+        """The nodes that are left; None before the launch."""
         return self._testbed
 
     def add(self, check: Check) -> None:
-        """Keep a check that is no part of the suite."""
+        """Add a check that is not part of the suite."""
         self.checks.append(check)
 
     def doubt(self, why: str) -> None:
-        """What was slow or broke may have been so because of `why`, so nobody is blamed for it; wrong numbers stay."""
+        """Make slow and failed checks inconclusive because of `why`, without suspects; wrong numbers stay."""
         self.checks = [
             replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why, check.reason), suspects=())
             if check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
@@ -121,15 +155,12 @@ class Trial:
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
 
     def note(self, text: str | None) -> None:
-        """Keep what people should know besides the findings, if there is anything."""
+        """Add a note if there is one."""
         if text:
             self.notes.append(text)
 
     def result(self) -> RunResult:
-        """What the run came to as of now, without the secrets that a node may have put into it.
-
-        Whatever goes wrong in putting it together, there is a verdict.
-        """
+        """Return the result so far without secrets; an error in making it leaves the verdicts alone."""
         try:
             return without_secrets(self._result(), secrets_of(self.run.cluster))
         except Exception as error:
@@ -148,7 +179,7 @@ class Trial:
         )
 
     def _empty(self, verdict: Verdict, reason: str) -> RunResult:
-        """The run with what seatrial itself knows, and nothing of what nodes have said."""
+        """Return a result without anything from the nodes."""
         return RunResult(
             run_id=self.run.run_id,
             cluster=self.run.cluster.name,
@@ -162,7 +193,7 @@ class Trial:
 
 
 def _explain(error: Exception) -> tuple[Verdict, str]:
-    """What an error in a step means for the verdict: only a cluster that broke the test is a `fail`."""
+    """Return the verdict and reason of an error: only errors of the cluster are a `fail`."""
     match error:
         case MissingError():
             return Verdict.NOT_RUN, error.reason

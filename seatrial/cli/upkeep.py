@@ -1,9 +1,10 @@
-"""`seatrial prune`: remove old runs, their logs and their rows of the history."""
+"""`seatrial serve`, `prune` and `doctor`: the machine that runs checks."""
 
 import re
+import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -11,8 +12,35 @@ from seatrial.cli.options import FILE, json_option, name_of, print_json
 from seatrial.model.errors import InputError, SeatrialError
 
 if TYPE_CHECKING:
-    from seatrial.runs.retention import Outcome
+    from seatrial.runs.prune import Outcome
     from seatrial.runs.slurm_output import OutputOutcome
+
+
+_EXAMPLE = Path("deployments/clusters/local.yaml")
+
+
+@click.command()
+@click.argument("clusters", metavar="[CLUSTER]...", nargs=-1, type=FILE)
+@click.option("--suite", default="nightly", show_default=True, help="Suite to run: a name or a suite file.")
+@click.option("--cron", default="0 2 * * *", show_default=True, help="Schedule: minute, hour, day, month, weekday.")
+@click.option("--timezone", help="Time zone of the schedule, for example Europe/Berlin; default: this machine's.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=4200, show_default=True, type=click.IntRange(1, 65535), help="Port of UI and API.")
+def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | None, host: str, port: int) -> None:
+    """Check CLUSTERs on a schedule, until Ctrl-C: starts Prefect server, UI and runner.
+
+    CLUSTERs are cluster files; default: deployments/clusters/local.yaml. Runs write to runs/ in the current folder. The
+    same command resumes after a restart.
+    """
+    from flows.serving.serve import serve as serve_site
+    from flows.serving.site import ServeConfig, local_timezone
+
+    if not clusters and not _EXAMPLE.exists():
+        raise InputError("no CLUSTER given, and there is no deployments/clusters/local.yaml here; name a cluster file")
+    files = tuple(dict.fromkeys(str(file.absolute()) for file in clusters or (_EXAMPLE,)))
+    chosen = str(Path(suite).absolute()) if Path(suite).suffix in (".yaml", ".yml") else suite
+    serve_site(ServeConfig(files, chosen, cron, timezone or local_timezone()), host, port)
+
 
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _AGE = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
@@ -47,8 +75,7 @@ def prune(
     of the newest job in which nothing failed.
     """
     from seatrial.model.reason import Reason
-    from seatrial.runs.prune import Limits
-    from seatrial.runs.retention import prune_runs
+    from seatrial.runs.prune import Limits, prune_runs
     from seatrial.runs.slurm_output import prune_outputs
 
     if age is None and keep is None:
@@ -77,7 +104,7 @@ def _duration(age: str) -> timedelta:
 
 
 def _show(outcome: "Outcome | OutputOutcome") -> None:
-    from seatrial.runs.retention import Outcome
+    from seatrial.runs.prune import Outcome
     from seatrial.text.words import plain
 
     lines, summary = _of_runs(outcome) if isinstance(outcome, Outcome) else _of_jobs(outcome)
@@ -89,7 +116,7 @@ def _show(outcome: "Outcome | OutputOutcome") -> None:
 
 
 def _of_runs(outcome: "Outcome") -> tuple[list[str], str]:
-    """A line for each folder, and the sum."""
+    """Return a line for each folder, and the sum."""
     lines = []
     for folder in outcome.folders:
         started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
@@ -100,7 +127,7 @@ def _of_runs(outcome: "Outcome") -> tuple[list[str], str]:
 
 
 def _of_jobs(outcome: "OutputOutcome") -> tuple[list[str], str]:
-    """A line for each job, and the sum."""
+    """Return a line for each job, and the sum."""
     lines = [
         f"{' '.join(job.names)}  {job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
         f"  {_size(job.size_bytes)}"
@@ -111,3 +138,14 @@ def _of_jobs(outcome: "OutputOutcome") -> tuple[list[str], str]:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:,.1f} MB"
+
+
+@click.command()
+@click.argument("cluster", type=FILE, required=False)
+def doctor(cluster: Path | None) -> NoReturn:
+    """List what this machine lacks for a run, each with the next step.
+
+    Without CLUSTER, check for the local platform. Exit status: 0 nothing is missing, 1 something is missing."""
+    from seatrial.cli.diagnose import diagnose
+
+    sys.exit(diagnose(cluster))

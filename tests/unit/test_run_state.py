@@ -10,14 +10,14 @@ from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.runs.trial import Trial
+from seatrial.runs.run_state import RunState
 from seatrial.system.process import process_age_s
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Trial:
+def state(tmp_path: Path) -> RunState:
     cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": {"kind": "local"}})
-    return Trial(Run("r1", cluster, load_suite("quick"), tmp_path))
+    return RunState(Run("r1", cluster, load_suite("quick"), tmp_path))
 
 
 def failing(error: Exception) -> None:
@@ -35,29 +35,29 @@ def failing(error: Exception) -> None:
         (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
     ],
 )
-def test_an_error_in_a_step_becomes_a_check(trial: Trial, error: Exception, verdict: Verdict) -> None:
-    with trial.attempt("launch"):
+def test_an_error_in_a_step_becomes_a_check(state: RunState, error: Exception, verdict: Verdict) -> None:
+    with state.attempt("launch"):
         failing(error)
-    (check,) = trial.checks
+    (check,) = state.checks
     assert (check.name, check.verdict) == ("launch", verdict)
     assert str(error) in check.reason
-    assert "launch" in trial.timings
-    assert trial.result().verdict is verdict
+    assert "launch" in state.timings
+    assert state.result().verdict is verdict
 
 
 def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
     cluster = {"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": {"MY_TOKEN": "s3cr3t-value"}}
-    trial = Trial(Run("r1", Cluster.model_validate(cluster), load_suite("quick"), tmp_path))
-    with trial.attempt("launch"):
+    state = RunState(Run("r1", Cluster.model_validate(cluster), load_suite("quick"), tmp_path))
+    with state.attempt("launch"):
         failing(LaunchError("node-1 said: s3cr3t-value"))
-    trial.note("s3cr3t-value is not taken")
-    assert (trial.result().reason, trial.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
+    state.note("s3cr3t-value is not taken")
+    assert (state.result().reason, state.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
 
 
-def test_nodes_that_a_step_finds_broken_are_suspects(trial: Trial) -> None:
-    with trial.attempt("teardown"):
+def test_nodes_that_a_step_finds_broken_are_suspects(state: RunState) -> None:
+    with state.attempt("teardown"):
         failing(NodesError({"node-1": "NotReady: silent", "node-3": "NotReady: gone"}))
-    result = trial.result()
+    result = state.result()
     assert result.reason == "teardown: node-1: NotReady: silent; node-3: NotReady: gone"
     assert [(suspect.kind, suspect.name, suspect.evidence) for suspect in result.suspects] == [
         ("node", "node-1", "NotReady: silent"),
@@ -65,48 +65,48 @@ def test_nodes_that_a_step_finds_broken_are_suspects(trial: Trial) -> None:
     ]
 
 
-def test_what_was_measured_beside_another_run_blames_nobody(trial: Trial) -> None:
+def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> None:
     suspect = Suspect("node", "node-1", 0.9, "slow")
-    trial.checks = [
+    state.checks = [
         Check("connectivity", Verdict.PASS, "all answer"),
         Check("collectives", Verdict.FAIL, "busbw is low", suspects=(suspect,)),
         Check("training", Verdict.CORRUPT, "the loss is NaN", suspects=(suspect,)),
     ]
-    trial.doubt("another run has this cluster")
-    outcomes = {check.name: (check.verdict, check.suspects) for check in trial.checks}
+    state.doubt("another run has this cluster")
+    outcomes = {check.name: (check.verdict, check.suspects) for check in state.checks}
     assert outcomes == {
         "connectivity": (Verdict.PASS, ()),
         "collectives": (Verdict.INCONCLUSIVE, ()),
         "training": (Verdict.CORRUPT, (suspect,)),
         "turn": (Verdict.INCONCLUSIVE, ()),
     }
-    assert trial.checks[1].reason == "another run has this cluster: busbw is low"
+    assert state.checks[1].reason == "another run has this cluster: busbw is low"
 
 
-def test_an_interrupt_is_no_finding(trial: Trial) -> None:
-    with pytest.raises(KeyboardInterrupt), trial.attempt("launch"):
+def test_an_interrupt_is_no_finding(state: RunState) -> None:
+    with pytest.raises(KeyboardInterrupt), state.attempt("launch"):
         raise KeyboardInterrupt
-    assert trial.checks == []
+    assert state.checks == []
 
 
-def test_a_step_that_cannot_be_tried_says_what_stands_before_it(trial: Trial) -> None:
-    with trial.attempt("connectivity"):
+def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState) -> None:
+    with state.attempt("connectivity"):
         failing(MissingError("mpirun is missing"))
-    assert not trial.can("training", after="connectivity")
-    assert trial.checks[-1] == Check("training", Verdict.NOT_RUN, "connectivity: mpirun is missing")
+    assert not state.can("training", after="connectivity")
+    assert state.checks[-1] == Check("training", Verdict.NOT_RUN, "connectivity: mpirun is missing")
 
 
-def test_a_finding_does_not_stop_what_does_not_need_it(trial: Trial) -> None:
-    with trial.attempt("connectivity"):
-        trial.add(Check("connectivity", Verdict.FAIL, "node-1 is dead"))
-    with trial.attempt("collectives"):
-        trial.add(Check("collectives", Verdict.NOT_RUN, "all_reduce_perf is missing"))
-    assert trial.can("training", after="connectivity")
+def test_a_finding_does_not_stop_what_does_not_need_it(state: RunState) -> None:
+    with state.attempt("connectivity"):
+        state.add(Check("connectivity", Verdict.FAIL, "node-1 is dead"))
+    with state.attempt("collectives"):
+        state.add(Check("collectives", Verdict.NOT_RUN, "all_reduce_perf is missing"))
+    assert state.can("training", after="connectivity")
 
 
-def test_there_is_no_testbed_before_launch(trial: Trial) -> None:
+def test_there_is_no_testbed_before_launch(state: RunState) -> None:
     with pytest.raises(LaunchError):
-        _ = trial.testbed
+        _ = state.testbed
 
 
 def test_the_process_has_an_age() -> None:

@@ -1,0 +1,139 @@
+"""`seatrial history`, `compare`, `rejudge` and `replay`: runs that are over."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from seatrial.cli.options import baseline_option, csv_option, json_option, name_of, print_csv, print_json
+from seatrial.model.coverage import exit_status
+from seatrial.model.errors import InputError
+
+if TYPE_CHECKING:
+    from seatrial.history import RunRow
+    from seatrial.history.store import Store
+    from seatrial.model.result import RunResult
+
+
+@click.command()
+@click.argument("cluster", required=False)
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Number of runs, newest first."
+)
+@click.option("--links", is_flag=True, help="Show when each link between two nodes of CLUSTER was last measured.")
+@csv_option
+@json_option
+def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json: bool) -> None:
+    """List earlier runs, all or those of CLUSTER (a name or a cluster file), with their verdicts."""
+    from seatrial.history import open_store
+    from seatrial.report.listings import history_frame, history_json, show_history
+
+    cluster = cluster and name_of(cluster)
+    if links and not cluster:
+        raise InputError("history: --links needs a CLUSTER: a name or a cluster file")
+    with open_store() as store:
+        rows = store.runs(cluster, 1 if links else limit)
+        if cluster and not rows and (recorded := sorted({row.cluster for row in store.runs(None, 1000)})):
+            raise InputError(f"history: no runs of cluster {cluster!r}; clusters with runs: {', '.join(recorded)}")
+        if links and rows:
+            _links(store, rows[0], as_csv, as_json)
+            return
+    if as_json:
+        print_json(history_json(rows))
+    elif as_csv:
+        print_csv(history_frame(rows))
+    else:
+        show_history(rows)
+
+
+def _links(store: "Store", newest: "RunRow", as_csv: bool, as_json: bool) -> None:
+    from seatrial.report.listings import link_ages, link_ages_json, show_link_ages
+
+    nodes = store.hardware([newest.run_id]).get(newest.run_id, {})
+    ages = link_ages(newest, nodes, store.links_measured(newest.cluster))
+    if as_json:
+        print_json(link_ages_json(newest, len(nodes), ages))
+    elif as_csv:
+        print_csv(ages)
+    else:
+        show_link_ages(newest, len(nodes), ages)
+
+
+@click.command()
+@click.argument("before", metavar="RUN")
+@click.argument("after", metavar="RUN")
+@csv_option
+@json_option
+def compare(before: str, after: str, as_csv: bool, as_json: bool) -> None:
+    """Show what changed between two RUNs: verdicts, software, and measurements that moved beyond their noise.
+
+    A RUN is a run's folder, its run.json, or its id in the history.
+    """
+    from seatrial.report.terminal import show_difference
+    from seatrial.runs.difference import difference
+    from seatrial.runs.login import run_of
+
+    changes = difference(run_of(before), run_of(after))
+    if as_json:
+        print_json(changes.to_dict())
+    elif as_csv:
+        print_csv(changes.measurements.drop(columns="conditions"))  # `what` says them
+    else:
+        show_difference(changes)
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@baseline_option
+@json_option
+def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
+    """Judge RUN again with the current rules and pinned baselines and the runs before it. Changes nothing.
+
+    RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for `seatrial run`.
+    """
+    from seatrial.history import open_store
+    from seatrial.runs.login import run_of
+    from seatrial.runs.replay import rejudge as judge_again
+
+    was = run_of(run)
+    with open_store() as store:
+        now = judge_again(was, store)
+    if as_json:
+        print_json(now.to_dict())
+    else:
+        _show(was, now)
+    sys.exit(exit_status(now.verdict, now.coverage, require_baseline))
+
+
+def _show(was: "RunResult", now: "RunResult") -> None:
+    """Print the earlier verdict, each check, and `verdict: reason` as the last line."""
+    from seatrial.text.words import plain, verdict_line
+
+    print(plain(f"{was.run_id} was {was.verdict.value}: {was.reason}"))
+    for old, new in zip(was.checks, now.checks, strict=True):
+        before = "" if old.verdict is new.verdict else f" (was {old.verdict.value})"
+        print(plain(f"{new.name}: {new.verdict.value}{before}: {new.reason}"))
+    print(plain(verdict_line(now.verdict, now.coverage, now.reason)))
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+def replay(file: Path, as_json: bool) -> None:
+    """Judge the runs in FILE one after the other, each by the runs before it.
+
+    FILE is CSV with one row for each reading, as in measurements.csv: run_id, metric, subject_kind, subject, value and
+    unit, and optionally started, cluster, suite, check, better, model, driver, clock; any other column is a condition.
+    Several rows of one series in a run are its readings in order; the judge takes the later ones only if it would have
+    measured again. Exit status: 0 whatever the verdicts, 2 for a file that cannot be read.
+    """
+    from seatrial.runs.replay import read_rows, replay
+    from seatrial.text.words import plain
+
+    runs = replay(read_rows(file))
+    if as_json:
+        print_json([run.to_dict() for run in runs])
+    else:
+        for run in runs:
+            print(plain(f"{run.run_id}: {run.verdict.value}: {run.reason}"))

@@ -1,0 +1,253 @@
+"""Listings on a terminal or as JSON: catalog, suites, pinned baselines, earlier runs, ages of links."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from seatrial.catalog import Listing
+from seatrial.checks.connectivity.reachability import link_name
+from seatrial.checks.suites import Outline
+from seatrial.history.rows import Pin, RunRow
+from seatrial.model.sizes import format_size
+from seatrial.report.terminal import output, print_line, table, verdict_cell
+from seatrial.runs.approve import PinDifference
+from seatrial.text import words
+from seatrial.text.numbers import short
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+_COLLECTIVES = ("hardware", "nodes", "fabric", "collective", "algorithm", "arm", "size", "busbw", "kind", "source")
+_DEVICES = ("hardware", "metric", "value", "kind", "source")
+_TRAININGS = ("hardware", "GPUs", "model", "precision", "batch per GPU", "throughput", "kind", "source")
+
+
+def catalog_json(listing: Listing) -> dict[str, Any]:
+    """{"collectives": [...], "devices": [...], "trainings": [...]}, each row as in the shipped tables."""
+    return {
+        "collectives": [asdict(row) for row in listing.collectives],
+        "devices": [asdict(row) for row in listing.devices],
+        "trainings": [asdict(row) for row in listing.trainings],
+    }
+
+
+def show_catalog(listing: Listing) -> None:
+    """Print three tables; nodes are nodes x GPUs per node. Lines are not wrapped without a terminal."""
+    console = output(width=400)
+    rows = (
+        (r.hardware, f"{r.nodes} x {r.gpus_per_node}", r.fabric, r.collective, r.algorithm or "-", r.arm or "-",
+         format_size(r.message_bytes), _range(r.low_gb_s, r.busbw_gb_s, "GB/s"), _kind(r.kind), r.source)
+        for r in listing.collectives
+    )  # fmt: skip
+    figures = ((d.hardware, d.metric, f"{short(d.value)} {d.unit}", _kind(d.kind), d.source) for d in listing.devices)
+    trained = (
+        (t.hardware, f"{t.gpus}", t.model, t.precision, f"{t.batch_per_rank}",
+         _range(t.low_samples_s, t.samples_s, "samples/s"), _kind(t.kind), t.source)
+        for t in listing.trainings
+    )  # fmt: skip
+    for columns, lines in ((_COLLECTIVES, rows), (_DEVICES, figures), (_TRAININGS, trained)):
+        grid = table(columns, lines, console.encoding, folded=("source",))
+        if grid.row_count:
+            console.print(grid)
+            console.print()
+
+
+def _range(low: float | None, value: float, unit: str) -> str:
+    return f"{short(value)} {unit}" if low is None else f"{short(low)} to {short(value)} {unit}"
+
+
+def _kind(kind: str) -> str:
+    return "data sheet" if kind == "datasheet" else kind
+
+
+def suites_json(outlines: Sequence[Outline]) -> dict[str, Any]:
+    """{"suites": [{"suite", "purpose", "nodes", "about_s", "most_s", "parts": [{"check", "what", ...}]}]}."""
+    return {
+        "suites": [
+            {
+                "suite": outline.suite,
+                "purpose": outline.purpose,
+                "nodes": outline.nodes.words,
+                "about_s": round(outline.about_s),
+                "most_s": round(outline.most_s),
+                "parts": [
+                    {"check": check, "what": part.what, "about_s": round(part.about_s), "most_s": round(part.most_s)}
+                    for check, part in outline.parts
+                ],
+            }
+            for outline in outlines
+        ]
+    }
+
+
+def print_suites(outlines: Sequence[Outline]) -> None:
+    """Print a table for each suite, its sums last. Lines are not wrapped without a terminal."""
+    console = output()
+    for outline in outlines:
+        print_line(console, f"{outline.suite}: {outline.purpose}")
+        grid = table(("check", "what", "about", "at most"), _rows(outline), console.encoding, folded=("what",))
+        console.print(grid)
+        console.print()
+    nodes = outlines[0].nodes.words
+    print_line(console, f"On {nodes}. Not included: bringing nodes up, and repeats of doubtful numbers.")
+
+
+def _rows(outline: Outline) -> Iterator[tuple[str, ...]]:
+    before = ""
+    for check, part in outline.parts:
+        times = rounded(part.about_s), rounded(part.most_s)
+        yield (check if check != before else "", part.what, *times)
+        before = check
+    yield ("all", "", rounded(outline.about_s), rounded(outline.most_s))
+
+
+def rounded(seconds: float) -> str:
+    """Format whole tens of seconds or whole minutes."""
+    if seconds < 120:
+        return f"{max(10, round(seconds, -1)):.0f} s"
+    return words.duration(60 * round(seconds / 60)).removesuffix(" 0 s")
+
+
+_PINS = ("series", "expected", "unit", "by", "on", "run", "note")
+_DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
+
+
+def show_pins(pins: Iterable[Pin]) -> None:
+    """Print one line per pin: interval, approver, date and run."""
+    console = output(width=400)
+    rows = (
+        (_readable(p.series), _expected(p), p.unit, p.pinned_by, f"{p.pinned_at:%Y-%m-%d}", p.run_id or "", p.note)
+        for p in pins
+    )
+    console.print(table(_PINS, rows, console.encoding, folded=_PINS))
+
+
+def pins_json(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
+    return [_pin_dict(pin) for pin in pins.values()]
+
+
+def show_differences(differences: Iterable[PinDifference]) -> None:
+    """Print one line per pin: interval, measured value and deviation."""
+    console = output(width=400)
+    rows = map(_difference_cells, differences)
+    console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
+
+
+def _difference_cells(d: PinDifference) -> tuple[str | Text, ...]:
+    value = "not measured" if d.value is None else short(d.value)
+    off = "" if d.deviation is None else f"{d.deviation:+.1%}"
+    outside = Text("outside", "bold red") if d.inside is False else ""
+    return _readable(d.pin.series), short(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside
+
+
+def differences_json(differences: Iterable[PinDifference]) -> list[dict[str, Any]]:
+    return [{**_pin_dict(d.pin), "value": d.value, "deviation": d.deviation, "inside": d.inside} for d in differences]
+
+
+def _pin_dict(pin: Pin) -> dict[str, Any]:
+    fields = asdict(pin)
+    expected = {"low": fields.pop("low"), "high": fields.pop("high")}
+    return {**fields, "expected": expected, "pinned_at": pin.pinned_at.isoformat(timespec="seconds")}
+
+
+def _expected(pin: Pin) -> str:
+    parts = (
+        f"at least {short(pin.low)}" if pin.low is not None else "",
+        f"at most {short(pin.high)}" if pin.high else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _readable(series: str) -> str:
+    """busbw|cluster:lab|operation=all_reduce,ranks=4|GB/s without the separators and the unit."""
+    metric, subject, rest = series.split("|", 2)
+    conditions = rest.rpartition("|")[0]
+    return " ".join(part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part)
+
+
+_COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
+
+
+def show_history(rows: Sequence[RunRow]) -> None:
+    """Print the table; without a terminal it is wide enough for all but long reasons."""
+    console = output()
+    console.print(history_table(rows, console.encoding))
+
+
+def history_table(rows: Sequence[RunRow], encoding: str) -> Table:
+    """Return a table with one line per run, in local time."""
+    grid = table(_COLUMNS, map(_cells, rows), encoding)
+    grid.expand = True
+    grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"  # whole in run.json and with --json
+    return grid
+
+
+def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
+    """Return one row per run with a column per software version, such as `fingerprint.driver`."""
+    import pandas as pd
+
+    return pd.json_normalize(history_json(rows))
+
+
+def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """Return the runs as JSON with whole reasons and times in UTC."""
+    return [row.to_dict() for row in rows]
+
+
+def _cells(row: RunRow) -> tuple[str | Text, ...]:
+    started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
+    seconds = round((row.finished - row.started).total_seconds())
+    plain = (row.run_id, row.cluster, row.suite, started, _duration(seconds))
+    return (*plain, verdict_cell(row.verdict), row.reason)
+
+
+def _duration(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+_SHOWN = 10  # links, the oldest first
+_AGES = (("1 day", 1), ("7 days", 7), ("30 days", 30), ("365 days", 365))
+
+
+def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]) -> "DataFrame":
+    """Return one row per link between `nodes`, those of the newest run, by name.
+
+    Columns: `link`, `last_measured` (NaT: in no run that is kept) and `age_days`, up to the start of the newest run.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame({"link": sorted(link_name(*ends) for ends in combinations(nodes, 2))}, dtype=object)
+    frame["last_measured"] = pd.to_datetime(frame["link"].map(dict(measured)), utc=True)
+    frame["age_days"] = (pd.Timestamp(newest.started) - frame["last_measured"]).dt.total_seconds() / 86_400
+    return frame
+
+
+def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> dict[str, Any]:
+    """Return every link as JSON, with null if no run has measured it."""
+    times = [
+        at.isoformat() if known else None
+        for at, known in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
+    ]
+    links = dict(zip(ages["link"], times, strict=True))
+    return {"cluster": newest.cluster, "nodes": node_count, "now": newest.started.isoformat(), "links": links}
+
+
+def show_link_ages(newest: RunRow, node_count: int, ages: "DataFrame") -> None:
+    """Print how many links were measured in the last day, week, month and year, and the oldest ones."""
+    console = output()
+    console.print(f"{newest.cluster}: {len(ages):,} links between {node_count:,} nodes", highlight=False)
+    within = [(f"in the last {words}", f"{(ages['age_days'] < days).sum():,}") for words, days in _AGES]
+    never = ("never", f"{ages['age_days'].isna().sum():,}")
+    console.print(table(("measured", "links"), [*within, never], console.encoding))
+    oldest = ages.dropna().sort_values("age_days", ascending=False, kind="stable")[:_SHOWN]
+    if len(oldest):
+        times = [f"{at.to_pydatetime().astimezone():%Y-%m-%d %H:%M}" for at in oldest["last_measured"]]
+        local = zip(oldest["link"], times, strict=True)
+        console.print(table(("measured longest ago", "last measured"), local, console.encoding))
