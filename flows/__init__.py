@@ -1,1 +1,1 @@
-"""When: one module per Prefect flow."""
+"""The Prefect flows, one module each."""

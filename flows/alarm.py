@@ -1,4 +1,4 @@
-"""The flow `alarm`: the checker itself died or did not run. What starts it: flows/serving/automations.py."""
+"""The flow `alarm`, for a check that died or did not run. The automations of flows/serving/automations.py start it."""
 
 import logging
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ _MANY = 200  # the most that the server gives at once
 
 @flow(name="seatrial-alarm", flow_run_name="alarm", validate_parameters=True)
 def alarm(flow_run: str) -> str | None:
-    """Tell people that a check died or did not run; a check that said itself why it could not measure is no such case.
+    """Send an alert for a check that died or did not run, but not for one that reported why it could not measure.
 
-    Fails where nobody could be told.
+    Fails if no alert could be sent.
 
     Args:
         flow_run: The id of the check's flow run.
@@ -50,7 +50,7 @@ def alarm(flow_run: str) -> str | None:
 
 
 def died(run: FlowRun) -> str | None:
-    """What to tell people of the run, on one line; None when there is nothing. Pure."""
+    """Return the alert's text, one line, or None for a run that needs no alert. Pure."""
     state: State[object] | None = run.state
     if state is None or has_verdict(state) or run.parameters.get("notify") is False:
         return None
@@ -66,16 +66,16 @@ def died(run: FlowRun) -> str | None:
 
 
 def earlier(client: SyncPrefectClient, run: FlowRun) -> list[FlowRun]:
-    """The latest checks of the same cluster file."""
+    """Return the latest checks of the same cluster file."""
     flow = FlowFilter(id=FlowFilterId(any_=[run.flow_id]))
     runs = client.read_flow_runs(flow_filter=flow, sort=FlowRunSort.START_TIME_DESC, limit=_MANY)
     return [other for other in runs if other.parameters.get("cluster") == run.parameters.get("cluster")]
 
 
 def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
-    """What the run checked. Where its file cannot be read, which may be what it died of, the name alone.
+    """Return the run's cluster; if its file cannot be read, a cluster with the name alone.
 
-    The name is that of the run's tag, or of those `before` it, or else what the file is called.
+    The name is that of the tag of the run or of those `before` it, else the file's.
     """
     file = Path(str(run.parameters.get("cluster", "")))
     try:
@@ -90,7 +90,7 @@ def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
 
 
 def suite_of(run: FlowRun) -> str:
-    """The name of the run's suite; where its file cannot be read, what the file is called."""
+    """Return the name of the run's suite; if its file cannot be read, the name of the file."""
     suite = str(run.parameters.get("suite") or "quick")
     try:
         return load_suite(suite).name

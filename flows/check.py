@@ -1,21 +1,22 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
 from prefect import flow
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
+from pydantic import Field
 
 from flows.serving.artifacts import progress
-from flows.serving.crash_hook import run_id_of, teardown_after_crash
 from flows.serving.limits import WAIT_S, cluster_lock
 from flows.serving.log_forwarding import forward_logs
-from flows.serving.outcome import crashed_state, state_of
-from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
+from flows.serving.outcome import crashed_state, has_verdict, state_of
 from flows.serving.results import opened_history, publish_results, record_cut, rewrite_run_json
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
@@ -24,11 +25,12 @@ from seatrial.checks.table import CHECKS, left_out, measure_again
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, setup_of, writable
 from seatrial.judge.knowledge import RunContext
-from seatrial.model.errors import MissingError
+from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
+from seatrial.platforms import state as states
 from seatrial.runs.progress import log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
@@ -40,13 +42,54 @@ from tasks.image import image_task
 from tasks.launch import keep, launch_task, reap, teardown
 
 if TYPE_CHECKING:
-    from prefect.client.schemas.objects import State
+    from prefect.client.schemas.objects import FlowRun, State
+    from prefect.flows import Flow
 
     from seatrial.history.store import Store
 
+# Prefect's run form is made of these types and of the flow's docstring.
+ClusterFile = Annotated[str, Field(min_length=1, examples=["deployments/clusters/a4-gke.yaml"])]
+SuiteName = Annotated[
+    Annotated[Literal["quick", "nightly", "acceptance", "a4-sweep"], Field(title="shipped")]
+    | Annotated[str, Field(title="file", min_length=1)],
+    Field(),
+]
+WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]
+
+
+def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
+    """Take down the nodes of a run that was cancelled or whose process died, by its flow run's id alone.
+
+    Prefect calls this for a run that could not measure, too; that one has taken its nodes down, or keeps them on
+    purpose.
+    """
+    if has_verdict(state):
+        return
+    run_id = run_id_of(flow_run.id, flow_run.expected_start_time)
+    if cluster := _cluster_of(run_id, Path(flow_run.parameters["cluster"])):
+        teardown(cluster, run_id)
+
+
+def _cluster_of(run_id: str, file: Path) -> Cluster | None:
+    """Return the cluster as it was when the run brought it up, for the file may have changed; else the file's."""
+    if folder := states.find(run_id):
+        with suppress(SeatrialError):
+            return states.recall(folder)
+    try:
+        return load_cluster(file)
+    except SeatrialError as error:
+        log.warning("run %s: nothing of it is known here: %s", run_id, error)
+        return None
+
+
+def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
+    """Return a sortable id, unique and legal in every name, from the flow run alone: 20261121-0922-1f4c2."""
+    stamp = (scheduled or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%d-%H%M")
+    return f"{stamp}-{flow_run_id.hex[-5:]}"
+
 
 def _name() -> str:
-    """What the run is called in Prefect: the files' names, not their paths."""
+    """Name the run in Prefect by its files, without their folders."""
     return f"{Path(current.parameters['cluster']).stem} {Path(current.parameters['suite']).stem}"
 
 
@@ -92,13 +135,13 @@ def check(
 
 
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
-    """What the run came to, once it had the cluster for itself."""
+    """Wait for the cluster, run the steps on it, and publish the result."""
     trial = RunState(run, timings={"startup": process_age_s()})
     with opened_history() as (store, unreachable):
         try:
             with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
                 _reap(run)
-                _try_out(trial, rebuild, store, unreachable)
+                _run_steps(trial, rebuild, store, unreachable)
             if held.lost:
                 trial.doubt(held.lost)
         except MissingError as taken:
@@ -114,8 +157,8 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     return rewrite_run_json(trial)
 
 
-def _try_out(trial: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
-    """What needs the nodes, what it comes to, and their end. What goes wrong or is not tried becomes a check."""
+def _run_steps(trial: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
+    """Run the steps that need nodes, then tear down. A step that fails or is not tried becomes a check."""
     through = False
     try:
         with trial.attempt("image"):
@@ -144,16 +187,16 @@ def _try_out(trial: RunState, rebuild: bool, store: "Store | None", unreachable:
         through = True
     finally:
         with uninterrupted():
-            _leave(trial, through)
+            _collect_and_teardown(trial, through)
 
 
 def _no_history(problem: str) -> Check:
-    """Without its history a run could pass what a pinned or an earlier value would not let pass."""
+    """Return a check that keeps the run from passing: a pinned or an earlier value might not let it pass."""
     return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
 
 
-def _leave(trial: RunState, through: bool) -> None:
-    """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never."""
+def _collect_and_teardown(trial: RunState, through: bool) -> None:
+    """Collect the nodes' logs and take the nodes down, or keep them, but never those of a run that was cut off."""
     run = trial.run
     with trial.attempt("collect"):
         collect(run, trial.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
@@ -165,7 +208,7 @@ def _leave(trial: RunState, through: bool) -> None:
 
 
 def _reap(run: Run) -> None:
-    """First of all remove what killed runs have left; what cannot be removed is no reason not to measure."""
+    """Remove leftovers of killed runs; a failure to do so does not stop this run."""
     try:
         reap(platform_for(run.cluster))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The flow `promote`: a run becomes a baseline once a person has said so in Prefect's UI."""
+"""The flow `promote`: a run becomes a baseline once a person approves it in Prefect's UI."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ A_WEEK_S = 7 * 86400
 
 
 class ApprovalForm(RunInput):
-    """What the person who is asked fills in."""
+    """The form of the approval."""
 
     approved: bool = False
     by: str = ""
@@ -31,7 +31,7 @@ class ApprovalForm(RunInput):
 
 @flow(name="seatrial-promote", flow_run_name="{run_id}", validate_parameters=True)
 def promote_run(run_id: str, poll_s: int = 10) -> "State[int]":
-    """Pin what a run measured, once a person approves it; the answer is waited for, a week at most.
+    """Pin a run's measurements once a person approves, within a week.
 
     Args:
         run_id: The run, an id of `seatrial history`.

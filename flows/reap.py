@@ -1,17 +1,17 @@
-"""The flow `reap`: remove what killed runs have left, and say of those whose process is gone that they are over."""
+"""The flow `reap`: remove what killed runs have left, and end runs whose process is gone."""
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import httpx
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.states import Completed, Crashed
+from pydantic import Field
 
-from flows.serving.holders import end_if_dead, running
+from flows.serving.limits import end_if_dead, running
 from flows.serving.log_forwarding import forward_logs
-from flows.serving.parameters import ClusterFile
 from flows.serving.signals import end_with_parent
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
@@ -25,8 +25,8 @@ log = logging.getLogger("seatrial.reap")
 
 
 @flow(name="seatrial-reap", flow_run_name="reap", validate_parameters=True)
-def reap(clusters: list[ClusterFile]) -> "State[int]":
-    """Remove what runs whose process is gone have left behind, and end them in Prefect.
+def reap(clusters: list[Annotated[str, Field(min_length=1)]]) -> "State[int]":
+    """Remove the leftovers of runs whose process is gone, and end the runs in Prefect.
 
     Args:
         clusters: Paths of the cluster files to look at, as the machine that runs this sees them.
@@ -44,7 +44,7 @@ def reap(clusters: list[ClusterFile]) -> "State[int]":
 
 
 def _end_dead_runs() -> int:
-    """How many runs were said to be at work and are gone."""
+    """End the runs whose process is gone, and return how many there were."""
     try:
         with get_client(sync_client=True) as client:
             return sum(end_if_dead(client, run) for run in running(client))
@@ -54,7 +54,7 @@ def _end_dead_runs() -> int:
 
 
 def _reap(file: str | None) -> tuple[int, str | None]:
-    """How many runs' leftovers were removed, and what went wrong. No file: the platforms that need none."""
+    """Return how many runs' leftovers were removed, and the error; no file: of platforms that need none."""
     try:
         chosen: list[Platform] = (
             [platform_for(load_cluster(Path(file)), Path(file))] if file else list(platforms().values())

@@ -1,4 +1,4 @@
-"""The flow `watch`: tell people where the check of a cluster died or did not run. It looks at the history alone."""
+"""The flow `watch`: an alert for a check that died or did not run, by the history alone."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ def watch(
     max_age_hours: Annotated[float, Field(gt=0, le=24 * 366)] = 26,
     crashed: Annotated[str, Field(max_length=500)] | None = None,
 ) -> str:
-    """Find a check that is overdue, or say that one has died; the next run that is recorded ends the alert.
+    """Send an alert for a check that is overdue or has died; the next recorded run ends it.
 
     Args:
         cluster: Path of the cluster file.

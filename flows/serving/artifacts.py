@@ -1,4 +1,4 @@
-"""What Prefect's UI shows of a run besides its log: how far it is, its report, its picture.
+"""Artifacts of a run in Prefect's UI: its progress, its report, its picture.
 
 The tables are made by the step `record`. Nothing here can end a run or hold a measurement up: progress is sent by a
 thread of its own, and what Prefect does not take is left out.
@@ -38,8 +38,7 @@ _STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collec
 
 
 def share(suite: Suite, step: str, units: int, nodes: PlannedNodes) -> float:
-    """How much of a run on `nodes` is done, in percent: whole steps count alike, a check by its `units` that are
-    done."""
+    """Return how much of a run on `nodes` is done, in percent: steps count alike, a check by its `units`."""
     if step not in _STEPS:
         return 0.0
     kind = next((kind for kind in CHECKS if kind.name == step), None)
@@ -49,7 +48,7 @@ def share(suite: Suite, step: str, units: int, nodes: PlannedNodes) -> float:
 
 
 class _Watcher(logging.Handler):
-    """Follows what a run says; keeps how far it is and its newest line, which Prefect shows as Markdown."""
+    """Follows the log of a run; keeps its progress and its newest line, which Prefect shows as Markdown."""
 
     def __init__(self, suite: Suite, nodes: PlannedNodes, secrets: Secrets) -> None:
         super().__init__(logging.INFO)
@@ -69,7 +68,7 @@ class _Watcher(logging.Handler):
 
 @contextmanager
 def progress(run: Run) -> Iterator[None]:
-    """Show in Prefect how far the run is while the block works."""
+    """Show the run's progress in Prefect during the block."""
     try:
         shown = create_progress_artifact(0.0, key=f"progress-{run.cluster.name}", description=run.run_id)
     except Exception as error:
@@ -95,7 +94,7 @@ def progress(run: Run) -> Iterator[None]:
 
 
 def _send(artifact: UUID, watcher: _Watcher, over: threading.Event) -> None:
-    """The newest state every two seconds, and the last one; what cannot be sent is superseded soon."""
+    """Send the newest state every two seconds, and the last one."""
     sent, ends = None, False
     while not ends:
         ends = over.wait(_EVERY_S)
@@ -108,7 +107,7 @@ def _send(artifact: UUID, watcher: _Watcher, over: threading.Event) -> None:
 
 
 def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None:
-    """Link the report and show the picture, where a browser can reach the run's folder."""
+    """Link the report and show the picture, if a browser can reach the run's folder."""
     base = os.environ.get(RUNS_URL)
     if not base or run.out != Path("runs").absolute() / run.run_id:
         return

@@ -1,4 +1,4 @@
-"""The login that a Prefect server of ours asks for: `user:password`, which Prefect calls an auth string.
+"""The login of our Prefect servers: `user:password`, which Prefect calls an auth string.
 
 It is handed on by the environment alone, which other users of the machine cannot read; a command line they can.
 """
@@ -24,7 +24,7 @@ def random_auth_string() -> str:
 
 
 def prefect_home() -> Path:
-    """Prefect's folder, made if need be; other users must not read its database, which holds secrets.
+    """Return Prefect's folder, made if need be, with a database that other users cannot read: it holds secrets.
 
     A folder that is there keeps its mode: it may be the system's. Raises InputError.
     """
@@ -44,7 +44,7 @@ def auth_file(home: Path) -> Path:
 
 
 def kept_auth_string(home: Path) -> tuple[str, bool]:
-    """The auth string that is kept in `home`, and whether it was made just now. Raises InputError."""
+    """Return the auth string that is kept in `home`, and whether it is new. Raises InputError."""
     path = auth_file(home)
     try:
         with open(path, "x", opener=private_opener) as file:
@@ -69,7 +69,7 @@ def _read(path: Path) -> str:
 
 
 def configured_auth_string() -> str | None:
-    """What the environment or Prefect's profile sets for the server. Raises InputError where that is no login."""
+    """Return the login set in the environment or Prefect's profile. Raises InputError if that is no login."""
     from prefect.settings import get_current_settings
 
     setting = get_current_settings().server.api.auth_string

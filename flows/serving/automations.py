@@ -1,4 +1,4 @@
-"""What Prefect's server does by itself: end runs whose heart stopped, and raise the alarm when a check died.
+"""Prefect's automations: end runs without a heartbeat, and raise the alarm when a check died.
 
 python -m flows.serving.automations      puts both in place, once the deployment `alarm` is there
 """
@@ -21,7 +21,7 @@ _OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seat
 
 
 def zombies() -> AutomationCore:
-    """A run that neither beats nor ends for a while has lost its machine, so nobody else will say that it died."""
+    """Return the automation that ends a run without a heartbeat: its machine is gone."""
     return AutomationCore(
         name="seatrial: runs whose machine is gone",
         description="A flow run without a heartbeat is set to Crashed.",
@@ -40,7 +40,7 @@ def zombies() -> AutomationCore:
 
 
 def deaths(alarm: UUID) -> AutomationCore:
-    """A check that crashed or is late starts the deployment `alarm`."""
+    """Return the automation that starts the deployment `alarm` for a check that crashed or is late."""
     return AutomationCore(
         name="seatrial: a check died or did not run",
         description="Starts the deployment alarm, which tells people.",
@@ -64,7 +64,7 @@ def deaths(alarm: UUID) -> AutomationCore:
 
 
 def install(client: SyncPrefectClient, automation: AutomationCore) -> None:
-    """Have the server follow `automation`, instead of an earlier one of its name."""
+    """Create the automation on the server, in place of an earlier one of its name."""
     for old in client.read_automations_by_name(automation.name):
         client.delete_automation(old.id)
     client.create_automation(automation)

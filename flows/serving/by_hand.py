@@ -1,6 +1,4 @@
-"""Run the flow `check` from a terminal: with a server of its own where none is configured, and to an end that a shell
-understands.
-"""
+"""Run the flow `check` from a terminal, with a temporary server unless one is configured, to an exit status."""
 
 import contextlib
 import importlib
@@ -11,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.serving.garbage import never_collected
 from flows.serving.server import has_lasting_server, last_words, provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
@@ -22,7 +19,7 @@ log = logging.getLogger("seatrial")
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A run that did not come to a verdict."""
+    """A run without a verdict."""
 
     exit_status: int
     reason: str
@@ -33,7 +30,7 @@ TERMINATED = Unfinished(143, Reason.of("terminated"))
 
 
 class _Terminated(BaseException):
-    """SIGTERM, or the terminal went: as an exception, also outside the flow, where Prefect does not make it one."""
+    """SIGTERM or SIGHUP, also outside the flow, where Prefect raises no exception for it."""
 
 
 def _terminate(number: int, frame: object) -> None:
@@ -59,16 +56,15 @@ _IMPORTED_AHEAD = (
 
 def _import_ahead() -> None:
     """Load modules while this process waits for its Prefect server; a failure shows up where they are needed."""
-    with never_collected():
-        for name in _IMPORTED_AHEAD:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+    for name in _IMPORTED_AHEAD:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def by_hand(
     cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, require_baseline: bool = False
 ) -> RunResult | Unfinished:
-    """What the flow came to, also when it did not come to its end."""
+    """Run the flow; return its result, or the exit status and reason of a run without one."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
     try:
@@ -98,17 +94,19 @@ def by_hand(
 
 
 def _run_flow(**parameters: Any) -> Any:
-    """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
+    """Return the flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server()
-    with never_collected():
-        from prefect.settings import get_current_settings
+    from prefect.events.clients import PrefectEventsClient
+    from prefect.events.worker import EventsWorker
+    from prefect.settings import get_current_settings
 
-        from flows.check import check
-        from flows.serving.outcome import results
+    from flows.check import check
+    from flows.serving.outcome import results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
-    if not has_lasting_server():  # nobody watches its heartbeats, and their thread takes up to a second to end
-        get_current_settings().flows.heartbeat_frequency = None
+    if not has_lasting_server():
+        get_current_settings().flows.heartbeat_frequency = None  # not watched, and its thread takes a second to end
+        EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=2)  # or 11 s for each lost event
     results.clear()
     ended: Any = None
     try:

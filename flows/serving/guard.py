@@ -1,4 +1,4 @@
-"""What stands before a lasting Prefect server: own host names, own pages, and the login also for the runs' folders.
+"""Limits before a lasting Prefect server: its own host names and pages, and its login for the runs' folders.
 
 Prefect asks for the login on its API and on websockets. It leaves to others which names it is reached by (a page whose
 name begins to point here would be of the server's own origin), which pages may send what needs no answer, and files.
@@ -32,18 +32,18 @@ _OF_FILES = {
 
 
 def own_hosts(host: str, public_host: str) -> list[str]:
-    """The names that a server on `host` is reached by, one of them in the address `seen` by browsers."""
+    """Return the host names of a server on `host`, and that of the address in browsers."""
     return sorted({*_LOOPBACK, host, urlsplit(public_host).hostname or host} - {"0.0.0.0"})
 
 
 def own_origins(host: str, port: int, public_url: str) -> list[str]:
-    """The origins of the server's own pages."""
+    """Return the origins of the server's own pages."""
     parts = urlsplit(public_url)
     return sorted({f"{parts.scheme}://{parts.netloc}", *(f"http://{name}:{port}" for name in (*_LOOPBACK, host))})
 
 
 class Credentials:
-    """Whether a request has the login: as HTTP asks for it or, for the runs' folders, as a cookie made of it."""
+    """The login as a header of HTTP or, for the runs' folders, as a cookie made of it."""
 
     def __init__(self, auth_string: str) -> None:
         self._basic = b"Basic " + b64encode(auth_string.encode())
@@ -57,7 +57,7 @@ class Credentials:
 
 
 class _OwnPages:
-    """Refuses what pages of other origins send: it could be a form, or a websocket, which browsers let through."""
+    """Refuses requests from pages of other origins, among them forms and websockets, which browsers let through."""
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
         self._app, self._origins = app, origins
@@ -73,7 +73,7 @@ class _OwnPages:
 
 
 class _Remembered:
-    """Lets a browser that has given the login to the API open the runs' folders, without a second question."""
+    """Gives a browser that has logged in to the API a cookie for the runs' folders."""
 
     def __init__(self, app: ASGIApp, login: Credentials, path: str) -> None:
         self._app, self._login, self._path = app, login, path
@@ -90,7 +90,7 @@ class _Remembered:
 
 
 class _AskForLogin:
-    """Serves files to those alone who have the login."""
+    """Serves files only with the login."""
 
     def __init__(self, app: ASGIApp, login: Credentials) -> None:
         self._app, self._login = app, login
@@ -110,20 +110,18 @@ class _AskForLogin:
             await PlainTextResponse("log in", 401, ask)(scope, receive, send)
 
 
-def guarded(
-    app: Starlette, auth_string: str, files: str, runs: str, hosts: Sequence[str], origins: Sequence[str]
-) -> ASGIApp:
-    """`app` for its own names and pages alone, with the folder `runs` at `files` behind its login.
-
-    Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
-    """
+def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:
+    """`app` with the folder `runs` at `files`, behind the app's own login."""
     login = Credentials(auth_string)
     folder = StaticFiles(directory=runs, check_dir=False)
     mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])
     app.router.routes.insert(0, mount)  # the UI takes every path that is left
-    return own_pages_alone(_Remembered(app, login, files), hosts, origins)
+    return _Remembered(app, login, files)
 
 
 def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> ASGIApp:
-    """`app` for requests to those hosts, from pages of those origins or from no page."""
+    """`app` for requests to those hosts, from pages of those origins or from no page.
+
+    Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
+    """
     return TrustedHostMiddleware(_OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False)

@@ -1,58 +1,63 @@
-"""One check of a cluster at a time: a file lock on this machine, and a limit of the Prefect server across machines.
+"""One check of a cluster at a time: a file lock on this machine, a concurrency limit of the Prefect server beyond it.
 
-Two sweeps at once would each measure half a fabric. The second run waits and says for whom. A holder that is killed
-gives the file lock back at once and the limit's slot when its lease is over, or as soon as somebody on its machine sees
-that it is gone.
+Two sweeps at once would each measure half a fabric. The second run waits, and its state says for which run. The file
+lock of a holder that is killed is free at once, the slot of the limit when its lease is over.
 """
 
-import contextvars
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.objects import ConcurrencyLeaseHolder
-from prefect.exceptions import ObjectAlreadyExists, PrefectHTTPStatusError
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
+from prefect.concurrency.sync import concurrency
+from prefect.exceptions import ObjectAlreadyExists
+from prefect.states import Cancelled, Crashed
 
-from flows.serving.holders import holder, running
 from flows.serving.server import has_lasting_server
-from flows.serving.shown import LEASE, label, show_waiting
+from flows.serving.shown import PROCESS, RUN, SLOT, cluster_tag, set_label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
-from seatrial.runs.cluster_lock import FileLock
+from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
 
 log = logging.getLogger("seatrial.lock")
-T = TypeVar("T")
 
 WAIT_S = 3600.0
 LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
-_LOCKED, _GONE = 423, (404, 410)
+_LOCKED = 423
+_MANY = 200  # the most that the server gives at once
+_UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
 
 @dataclass(slots=True)
 class ClusterLock:
-    """A cluster that a run has for itself; `lost` says why it may not have had it all the time."""
+    """The lock of a cluster; `lost` is the reason why another run may have measured at the same time."""
 
     lost: str | None = None
 
 
 @contextmanager
 def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[ClusterLock]":
-    """Hold the cluster. Raises MissingError, which says who has it, when it is not free within `wait_s`."""
+    """Hold the cluster. Raises MissingError, which names the holder, when it is not free within `wait_s`."""
     held = ClusterLock()
     deadline = time.monotonic() + wait_s
     with _file_lock(cluster, run_id, deadline):
         if not has_lasting_server():
             yield held
             return
-        with _leased(cluster, flow_run_id, deadline, held):
+        with _slot(cluster, flow_run_id, deadline, held):
             yield held
 
 
@@ -66,51 +71,75 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
         return
     try:
         with show_waiting() as waiting:
-            _wait(lambda: lock.take() or None, lock.holder, deadline, waiting)
+            _wait(lock.take, lock.holder, deadline, waiting)
         yield
     finally:
         lock.close()
 
 
 @contextmanager
-def _leased(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
-    lease = _Lease(cluster, flow_run_id, held)
+def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
+    """Hold the slot of the cluster's limit; without an answer of the server at the start, hold none."""
+    stack = ExitStack()
     try:
-        with get_client(sync_client=True) as client, show_waiting() as waiting:
-            lease.make_limit(client)
-            if lease.take(client) is None:  # held, until the server says that it is not
-                away = f"cluster {cluster} is being checked by another run, and the Prefect server does not answer"
-                _wait(
-                    lambda: _asked(lambda: lease.take(client), None),
-                    lambda: _asked(lambda: holder(client, cluster, flow_run_id), away),
-                    deadline,
-                    waiting,
-                )
-    except httpx.HTTPError as error:
+        _make_limit(cluster)
+        if not _take(stack, cluster):
+            with show_waiting() as waiting:
+                _wait(lambda: _take_later(stack, cluster), lambda: _holder(cluster, flow_run_id), deadline, waiting)
+    except (httpx.HTTPError, ConcurrencySlotAcquisitionError) as error:
         log.warning("the Prefect server keeps no order between machines just now: %s", error)
         yield
         return
-    renewal = threading.Thread(target=contextvars.copy_context().run, args=(lease.keep,), name="lease", daemon=True)
-    renewal.start()
+    set_label(flow_run_id, SLOT, "held")
     try:
         yield
+        if _others(cluster, flow_run_id):
+            held.lost = Reason.of("lease-lost")
+            log.error("%s", held.lost)
     finally:
-        lease.give_back()
+        set_label(flow_run_id, SLOT, "")
+        try:
+            stack.close()
+        except Exception as error:  # of the server, or of the connection to it
+            log.warning("the cluster is free for other runs in %.0f s only: %s", LEASE_S, error)
 
 
-def _asked(ask: Callable[[], T], otherwise: T) -> T:
-    """What the server says; `otherwise` where it does not answer, which is no word that the cluster is free."""
+def _make_limit(cluster: str) -> None:
+    with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):  # another run has made it this moment
+        client.upsert_global_concurrency_limit_by_name(_name(cluster), 1)
+
+
+def _name(cluster: str) -> str:
+    return f"seatrial-{cluster}"
+
+
+def _take(stack: ExitStack, cluster: str) -> bool:
+    """Enter the limit unless another run has its slot; a server that is away later is no reason to stop."""
+    held = concurrency(
+        _name(cluster), max_retries=0, lease_duration=LEASE_S, strict=True, raise_on_lease_renewal_failure=False
+    )
     try:
-        return ask()
-    except httpx.HTTPError as error:
+        stack.enter_context(held)
+    except ConcurrencySlotAcquisitionError as error:
+        if isinstance(error.__cause__, httpx.HTTPStatusError) and error.__cause__.response.status_code == _LOCKED:
+            return False
+        raise
+    return True
+
+
+def _take_later(stack: ExitStack, cluster: str) -> bool:
+    """The same for a run that waits: no answer does not mean that the cluster is free."""
+    try:
+        return _take(stack, cluster)
+    except ConcurrencySlotAcquisitionError as error:
         log.debug("the Prefect server: %s", error)
-        return otherwise
+        return False
 
 
-def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float, waiting: Callable[[str], None]) -> T:
-    """What `take` gives in the end. Meanwhile everybody can see who is waited for."""
+def _wait(take: Callable[[], bool], who: Callable[[], str], deadline: float, waiting: Callable[[str], None]) -> None:
+    """Try to take until it works, and show whenever the holder changes."""
     announced = ""
-    while (taken := take()) is None:
+    while not take():
         holds = who()
         if time.monotonic() >= deadline:
             raise MissingError(Reason.of("cluster-taken", holds=holds))
@@ -118,68 +147,47 @@ def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float,
             log.info("waiting: %s", announced := holds)
             waiting(holds)
         time.sleep(_LOOK_S)
-    return taken
 
 
-class _Lease:
-    """The slot of a cluster's limit, renewed until it is given back; a server that is away is no reason to stop."""
+def _holder(cluster: str, but: UUID) -> str:
+    """Describe the run that has the cluster's slot."""
+    run = next(iter(_others(cluster, but)), None)
+    if run is None:
+        return f"cluster {cluster} is being checked by another run, or by one that has died a minute ago"
+    since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
+    return held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
 
-    def __init__(self, cluster: str, flow_run_id: UUID, held: ClusterLock) -> None:
-        self._cluster, self._flow_run_id, self._held = cluster, flow_run_id, held
-        self._name = f"seatrial-{cluster}"
-        self._id: UUID | None = None
-        self._over, self._renewing = threading.Event(), threading.Lock()
 
-    def make_limit(self, client: SyncPrefectClient) -> None:
-        with suppress(ObjectAlreadyExists):  # by another run, this moment
-            client.upsert_global_concurrency_limit_by_name(self._name, 1)
-
-    def take(self, client: SyncPrefectClient) -> UUID | None:
-        who = ConcurrencyLeaseHolder(type="flow_run", id=self._flow_run_id)
-        try:
-            answer = client.increment_concurrency_slots_with_lease([self._name], 1, "concurrency", LEASE_S, who)
-        except PrefectHTTPStatusError as error:
-            if error.response.status_code == _LOCKED:
-                return None
-            raise
-        self._id = UUID(answer.json()["lease_id"])
-        with suppress(httpx.HTTPError):  # the slot is ours all the same; without it others only wait a minute longer
-            label(client, self._flow_run_id, {LEASE: str(self._id)})
-        return self._id
-
-    def keep(self) -> None:
+def _others(cluster: str, but: UUID) -> list[FlowRun]:
+    """Return other runs that have the cluster's slot by their label; none if the server does not answer."""
+    try:
         with get_client(sync_client=True) as client:
-            pause = LEASE_S / 3
-            while not self._over.wait(pause):
-                try:
-                    with self._renewing:
-                        if not self._over.is_set():
-                            self._renew(client)
-                    pause = LEASE_S / 3
-                except httpx.HTTPError:
-                    pause = _LOOK_S  # as often as those who wait, when the server is there again
+            return [run for run in running(client, cluster) if run.id != but and run.labels.get(SLOT)]
+    except httpx.HTTPError as error:
+        log.debug("the Prefect server: %s", error)
+        return []
 
-    def _renew(self, client: SyncPrefectClient) -> None:
-        assert self._id is not None
-        try:
-            client.renew_concurrency_lease(self._id, LEASE_S)
-        except PrefectHTTPStatusError as error:
-            if error.response.status_code not in _GONE:
-                raise
-            if self.take(client) is None and self._another_has_it(client):
-                self._held.lost = Reason.of("lease-lost")
-                log.error("%s", self._held.lost)
-                self._over.set()
 
-    def _another_has_it(self, client: SyncPrefectClient) -> bool:
-        """Not so where a server that forgot the lease still counts our own slot; the next round tries again."""
-        return any(LEASE in run.labels for run in running(client, self._cluster) if run.id != self._flow_run_id)
+def running(client: SyncPrefectClient, cluster: str | None = None) -> list[FlowRun]:
+    """List the checks that are at work by their state, of one cluster or of all."""
+    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_UNFINISHED)))
+    tags = FlowRunFilterTags(all_=[cluster_tag(cluster)]) if cluster else None
+    return client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states, tags=tags), limit=_MANY)
 
-    def give_back(self) -> None:
-        self._over.set()
-        assert self._id is not None
-        try:
-            with self._renewing, get_client(sync_client=True) as client:
-                client.release_concurrency_slots_with_lease(self._id)
-        except httpx.HTTPError as error:
-            log.warning("the cluster is free for other runs in %.0f s only: %s", LEASE_S, error)
+
+def end_if_dead(client: SyncPrefectClient, run: FlowRun) -> bool:
+    """End a run in Prefect whose process is gone for sure; return whether it is."""
+    identity = ProcessIdentity.parse(str(run.labels.get(PROCESS, "")))
+    if identity is None or not identity.is_gone:
+        return False
+    end(client, run.id, "its process is gone and did not say why")
+    return True
+
+
+def end(client: SyncPrefectClient, flow_run: UUID, why: str) -> None:
+    """Set Cancelled where a person asked for that, else Crashed; a final state that was set in the meantime stands."""
+    state = client.read_flow_run(flow_run).state
+    if state and state.is_final():
+        return
+    over: State[object] = Cancelled(message=why) if state and state.is_cancelling() else Crashed(message=why)
+    client.set_flow_run_state(flow_run, over, force=True)

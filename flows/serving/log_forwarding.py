@@ -1,4 +1,4 @@
-"""What the steps say, kept with the flow run."""
+"""The log of the steps, kept with the flow run."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers t
 
 @contextmanager
 def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
-    """Whoever started the run and whatever Prefect's settings say; without `secrets`, or those of the environment."""
+    """Send the log to Prefect whatever its settings are, without `secrets`, or those of the environment."""
     logger, handler = logging.getLogger("seatrial"), APILogHandler()
     known = secrets or Secrets.of(os.environ)
     handler.setFormatter(RedactingFormatter("%(message)s", known))
@@ -32,7 +32,7 @@ def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
 
 @contextmanager
 def _redacted(secrets: Secrets) -> Iterator[None]:
-    """What Prefect's engine says of the run by itself, the traces of its errors among it, goes without secrets too."""
+    """Remove secrets from the log of Prefect's engine, too, and from its tracebacks."""
     formatter = RedactingFormatter("%(message)s", secrets)
 
     def plain(record: logging.LogRecord) -> bool:

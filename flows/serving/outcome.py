@@ -1,4 +1,4 @@
-"""How a run's end shows in Prefect: Completed for a pass, Failed for measured and bad, Crashed for not measured."""
+"""A run's final state in Prefect: Completed for a pass, Failed for measured and bad, Crashed for not measured."""
 
 import logging
 import os
@@ -25,14 +25,14 @@ results: list[RunResult] = []  # of the runs of this process, also where no serv
 
 
 def state_of(result: RunResult, require_baseline: bool = False) -> "State[None]":
-    """So that lists and automations see what people see."""
+    """Return the final state for a result."""
     results.append(result)
     status = exit_status(result.verdict, result.coverage, require_baseline)
     return _ended(STATES[status](message=verdict_line(result.verdict, result.coverage, result.reason)))
 
 
 def crashed_state(error: Exception) -> "State[Exception]":
-    """The run could not come to a verdict; nothing is said about the cluster."""
+    """Return the final state of a run without a verdict."""
     what = Secrets.of(os.environ).out_of_line(str(error))[:MOST_CHARACTERS]
     if not isinstance(error, SeatrialError):
         what = f"seatrial itself failed: {type(error).__name__}: {what}"
@@ -41,17 +41,17 @@ def crashed_state(error: Exception) -> "State[Exception]":
 
 
 def _ended(state: "State[Any]") -> "State[Any]":
-    """The state, after which a process that a runner or worker started does not print the traceback of its own end."""
+    """Return the state, and keep a process that a runner or worker started from printing the traceback of its end."""
     for name in ("prefect.engine", "prefect.flow_runs"):
         logging.getLogger(name).addFilter(_is_no_end)
     return state
 
 
 def _is_no_end(record: logging.LogRecord) -> bool:
-    """Prefect raises a state that is not Completed as an exception; its message has been logged before."""
+    """Drop the exception that Prefect logs for a state that is not Completed; its message has been logged before."""
     return "exited with unexpected exception" not in record.getMessage()
 
 
 def has_verdict(state: "State[Any]") -> bool:
-    """Whether the run ended by itself, as `state_of` says it."""
+    """Return whether the state is one of `state_of`: the run ended by itself."""
     return (state.message or "").partition(":")[0].partition(" ")[0] in set(Verdict)

@@ -1,4 +1,4 @@
-"""The end of a run: what it came to is written down, uploaded and told, each whatever becomes of the others."""
+"""The end of a run: its result is recorded, uploaded and sent, each step whether or not the others fail."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what P
 
 
 def publish_results(trial: RunState, store: "Store | None", notify: bool) -> None:
-    """Record, upload, publish and notify. What fails becomes a check, and the rest goes on."""
+    """Record, upload, publish and notify. A step that fails becomes a check, and the others go on."""
     run = trial.run
     written: Mapping[str, Path] = {}
     with trial.attempt("record"):
@@ -55,10 +55,10 @@ def _missing(written: Mapping[str, Path]) -> str | None:
 
 
 def rewrite_run_json(trial: RunState) -> RunResult:
-    """run.json once more, now with all timings; what is recorded stands.
+    """Write run.json again, now with all timings.
 
-    Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,
-    for of a deployment's run that died they would hear once more.
+    Raises SeatrialError if none could be written at all, except after an alert of a deployment's run: its crash would
+    send a second one.
     """
     result = trial.result()
     try:
@@ -72,7 +72,7 @@ def rewrite_run_json(trial: RunState) -> RunResult:
 
 
 def record_cut(trial: RunState, cut: BaseException) -> None:
-    """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
+    """Write and upload the run.json of a run that is interrupted or cancelled."""
     cut_by = type(cut).__name__
     trial.add(Check("run", Verdict.INCONCLUSIVE, Reason.of("cut-off", cut=_CUT.get(cut_by, cut_by))))
     try:
@@ -84,7 +84,7 @@ def record_cut(trial: RunState, cut: BaseException) -> None:
 
 @contextmanager
 def opened_history() -> "Iterator[tuple[Store | None, str | None]]":
-    """The history, or why it cannot be opened: a run without one still measures."""
+    """Open the history, or give the reason why it cannot be opened: a run without one still measures."""
     try:
         store = open_store()
     except Exception as error:

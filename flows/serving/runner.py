@@ -1,4 +1,4 @@
-"""The process that starts the runs of `seatrial serve`.
+"""The process of `seatrial serve` that starts its runs.
 
 python -m flows.serving.runner SITE      SITE is JSON; see flows/serving/site.py
 """
@@ -7,9 +7,9 @@ import asyncio
 import json
 import os
 import sys
-import warnings
 from collections.abc import Collection
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -22,28 +22,37 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import StateType
+from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
+from prefect.runner import Runner
 from prefect.utilities.callables import parameter_schema
 
 from flows.check import check
 from flows.reap import reap
 from flows.serving.automations import install_all
-from flows.serving.holders import end, end_if_dead
-from flows.serving.pinned import PinnedRunner
-from flows.serving.signals import end_with_parent
+from flows.serving.limits import end, end_if_dead
+from flows.serving.signals import end_runs, end_with_parent
 from flows.serving.site import ServeConfig, deployments, first_date, with_choices
 
 _STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 
 
+class _Runner(Runner):
+    def handle_sigterm(self, *_: Any, **__: Any) -> None:
+        """End when the runs have taken their nodes down; Prefect's own kills them after 30 s and calls them cancelled.
+
+        In a signal's handler: the event loop waits, and what is due meanwhile is for the next runner.
+        """
+        end_runs(os.getpid())
+        os._exit(0)
+
+
 def main(site: ServeConfig) -> None:
     end_with_parent()
-    # Prefect's own, when it is stopped
-    warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited", category=RuntimeWarning)
     with get_client(sync_client=True) as client:
         off = switched_off(client)
-    runner = PinnedRunner(name="seatrial")
-    ids = {deployment.name: runner.serve_pinned(deployment) for deployment in deployments(site, off)}
+    runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
+    ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site, off)}
     with get_client(sync_client=True) as client:
         end_what_an_earlier_runner_left(client, list(ids.values()))
         forget_clusters(client, ids["nightly"], set(site.names().values()))
@@ -54,8 +63,14 @@ def main(site: ServeConfig) -> None:
     asyncio.run(runner.start())
 
 
+def _added(runner: Runner, deployment: RunnerDeployment) -> UUID:
+    served = runner.add_deployment(deployment)
+    assert isinstance(served, UUID)
+    return served
+
+
 def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID]) -> None:
-    """Only one runner serves these deployments, so what an earlier one has started is over."""
+    """End the runs of an earlier runner: only one at a time serves these deployments."""
     runs = client.read_flow_runs(
         deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=served)),
         flow_run_filter=FlowRunFilter(
@@ -69,7 +84,7 @@ def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID
 
 
 def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:
-    """Deployment and slug of every schedule that a person has switched off."""
+    """Return deployment and slug of every schedule that a person has switched off."""
     schedules_off = set()
     for flow, name in ((check.name, "nightly"), (reap.name, "reap")):
         with suppress(ObjectNotFound):
@@ -79,21 +94,21 @@ def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:
 
 
 def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:
-    """Remove the schedules of clusters that are served no more: Prefect keeps those that it is not told of."""
+    """Remove the schedules of clusters that are no longer served, which Prefect would keep."""
     for schedule in client.read_deployment_schedules(nightly):
         if schedule.slug not in served:
             client.delete_deployment_schedule(nightly, schedule.id)
 
 
 def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConfig) -> None:
-    """Have the run form list what there is."""
+    """Make the run form list this site's clusters and suites."""
     schema = with_choices(parameter_schema(check).model_dump(), site)
     for deployment in checks:
         client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
 def announced(site: ServeConfig) -> list[str]:
-    """What a person at the terminal should know."""
+    """Return the lines that are shown at the terminal."""
     due = first_date(site.cron, site.timezone)
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
     nights = [

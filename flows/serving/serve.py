@@ -1,7 +1,7 @@
 """`seatrial serve`: a Prefect server, its UI, the deployments, their schedule and a runner, on one machine.
 
-Two processes, watched by this one: what dies is started again. The socket is this process's own, so callers queue while
-a server that died comes up again, and runs go on meanwhile.
+This process starts server and runner again when they die. It owns the socket, so callers queue while a server that died
+comes up again, and runs go on meanwhile.
 """
 
 import dataclasses
@@ -29,11 +29,10 @@ from flows.serving.auth import (
     prefect_home,
 )
 from flows.serving.guard import own_hosts, own_origins
-from flows.serving.listener import listen
 from flows.serving.server import HEARTBEAT_S, TEMPORARY
 from flows.serving.signals import uninterrupted
 from flows.serving.site import ServeConfig, validated
-from flows.serving.webserver import FILES
+from flows.serving.webserver import FILES, listen
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
 
@@ -49,7 +48,7 @@ _DEFAULTS = {
 
 
 class _Stop(BaseException):
-    """Somebody wants it to end."""
+    """SIGINT, SIGTERM or SIGHUP."""
 
 
 def _stop(number: int, frame: object) -> None:
@@ -71,7 +70,7 @@ def serve(site: ServeConfig, host: str, port: int) -> None:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that nobody else has. Raises InputError."""
+    """Listen on the address. Raises InputError."""
     try:
         listener = listen(host, port, backlog=512)
     except OSError as error:
@@ -88,7 +87,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def _alone() -> Iterator[Path]:
-    """Nobody else serves from this PREFECT_HOME: each would take the other's runs. Raises InputError."""
+    """Lock PREFECT_HOME: two servers on it would take each other's runs. Raises InputError."""
     home = prefect_home()
     with (home / "seatrial-serve.lock").open("a+") as file:
         try:
@@ -103,7 +102,7 @@ def _alone() -> Iterator[Path]:
 
 
 def _login(home: Path) -> str:
-    """What UI, API and the runs' folders ask for, which a person is told of once. Raises InputError."""
+    """Return the login of UI, API and the runs' folders, and show a new one once. Raises InputError."""
     if configured := configured_auth_string():
         return configured
     auth_string, is_new = kept_auth_string(home)
@@ -114,7 +113,7 @@ def _login(home: Path) -> str:
 
 @contextmanager
 def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
-    """Server and runner; whatever happens, both have ended afterwards, the runner first."""
+    """Start server and runner; end both afterwards, the runner first."""
     host, port = listener.getsockname()
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
@@ -165,7 +164,7 @@ def _runner_environment(url: str, public_url: str, auth_string: str) -> dict[str
 
 
 class _Child:
-    """A process of ours, started again when it dies."""
+    """A process that is started again when it dies."""
 
     def __init__(
         self, name: str, module: Sequence[str], environment: Mapping[str, str], fds: Sequence[int], stop_s: float
@@ -185,7 +184,7 @@ class _Child:
         )
 
     def look(self) -> None:
-        """Start it again if it has died. Raises SeatrialError when that has not helped."""
+        """Start it again if it has died. Raises SeatrialError if it does not stay up."""
         status = self._process.poll()
         if status is None:
             return
@@ -197,7 +196,7 @@ class _Child:
         self._start()
 
     def stop(self) -> None:
-        """End it, and what it has started if it does not."""
+        """End it; if it does not end in time, kill it and its children."""
         self._process.terminate()
         try:
             self._process.wait(self._stop_s)

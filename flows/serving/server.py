@@ -1,4 +1,4 @@
-"""The Prefect server of a run by hand. Where none is configured, a temporary one on this machine, for this run alone.
+"""The Prefect server of a run by hand: the configured one, else a temporary one on this machine for this run alone.
 
 Prefect would start one itself, but only after it was imported, without a login, and it would outlive a killed run.
 Started first and beside the imports it is up when the flow needs it; the kernel ends it when the run's process dies.
@@ -16,10 +16,10 @@ import tomllib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 from flows.serving.auth import CLIENT_AUTH, ORIGINS, SERVER_AUTH, prefect_home, random_auth_string
-from flows.serving.listener import listen
+from flows.serving.webserver import listen
 from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial")
@@ -31,8 +31,6 @@ _SERVER_SETTINGS = {
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
     "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
-    "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
-    "PREFECT__SERVER_FINAL": "1",
 }
 
 HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
@@ -45,28 +43,26 @@ _QUICK_S, _TRIES = 60.0, 3  # a server that dies sooner than this, this often in
 _SERVE = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
-from flows.serving.garbage import collect_apart, never_collected
-with never_collected():
-    import uvicorn
-    from prefect.server.api.server import create_app
-    app = create_app()
+import uvicorn
+from prefect.server.api.server import create_app
+from flows.serving.webserver import collect_apart
+app = create_app(ephemeral=True, final=True)  # without the services that only a lasting server needs
 collect_apart()
 uvicorn.run(app, fd=int(sys.argv[1]), log_level="error", lifespan="on")
 """
 
 
 class TemporaryServer:
-    """A Prefect server of ours on the loopback interface, which asks for a login of its own.
+    """A Prefect server on the loopback interface, with a random login.
 
-    `api_url` answers as soon as the server is up, and connections wait until then. The socket stays in this process:
-    a server that dies is started again on it, and nobody else gets its port and what is sent there. One that does not
-    stay up is given up, and what is still sent fails at once.
+    `api_url` answers as soon as the server is up; connections queue until then. The socket stays in this process: a
+    server that dies is started again on it, and no other process can take its port. One that does not stay up is given
+    up, and later calls fail at once.
     """
 
     def __init__(self, log: IO[bytes]) -> None:
         self.auth_string = random_auth_string()
         self._log = log
-        # Connections queue here until the server is up, so nobody has to ask whether it is.
         self._listener = listen("127.0.0.1", 0, backlog=128)
         self.api_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/api"
         own = {SERVER_AUTH: self.auth_string, ORIGINS: self.api_url.removesuffix("/api")}
@@ -108,18 +104,12 @@ class TemporaryServer:
                 self._start()
 
     def _give_up(self) -> None:
-        """From now on calls fail at once; what goes on without being asked for is not tried over and over."""
+        """Have calls fail at once from now on, and send no more logs."""
         self._listener.close()
         log.warning("%s", GIVEN_UP)
-        from prefect.events.worker import EventsWorker
         from prefect.settings import get_current_settings
 
         get_current_settings().logging.to_api.enabled = False
-        logging.getLogger("prefect._internal").setLevel(logging.CRITICAL)  # each event that is lost
-        workers: dict[Any, Any] = cast(Any, EventsWorker)._instances
-        for worker in workers.values():
-            with suppress(AttributeError):  # it would only take longer: 11 s for each event
-                worker._client._reconnection_attempts = 0
 
     def stop(self) -> None:
         with self._starting:
@@ -135,7 +125,7 @@ class TemporaryServer:
 
 @cache
 def _server_log() -> IO[bytes]:
-    """What the temporary server of this process prints."""
+    """Open the file for the output of this process's temporary server."""
     return tempfile.TemporaryFile()
 
 
@@ -153,12 +143,13 @@ def provide_prefect_server() -> None:
             os.environ.setdefault(_VACUUM, "orphans")  # which a temporary server leaves to a lasting one
         server = TemporaryServer(_server_log())
         atexit.register(server.stop)
+        os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")  # a line for each event that is lost
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s; while it starts again, calls wait at its door
         os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
 
 
 def _events_are_due(home: Path) -> bool:
-    """Whether a day has passed since a temporary server last deleted old events; if so, this one does.
+    """Return whether a day has passed since a temporary server last deleted old events; if so, this one does.
 
     A server does so as soon as it is up. On SQLite that refuses one in three first requests of a run, which Prefect's
     client sends again two seconds later.
@@ -173,19 +164,19 @@ def _events_are_due(home: Path) -> bool:
 
 
 def last_words() -> str:
-    """The last line that the temporary server of this process has printed; empty where there is none."""
+    """Return the last line that this process's temporary server has printed, or an empty string."""
     log = _server_log()
     log.seek(0)
     return last_line(log.read().decode(errors="replace"))
 
 
 def has_lasting_server() -> bool:
-    """Whether the server outlives this run, so that others can see what it holds there."""
+    """Return whether the server outlives this run, so that other runs can see its limits and labels."""
     return bool(configured_api_url()) and TEMPORARY not in os.environ
 
 
 def configured_api_url() -> str | None:
-    """The server that the environment or the active Prefect profile names; read without importing Prefect."""
+    """Read the server's address from the environment or the active Prefect profile, without importing Prefect."""
     if url := os.environ.get("PREFECT_API_URL"):
         return url
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()

@@ -1,10 +1,10 @@
-"""What lists in Prefect's UI show of a run: tags to filter by, the state `Waiting`; and labels that other runs read.
+"""Tags, labels and the state `Waiting` of a flow run, for lists in Prefect's UI and for other runs.
 
-Nothing of it is worth a measurement: a server that is away costs the decoration alone.
+A server that is away costs these alone, never a measurement.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from seatrial.text.printable import printable
 
 log = logging.getLogger("seatrial.shown")
 
-RUN, PROCESS, LEASE = "seatrial.run", "seatrial.process", "seatrial.lease"
+RUN, PROCESS, SLOT = "seatrial.run", "seatrial.process", "seatrial.slot"
 WAITING = "Waiting"
 
 
@@ -28,27 +28,29 @@ def cluster_tag(cluster: str) -> str:
 
 
 def introduce(run: Run) -> None:
-    """Tag the flow run with what it checks, and say which process it is."""
+    """Tag the flow run with its cluster and suite, and label it with its process."""
     with _decorated() as client:
         tags = {*current.tags, cluster_tag(run.cluster.name), f"suite:{printable(run.suite.name)}"}
         client.update_flow_run(UUID(current.id), tags=sorted(tags))
-        label(client, UUID(current.id), {RUN: run.run_id, PROCESS: str(ProcessIdentity.here())})
+        labels: dict[str, bool | int | float | str] = {RUN: run.run_id, PROCESS: str(ProcessIdentity.here())}
+        client.update_flow_run_labels(UUID(current.id), labels)
 
 
 def show_verdict(result: RunResult) -> None:
-    """Tag the flow run with what it came to: Failed alone does not tell slow from wrong."""
+    """Tag the flow run with its verdict: the state Failed covers several."""
     with _decorated() as client:
         tags = {*client.read_flow_run(UUID(current.id)).tags, f"verdict:{result.verdict.value}"}
         client.update_flow_run(UUID(current.id), tags=sorted(tags))
 
 
-def label(client: SyncPrefectClient, flow_run_id: UUID, labels: Mapping[str, str]) -> None:
-    client.update_flow_run_labels(flow_run_id, dict(labels))
+def set_label(flow_run_id: UUID, name: str, value: str) -> None:
+    with _decorated() as client:
+        client.update_flow_run_labels(flow_run_id, {name: value})
 
 
 @contextmanager
 def show_waiting() -> Iterator[Callable[[str], None]]:
-    """Call what this gives with a reason, and the flow run is shown as Waiting until the block ends."""
+    """Give a function that shows the flow run as Waiting, with a reason, until the block ends."""
     flow_run_id, waits = UUID(current.id), False
 
     def show(reason: str) -> None:

@@ -1,13 +1,19 @@
-"""Signals: where a flow must not be interrupted, and where it must be."""
+"""Signals: where a flow must not be interrupted, and how it ends with the process that started it."""
 
 import ctypes
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
+from seatrial.system.process import children
+
+PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
+_LOOK_S = 0.2
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -29,17 +35,29 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def end_with_parent() -> None:
-    """Have the kernel send SIGTERM to this process when the one that started it dies.
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send a signal to this process when its parent dies; outside Linux do nothing.
 
-    A runner or worker that is killed leaves its flow runs at work with nobody to watch or to cancel them. Where that is
-    not Linux it stays so. That parent also read what Prefect prints here by rich; the broken pipe must not be the end.
+    A runner or worker that is killed would leave its flow runs at work, and no one could cancel them. It also read
+    what Prefect prints here by rich; the broken pipe must not be the end.
     """
     Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def _be_quiet(console: Console) -> None:
-    """Print nothing more. Rich's own answer ends the process, be it while its nodes are being taken down."""
+    """Print nothing more; rich's own answer ends the process, even while its nodes are being taken down."""
     console.quiet = True
+
+
+def end_runs(starter: int) -> None:
+    """Send SIGTERM to the runs that a runner or worker has started, and wait until they have taken their nodes down."""
+    signalled: set[int] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    while (left := children(starter)) and time.monotonic() < deadline:
+        for pid in left - signalled:  # also one that was being started this moment
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        signalled |= left
+        time.sleep(_LOOK_S)

@@ -1,4 +1,4 @@
-"""What a site has Prefect run: the check every night and by its form, reaping, and pinning baselines."""
+"""The deployments of `seatrial serve`: nightly, ad-hoc, reap, alarm and promote."""
 
 import asyncio
 from collections.abc import Collection, Iterator
@@ -23,7 +23,7 @@ _TYPED = ", or the path of a suite file"  # says flows.check; who chooses types 
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """Which clusters are checked, with what and when. Paths are absolute."""
+    """Clusters, suite and schedule. Paths are absolute."""
 
     clusters: tuple[str, ...]
     suite: str
@@ -31,12 +31,12 @@ class ServeConfig:
     timezone: str
 
     def names(self) -> dict[str, str]:
-        """The clusters' names, by their file. Raises InputError."""
+        """Return the clusters' names by their file. Raises InputError."""
         return {file: load_cluster(Path(file)).name for file in self.clusters}
 
 
 def validated(site: ServeConfig) -> ServeConfig:
-    """Raises InputError where it is not what it should be."""
+    """Return the site if it is valid, else raise InputError."""
     names = list(site.names().values())
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
@@ -67,7 +67,7 @@ def _check_schedule(cron: str, timezone: str) -> None:
 
 
 def first_date(cron: str, timezone: str) -> datetime:
-    """When it comes next. Raises ValueError where it never does, and where it is no schedule at all."""
+    """Return the next date of a schedule. Raises ValueError if there is none, or if it is no schedule."""
     from prefect.server.schemas.schedules import CronSchedule
 
     (due,) = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(1))
@@ -75,13 +75,13 @@ def first_date(cron: str, timezone: str) -> datetime:
 
 
 def local_timezone() -> str:
-    """The machine's, by its name; UTC where it has none."""
+    """Return the name of the machine's time zone, or UTC."""
     where = Path("/etc/localtime").resolve().as_posix()
     return where.partition("/zoneinfo/")[2].removeprefix("posix/") or "UTC"
 
 
 def with_choices(schema: dict[str, Any], site: ServeConfig) -> dict[str, Any]:
-    """The form's schema with this site's clusters and suites to choose from, instead of paths to type. Pure."""
+    """Return the form's schema with this site's clusters and suites as choices, instead of paths to type. Pure."""
     suites = dict.fromkeys([*SHIPPED, site.suite])
     chosen = {"cluster": list(site.clusters), "suite": list(suites)}
     fields = {
@@ -96,7 +96,7 @@ def _choice(field: dict[str, Any], legal: list[str]) -> dict[str, Any]:
 
 
 def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ()) -> "Iterator[RunnerDeployment]":
-    """What a runner serves. `nightly` is one deployment with a schedule per cluster, so that one list shows all.
+    """Return the deployments. `nightly` is a single one with a schedule per cluster, so that one list shows all.
 
     `off`: deployment and slug of schedules that stay switched off.
     """

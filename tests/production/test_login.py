@@ -1,18 +1,15 @@
-"""Who gets in at `seatrial serve`, and how far those come who have the login."""
+"""Access to `seatrial serve`: its login, host names and origins."""
 
 import asyncio
 import os
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from tests.production.conftest import cancel, start_long
 from tests.site import TLS, Site, as_nobody
 
 EVIL = "https://evil.example.com"
@@ -109,42 +106,6 @@ def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Si
         assert browser.post(f"{served.url}/api/flow_runs/filter", json={}).status_code == 401
     unknown = httpx.get(f"{served.url}/seatrial/runs/report.html", verify=TLS)
     assert unknown.headers["WWW-Authenticate"].startswith("Basic ")
-
-
-def test_an_edited_deployment_runs_as_it_was_registered(served: Site, out: Path, tmp_path: Path) -> None:
-    """Its steps, its code and its variables are not what the API says; neither for the run nor for what ends it."""
-    marks = [tmp_path / name for name in ("steps", "code", "variables")]
-    (tmp_path / "evil.py").write_text(f"open({str(marks[1])!r}, 'w')\n")
-    shell = {"prefect.deployments.steps.run_shell_script": {"script": f"touch {marks[0]}"}}
-    edit = {
-        "pull_steps": [shell],
-        "entrypoint": f"{tmp_path}/evil.py:evil",
-        "job_variables": {"command": f"touch {marks[2]}", "env": {"PYTHONPATH": str(tmp_path)}},
-    }
-    for name, flow in (("reap", "reap"), ("ad-hoc", "check")):
-        served.api("PATCH", f"/deployments/{served.deployment(name, flow)['id']}", **edit)
-    assert served.deployment("reap", "reap")["pull_steps"] == [shell]
-    assert served.ended(served.run("reap", "reap"))["type"] == "COMPLETED"
-    flow_run = start_long(served, out)
-    cancel(served, flow_run)
-    assert served.ended(flow_run)["type"] == "CANCELLED"
-    served.until(lambda: not served.left())  # its hook took the nodes down
-    assert [mark.name for mark in marks if mark.exists()] == []
-
-
-def test_a_deployment_that_somebody_adds_is_not_run(served: Site, tmp_path: Path) -> None:
-    reap = served.deployment("reap", "reap")
-    shell = {"prefect.deployments.steps.run_shell_script": {"script": f"touch {tmp_path / 'mark'}"}}
-    added = {"name": "evil", "flow_id": reap["flow_id"], "entrypoint": "flows.reap.reap", "pull_steps": [shell]}
-    evil = served.api("POST", "/deployments/", **added)["id"]
-    flow_run = served.api("POST", f"/deployments/{evil}/create_flow_run", parameters={"clusters": []})["id"]
-    try:
-        assert served.ended(served.run("reap", "reap"))["type"] == "COMPLETED"  # began later
-        assert served.flow_run(flow_run)["state"]["type"] == "SCHEDULED"
-        assert not (tmp_path / "mark").exists()
-    finally:
-        with suppress(httpx.HTTPError):
-            served.api("DELETE", f"/deployments/{evil}")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")

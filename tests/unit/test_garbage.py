@@ -1,7 +1,5 @@
 """The garbage of a server on SQLite does not keep its event loop from going on."""
 
-import contextlib
-import gc
 import os
 import subprocess
 import sys
@@ -10,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from flows.serving.auth import ORIGINS, SERVER_AUTH
-from flows.serving.garbage import never_collected
 from flows.serving.server import _SERVE
 
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
 # the only one who can end that wait making so many objects that the collector is due.
 _SERVER = """
 import contextlib, sqlite3, sys, threading, weakref
-from flows.serving.garbage import collect_apart
+from flows.serving.webserver import collect_apart
 
 collect_apart()
 writes = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -51,7 +48,7 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "serve",
-    [_SERVE, "from flows.serving.webserver import main; main(0, os.pipe()[0], '.', '127.0.0.1')"],
+    [_SERVE, "from flows.serving.webserver import main; main('0', str(os.pipe()[0]), '.', '127.0.0.1')"],
     ids=["of a run", "lasting"],
 )
 def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:
@@ -62,15 +59,3 @@ def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path, env={**os.environ, **asked_for}
     )
     assert done.stdout == "collects by itself: False\n", done.stderr
-
-
-@pytest.mark.parametrize("problem", [None, ImportError("no such module")])
-def test_imports_are_not_collected_and_all_else_is(problem: Exception | None) -> None:
-    try:
-        with contextlib.suppress(ImportError), never_collected():
-            assert not gc.isenabled()
-            if problem:
-                raise problem
-        assert (gc.isenabled(), gc.get_freeze_count() > 0) == (True, True)
-    finally:
-        gc.unfreeze()

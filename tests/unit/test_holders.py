@@ -10,7 +10,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Cancelling, Completed, Running
 
-from flows.serving.holders import end_if_dead
+from flows.serving.limits import end_if_dead
 from flows.serving.shown import PROCESS
 from seatrial.runs.cluster_lock import ProcessIdentity
 

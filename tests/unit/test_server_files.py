@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 import yaml
 
 from flows.serving.auth import ORIGINS
-from flows.serving.standalone import own_names
+from flows.serving.webserver import own_names
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify
 from seatrial.report.metrics import target_of_environment
@@ -177,26 +176,11 @@ def test_the_image_is_named_wherever_it_is_run() -> None:
 
 
 def test_a_deployment_chooses_no_more_than_the_resources_of_its_job() -> None:
-    """Who may edit a deployment must not choose what runs, in which image, where and as whom."""
+    """The template fixes command, image, namespace and service account."""
     template = _base_job_template()
     free = {"cpu_request", "cpu_limit", "memory_request", "memory_limit", "finished_job_ttl", "active_deadline_seconds"}
     assert set(template["variables"]["properties"]) == free
     assert set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template["job_configuration"]))) == free
-
-
-def test_the_worker_goes_by_the_template_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
-    from prefect.client.schemas.objects import WorkPool
-
-    from flows.worker import kubernetes_worker
-
-    monkeypatch.setenv("SEATRIAL_DEPLOYMENTS", str(DEPLOYMENTS))
-    worker = kubernetes_worker("pool", "registry.example.com/seatrial:1")
-    edited = WorkPool(name="pool", type="kubernetes", default_queue_id=uuid4(), base_job_template={"variables": {}})
-    worker._work_pool = edited
-    text = json.dumps(worker.work_pool.base_job_template)
-    assert "registry.example.com/seatrial:1" in text
-    assert "REGISTRY" not in text
-    assert worker.work_pool.name == "pool"
 
 
 def test_the_server_is_told_every_name_that_it_is_called_by() -> None:
@@ -228,7 +212,7 @@ def test_the_base_job_template_makes_a_job() -> None:
     del pod["completions"], pod["parallelism"]  # Prefect insists on them, Kubernetes leaves them out
     (container,) = pod["containers"]
     container["args"] = container["args"].split()
-    assert container["args"] == ["python", "-m", "flows.execute"]
+    assert container["args"] == ["python", "-m", "prefect.engine"]
     container["env"] = [{"name": key, "value": value} for key, value in container["env"].items()]
     kubernetes_validate.validate(job, "1.33", strict=True)
     assert pod["serviceAccountName"] == "seatrial"

@@ -6,152 +6,93 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx
 import pytest
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.exceptions import PrefectHTTPStatusError
 
 from flows.serving import limits
 from flows.serving.limits import ClusterLock
-from flows.serving.shown import LEASE
 from seatrial.model.errors import MissingError
 from seatrial.runs import cluster_lock as turn
 from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
 
 ROOT = Path(__file__).parents[2]
 AWAY = httpx.ConnectError("connection refused")
-GONE = PrefectHTTPStatusError("gone", request=httpx.Request("POST", "http://p"), response=httpx.Response(410))
-HELD = PrefectHTTPStatusError("locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423))
+LOCKED = PrefectHTTPStatusError("locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423))
 
 
-class Server:
-    """A Prefect server that answers to a wish for the slot what it was told to; its last answer for ever."""
+class Limit:
+    """A limit whose server answers to a wish for the slot as listed; the last answer stays."""
 
     def __init__(self, *answers: Exception | None) -> None:
         self.answers = list(answers)
-        self.given_back: list[UUID] = []
-        self.others: list[Any] | None = None
-        self.looks = 0  # how often it was asked who has the slot
+        self.given_back = 0
 
-    def increment_concurrency_slots_with_lease(self, *_: Any) -> Any:
+    @contextmanager
+    def __call__(self, *_: Any, **__: Any) -> Iterator[None]:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer:
-            raise answer
-        return SimpleNamespace(json=lambda: {"lease_id": str(uuid4())})
-
-    def read_flow_runs(self, **_: Any) -> list[Any]:
-        self.looks += 1
-        if self.others is None:
-            raise AWAY
-        return self.others
-
-    def update_flow_run_labels(self, *_: Any) -> None:
-        raise AWAY
-
-    def upsert_global_concurrency_limit_by_name(self, *_: Any) -> None: ...
-
-    def renew_concurrency_lease(self, *_: Any) -> None:
-        raise GONE
-
-    def release_concurrency_slots_with_lease(self, lease: UUID) -> None:
-        self.given_back.append(lease)
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+            raise ConcurrencySlotAcquisitionError("Unable to acquire concurrency slots") from answer
+        yield
+        self.given_back += 1
 
 
 @contextmanager
-def leased(
-    server: Server, monkeypatch: pytest.MonkeyPatch, seconds: float, held: ClusterLock | None = None
+def slot(
+    limit: Limit, monkeypatch: pytest.MonkeyPatch, seconds: float, held: ClusterLock, others: Sequence[object] = ()
 ) -> Iterator[list[str]]:
     shown: list[str] = []
-
-    @contextmanager
-    def client(**_: Any) -> Iterator[Server]:
-        yield server
 
     @contextmanager
     def waiting() -> Iterator[Any]:
         yield shown.append
 
-    monkeypatch.setattr(limits, "get_client", client)
+    monkeypatch.setattr(limits, "concurrency", limit)
+    monkeypatch.setattr(limits, "_make_limit", lambda _: None)
+    monkeypatch.setattr(limits, "_others", lambda *_: others)
+    monkeypatch.setattr(limits, "set_label", lambda *_: None)
     monkeypatch.setattr(limits, "show_waiting", waiting)
     monkeypatch.setattr(limits, "_LOOK_S", 0.01)
-    with limits._leased("a", uuid4(), time.monotonic() + seconds, held or ClusterLock()):
+    with limits._slot("a", uuid4(), time.monotonic() + seconds, held):
         yield shown
 
 
 def test_a_server_that_goes_away_while_a_run_waits_does_not_let_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
-        pytest.raises(MissingError, match="checked by another run, and the Prefect server does not answer; start it"),
-        leased(Server(HELD, AWAY), monkeypatch, seconds=0.1),
+        pytest.raises(MissingError, match="checked by another run"),
+        slot(Limit(LOCKED, AWAY), monkeypatch, 0.1, ClusterLock()),
     ):
         pytest.fail("two runs measure at once")
 
 
 def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(HELD, AWAY, HELD, AWAY, None)
-    with leased(server, monkeypatch, seconds=30) as shown:
+    limit, held = Limit(LOCKED, AWAY, LOCKED, AWAY, None), ClusterLock()
+    with slot(limit, monkeypatch, 30, held) as shown:
         assert len(shown) == 1
-        assert not server.given_back
-    assert len(server.given_back) == 1
+        assert not limit.given_back
+    assert (limit.given_back, held.lost) == (1, None)
 
 
-def test_a_run_whose_lease_another_took_meanwhile_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LEASE_S", 0.03)
-    held, server = ClusterLock(), Server(None, AWAY, HELD)
-    server.others = []  # a server that forgot the lease still counts our own slot
-    with leased(server, monkeypatch, seconds=30, held=held):
-        until(lambda: server.looks >= 3)
-        before = held.lost
-        server.others = [SimpleNamespace(id=uuid4(), labels={LEASE: "another's"})]
-        until(lambda: held.lost is not None)
-    assert (before, held.lost) == (
-        None,
-        "the Prefect server was away for too long, and another run has this cluster now",
-    )
-
-
-def test_no_slot_is_taken_for_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A renewal that is under way when the run ends would keep the cluster for a minute more."""
-    monkeypatch.setattr(limits, "LEASE_S", 0.03)
-    server = Server(None)
-    taken: list[UUID | None] = []
-    renewing = threading.Event()
-    take = limits._Lease.take
-
-    def take_until_the_run_ends(lease: limits._Lease, client: Any) -> UUID | None:
-        if taken:
-            renewing.set()
-            assert lease._over.wait(30)
-        taken.append(take(lease, client))
-        return taken[-1]
-
-    monkeypatch.setattr(limits._Lease, "take", take_until_the_run_ends)
-    with leased(server, monkeypatch, seconds=30):
-        assert renewing.wait(30)
-    assert len(taken) == 2
-    assert server.given_back == taken[1:]
+def test_a_run_whose_slot_another_has_at_its_end_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = ClusterLock()
+    with slot(Limit(None), monkeypatch, 30, held, others=["another run"]):
+        assert held.lost is None
+    assert held.lost == "the Prefect server was away for too long, and another run has this cluster now"
 
 
 def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(AWAY)
-    with leased(server, monkeypatch, seconds=30) as shown:
+    limit = Limit(AWAY)
+    with slot(limit, monkeypatch, 30, ClusterLock()) as shown:
         assert not shown
-    assert not server.given_back
+    assert not limit.given_back
 
 
 def failing(number: int) -> Any:

@@ -1,39 +1,15 @@
-"""Which flows a runner or worker runs, and which requests a server takes."""
+"""Which requests a server takes, by host name and origin."""
 
 import asyncio
-from typing import Any, cast
-from uuid import uuid4
 
 import httpx
 import pytest
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun
-from prefect.flows import load_flow_from_entrypoint
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from flows.serving.guard import own_pages_alone
-from flows.serving.pinned import ENTRYPOINTS, entrypoint_of
-from flows.serving.standalone import own_names
-from seatrial.model.errors import InputError
-
-
-@pytest.mark.parametrize(("name", "entrypoint"), ENTRYPOINTS.items())
-def test_every_entrypoint_is_that_flow(name: str, entrypoint: str) -> None:
-    assert load_flow_from_entrypoint(entrypoint).name == name
-
-
-def test_a_flow_of_somebody_else_is_refused() -> None:
-    class Server:
-        async def read_flow(self, _: object) -> Any:
-            return type("Flow", (), {"name": "evil"})
-
-    run = FlowRun(flow_id=uuid4())
-    with pytest.raises(
-        InputError, match=r"flow 'evil': is not seatrial's and is not run here; legal: seatrial-alarm, "
-    ):
-        asyncio.run(entrypoint_of(cast(PrefectClient, Server()), run))
+from flows.serving.webserver import own_names
 
 
 def test_the_names_of_a_server() -> None:
