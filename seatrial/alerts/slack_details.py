@@ -6,8 +6,8 @@ from itertools import accumulate
 from seatrial.alerts.slack import judgement, suspect
 from seatrial.alerts.slack_text import TEXT_CHARS, Block, clip, context, cut, escape, section
 from seatrial.model.curves import bad_judgements
-from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import RunResult
+from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 
 MAX_LINES = 20

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason
+from seatrial.model.reason import placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 
@@ -53,7 +53,7 @@ class Repeated:
     def broke(self, verdict: Verdict, reason: str) -> None:
         """Only a cluster that breaks or computes wrongly says something about the cluster."""
         if verdict in _BROKEN:
-            self.problems.append((verdict, Reason.of("broke-when-repeated", reason=reason)))
+            self.problems.append((verdict, placed("when it was repeated", reason)))
         elif verdict is not Verdict.PASS:
             log.warning("not repeated: %s", reason)
 

@@ -1,11 +1,38 @@
-"""A reason is data: a stable code and its values. The sentence that people read is made from them by the catalog."""
+"""A reason is data: a stable code and its values, from which its explanation makes the sentence that people read."""
 
+import string
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Self
 
-from seatrial.model.reasons import CATALOG
-
 Value = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The sentence of a code as a template for `str.format`, its meaning, and the next step where there is one.
+
+    `formerly`: codes of earlier versions that it stands for; a run.json may hold them.
+    """
+
+    template: str
+    meaning: str
+    next_step: str | None = None
+    formerly: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """The sentence with an ellipsis for each value."""
+        parts = string.Formatter().parse(self.template)
+        return "".join(f"{text}…" if field is not None else text for text, field, _, _ in parts)
+
+
+_EXPLANATIONS: dict[str, Explanation] = {}
+
+
+def register(explanations: Mapping[str, Explanation]) -> None:
+    """Make codes known to `Reason.of`. The `reasons.py` of a package does so, which the package imports."""
+    _EXPLANATIONS.update(explanations)
 
 
 class Reason(str):
@@ -33,12 +60,12 @@ class Reason(str):
 
     @classmethod
     def of(cls, code: str, /, **values: object) -> Self:
-        """The reason with that code of the catalog. Raises KeyError for a code or a value that the catalog lacks.
+        """The reason with that code. Raises KeyError for an unknown code and for a missing value.
 
         What is neither text nor number is kept as its text.
         """
         plain = {name: value if isinstance(value, Value) else str(value) for name, value in values.items()}
-        return cls(CATALOG[code].template.format(**plain), code, plain)
+        return cls(_EXPLANATIONS[code].template.format(**plain), code, plain)
 
 
 def join(reasons: Iterable[str]) -> str:
@@ -67,8 +94,18 @@ def unplaced(reason: str) -> str:
     return reason.parts[0] if isinstance(reason, Reason) and len(reason.parts) == 1 else reason
 
 
+def extended(reason: str, detail: str) -> str:
+    """The reason with a detail behind it; it keeps its code."""
+    return recorded(f"{reason}{detail}", code_of(reason))
+
+
+def caused(reason: str, cause: str | None) -> str:
+    """The reason with the code of the cause that it names; with its own code where the cause has none."""
+    return recorded(str(reason), code_of(cause or "") or code_of(reason))
+
+
 def code_of(reason: str) -> str | None:
-    """The code; None of a text that is not from the catalog."""
+    """The code; None of a plain text."""
     return reason.code if isinstance(reason, Reason) else None
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from seatrial.config.platform import settings_models
 from seatrial.model.errors import InputError
+from seatrial.platforms.reasons import REASONS
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.config.cluster import Cluster
     from seatrial.config.run import Run
     from seatrial.model.testbed import Testbed
     from seatrial.text.redact import Secrets
+
+__all__ = ["REASONS", "Leftover", "Platform", "Rendered", "platform_for", "platforms"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from seatrial.model.curves import bad_judgements
-from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import NO_CONTEXT, ReportContext
@@ -15,6 +14,7 @@ from seatrial.report.heatmap import heat_map
 from seatrial.report.past import software
 from seatrial.report.sections import drawn, section
 from seatrial.report.trends import trend_chart
+from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 
 MAX_NODES = 128

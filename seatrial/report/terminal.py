@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.model.curves import Curve, busbw_curves, plateau, share
-from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.report.console import table, verdict_cell
+from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 
 MAX_SUSPECTS = 10

@@ -30,7 +30,7 @@ from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.arms import INTRA, NETWORK
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import SINGLE_SIZE
@@ -56,7 +56,7 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
         if reason := _pointless(run, present.testbed, outcomes):
-            not_tried = Reason.of("operation-not-tried", operation=planned.label, reason=reason)
+            not_tried = caused(Reason.of("operation-not-tried", operation=planned.label, reason=reason), reason)
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
         outcome = _sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
@@ -114,7 +114,7 @@ def _with_lost(present: RollCall, outcomes: Sequence[SweepOutcome]) -> RollCall:
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:
     """Why no further operation can say anything."""
     if any(outcome.fabric_gone for outcome in outcomes):
-        return Reason.of("fabric-gone")
+        return "the fabric is gone"
     return too_small(run, testbed)
 
 

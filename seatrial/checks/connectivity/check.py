@@ -101,7 +101,7 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     findings.measurements += clock_skews(contacts)
     versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
-        *(without_mpirun(contacts) if needs_mpirun else ()),
+        *(without_mpirun(findings.testbed.mpirun, contacts) if needs_mpirun else ()),
         *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),

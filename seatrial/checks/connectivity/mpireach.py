@@ -33,8 +33,9 @@ class HostnameResult:
         if self.result.cause:
             return self.result.cause
         if self.result.timed_out:
-            return Reason.of("mpirun-hostname-timeout", seconds=f"{self.result.seconds:.0f}")
-        return Reason.of("mpirun-hostname-failed", exit_status=self.result.exit_status)
+            return Reason.of("mpirun-hostname-failed", ended=f"did not end within {self.result.seconds:.0f} s")
+        ended = f"ended with status {self.result.exit_status} and did not show it"
+        return Reason.of("mpirun-hostname-failed", ended=ended)
 
 
 def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:

@@ -13,10 +13,10 @@ from seatrial.remote.node_setup import NodeConnection
 Contacts = Mapping[str, NodeConnection]  # by node name
 
 
-def without_mpirun(contacts: Contacts) -> list[Suspect]:
+def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
     """Nodes that have no mpirun."""
     return [
-        Suspect("node", name, 1.0, Reason.of("node-mpirun-missing"))
+        Suspect("node", name, 1.0, Reason.of("mpirun-missing", mpirun=mpirun, where="on it"))
         for name, contact in contacts.items()
         if not contact.facts["mpirun"]
     ]

@@ -135,8 +135,7 @@ def why_ended(container: "Container") -> str:
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
-        status=str(state.get("ExitCode", "?")),
-        problem=printable(problem)[:500] or "it printed nothing",
+        how=f"ended with status {state.get('ExitCode', '?')}: {printable(problem)[:500] or 'it printed nothing'}",
     )
 
 

@@ -130,7 +130,7 @@ class Docker:
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
                 return None if container.status == "running" else bringup.why_ended(container)
-        return Reason.of("docker-node-gone", node=node.name)
+        return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         if not states.run_folder(run_id, KIND).exists():

@@ -3,3 +3,7 @@
 What is submitted is pure (`objects`, `pod`, `machines`, `launchers/`); `api` is the only place that talks to the
 cluster, `waiting` says why the pods are not there yet, and `forward` reaches their sshd through the API server.
 """
+
+from seatrial.platforms.kubernetes.reasons import REASONS
+
+__all__ = ["REASONS"]

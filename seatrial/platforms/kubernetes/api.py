@@ -49,8 +49,9 @@ class Api:
             for version in filter(None, (kind.api_version, kind.older)):
                 if resource := self._discovery.resource(replace(kind, api_version=version)):
                     return resource
+        problem = f"the cluster does not know {kind.kind} ({kind.api_version})"
         install = f": install {kind.needs}" if kind.needs else ""
-        raise UnknownKindError(Reason.of("kind-unknown", kind=kind.kind, api_version=kind.api_version, install=install))
+        raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install))
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Submit an object; a field that the API server does not know is an error, not a night of waiting.
@@ -130,8 +131,9 @@ class Api:
                 versions = self._discovery.versions(kind)
             if not versions:
                 raise
-            other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
-            raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
+            problem = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
+            install = ": install a release that serves it"
+            raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install)) from error
 
     def may(self, verb: str, right: "Permission") -> bool:
         """Whether whoever this is has one verb of a right."""
@@ -196,8 +198,8 @@ class Api:
             raise refused(doing, self.namespace, error) from error
         except (HTTPError, OSError) as error:
             host = self.client.configuration.host
-            why = Reason.of("api-server-silent", host=host, error=short(error))
-            raise LaunchError(Reason.of("api-server-unreachable", doing=doing, cause=why)) from error
+            reason = Reason.of("api-server-unreachable", doing=doing, host=host, error=short(error))
+            raise LaunchError(reason) from error
 
 
 LIMIT = {"_request_timeout": TIMEOUT_S}

@@ -4,7 +4,7 @@ import logging
 import time
 
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, caused, extended
 from seatrial.platforms.kubernetes import queue, waiting
 from seatrial.platforms.kubernetes.api import EVENT, POD, Api
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
@@ -79,7 +79,7 @@ class BringUp:
         self._troubled = waiting.troubled(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
             words = self._api.last_words(problem.pod)
-            raise LaunchError(f"{problem.reason}{f'; its last words: {words}' if words else ''}")
+            raise LaunchError(extended(problem.reason, f"; its last words: {words}" if words else ""))
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
@@ -99,7 +99,7 @@ class BringUp:
             return queue.waits_for(self._seen.workload)
         if time.monotonic() - self._begun > queue.UNMANAGED_S and not (self._seen.managed or self._seen.pods):
             return queue.unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
-        return queue.Queued(Reason.of("queue-unseen"))
+        return queue.Queued(Reason.of("queue-not-looked-at", what="queued"))
 
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
@@ -119,4 +119,5 @@ class BringUp:
         if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
-            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=story))
+            reason = Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=story)
+            raise LaunchError(caused(reason, story))

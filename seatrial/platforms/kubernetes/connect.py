@@ -22,9 +22,11 @@ def connect(context: str | None) -> Any:
         else:
             config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
-        raise MissingError(Reason.of("no-kubeconfig", problem=_lacking(context))) from error
+        raise MissingError(_lacking(context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-        raise MissingError(Reason.of("kubeconfig-unreadable", error=short(error))) from error
+        raise MissingError(
+            Reason.of("no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}")
+        ) from error
     return client.ApiClient(configuration)
 
 
@@ -40,10 +42,7 @@ def _lacking(context: str | None) -> str:
     try:
         contexts, _ = config.list_kube_config_contexts(_kubeconfig())
     except (config.ConfigException, OSError) as error:
-        return Reason.of("no-cluster", error=short(error))
+        return Reason.of("no-kubeconfig", problem=f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod")
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
-    return (
-        Reason.of("kube-context-unknown", context=f"{context!r}", known=known)
-        if context
-        else Reason.of("kube-context-missing", known=known)
-    )
+    problem = f"platform.context {context!r} is not in the kubeconfig" if context else "no context"
+    return Reason.of("kube-context-unknown", problem=problem, known=known)

@@ -9,18 +9,16 @@ from seatrial.platforms.kubernetes.plan import Object
 def termination_message(pod: Object | None, name: str) -> str | None:
     """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
     if pod is None:
-        return Reason.of("pod-gone", name=name)
+        return Reason.of("pod-failed", how=f"pod {name} is gone")
     status = pod.get("status", {})
     if status.get("reason"):  # such as Evicted; the containers only show that they were killed
-        return f"pod {name}: {': '.join(filter(None, (status['reason'], status.get('message'))))}"
+        message = ": ".join(filter(None, (status["reason"], status.get("message"))))
+        return Reason.of("pod-failed", how=f"pod {name}: {message}")
     if ended := _ended(pod):
         why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
         return Reason.of("pod-exited", name=name, exit_code=ended["exitCode"], cause=why)
-    return (
-        Reason.of("pod-failed", name=name, phase=status["phase"].lower())
-        if status.get("phase") in ("Failed", "Succeeded")
-        else None
-    )
+    phase = str(status.get("phase"))
+    return Reason.of("pod-failed", how=f"pod {name} has {phase.lower()}") if phase in ("Failed", "Succeeded") else None
 
 
 def first_to_end(pods: Iterable[Object]) -> str | None:

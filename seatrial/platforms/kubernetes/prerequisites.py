@@ -5,6 +5,7 @@ Nothing is said of what may not be looked at, or does not answer: it may well be
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
@@ -78,20 +79,22 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     for volume in settings.volumes:
         if isinstance(volume, Pvc) and (wrong := _claim(api, volume, cluster.nodes)):
-            yield Reason.of("volume-claim-unusable", claim=volume.claim, wrong=wrong)
+            yield wrong
 
 
 def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
+    unusable = partial(Reason.of, "volume-claim-unusable", claim=volume.claim)
     claim = api.find(_CLAIM, volume.claim)
     if claim is None:
-        return Reason.of("claim-not-found", namespace=api.namespace)
+        return unusable(wrong=f"is not in namespace {api.namespace}: create it, or correct the name")
     phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
     if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
-        return Reason.of("claim-not-bound", phase=phase, namespace=api.namespace, claim=volume.claim)
+        look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
+        return unusable(wrong=f"is {phase}, so no pod can have it: {look}")
     if nodes > 1 and not modes & _FOR_MANY:
-        return Reason.of("claim-for-one-node", modes=", ".join(sorted(modes)), nodes=nodes)
+        return unusable(wrong=f"is {', '.join(sorted(modes))}, for one node; {nodes} need one that is ReadWriteMany")
     if modes == {"ReadOnlyMany"} and not volume.read_only:
-        return Reason.of("claim-read-only")
+        return unusable(wrong="is ReadOnlyMany: say read_only: true")
     return None
 
 
@@ -118,7 +121,7 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
     reference = cluster.image.reference
     stored = look_up(reference)
     if stored is None:
-        yield Reason.of("pod-image-not-found", reference=reference)
+        yield Reason.of("image-missing", image=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
 

@@ -8,7 +8,7 @@ ever; without it only the message does.
 import re
 from dataclasses import dataclass
 
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, placed
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
@@ -75,16 +75,24 @@ def waits_for(workload: Object) -> Queued | None:
     status = workload.get("status", {})
     known = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(Reason.of("workload-deactivated", words=_condition_text(known.get("Evicted"))), hopeless=True)
+        return Queued(
+            Reason.of("workload-deactivated", did="has deactivated it", words=_condition_text(known.get("Evicted"))),
+            hopeless=True,
+        )
     if holding(workload, "Finished"):
-        return Queued(Reason.of("workload-finished", words=_condition_text(known["Finished"])), hopeless=True)
+        return Queued(
+            Reason.of("workload-deactivated", did="takes it for finished", words=_condition_text(known["Finished"])),
+            hopeless=True,
+        )
     reserved = known.get("QuotaReserved", {})
     if holding(workload, "Evicted") and _is_old(reserved, known["Evicted"]):
-        return Queued(Reason.of("queued-after-eviction", words=_condition_text(known["Evicted"])))
+        return Queued(
+            Reason.of("evicted", event="queued again after it was evicted", words=_condition_text(known["Evicted"]))
+        )
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
-        return Queued(Reason.of("queued", checks=_checks(status)))
+        return Queued(_checks(status))
     return _unreserved(reserved)
 
 
@@ -101,8 +109,8 @@ def _unreserved(condition: Object) -> Queued:
         hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
         return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
     if more := _more_needed(message):
-        return Queued(Reason.of("queued", checks=more))
-    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at"))
+        return Queued(more)
+    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at", what="queued"))
 
 
 def _is_lost(of_pod_set: str) -> bool:
@@ -121,7 +129,7 @@ def _more_needed(message: str) -> str | None:
     if not waits:
         return None
     (resource, flavor), more = next(iter(waits.items()))
-    return Reason.of("quota-in-use", more=more, resource=resource, flavor=flavor)
+    return Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}")
 
 
 def _lost_flavors(message: str) -> set[str]:
@@ -132,22 +140,22 @@ def _checks(status: Object) -> str:
     """Quota is there; what else holds it up."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
-        return Reason.of("quota-reserved")
+        return Reason.of("queued", checks="quota is reserved, not admitted yet")
     states = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
-    return Reason.of("admission-check-pending", words=", ".join(states))
+    return placed("queued", Reason.of("admission-check-pending", words=", ".join(states)))
 
 
 def unmanaged(kind: str, priority: str | None) -> Queued:
     """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
-    why = Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}")
-    question = f"is its integration with {kind} on, is the namespace managed"
-    return Queued(f"{why}: {question}{f', is there a {priority}' if priority else ''}?", hopeless=True)
+    asked = f"is its integration with {kind} on, is the namespace managed"
+    asked += f", is there a {priority}?" if priority else "?"
+    return Queued(Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}", asked=asked), hopeless=True)
 
 
 def preempted(workload: Object) -> str | None:
     """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
     evicted = holding(workload, "Evicted")
-    return Reason.of("evicted", words=_condition_text(evicted)) if evicted else None
+    return Reason.of("evicted", event="Kueue evicted it", words=_condition_text(evicted)) if evicted else None
 
 
 def _condition_text(condition: Object | None) -> str:

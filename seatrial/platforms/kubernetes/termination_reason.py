@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seatrial.model.errors import MissingError, SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, caused
 from seatrial.platforms.kubernetes import queue
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.conditions import holding
@@ -43,16 +43,18 @@ def _blameless_reason(
         return evicted
     if disrupted := _condition(pod, "DisruptionTarget"):
         return Reason.of("pod-preempted", name=name, disrupted=disrupted)
-    return Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, others)) if _was_deleted(pod) else None
+    if not _was_deleted(pod):
+        return None
+    first = first_to_end(others)  # where one pod ends, its controller deletes the others
+    return caused(Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, first)), first)
 
 
 def _was_deleted(pod: Object | None) -> bool:
     return pod is None or "deletionTimestamp" in pod["metadata"]
 
 
-def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
-    """Where one pod ends, its controller deletes the others: the first is the node to look at."""
-    if first := first_to_end(others):
+def _why_deleted(parent: Object | None, first: str | None) -> str:
+    if first:
         return f"because {first}"
     if parent is None:
         return "while the run used it, with what the run had submitted"

@@ -2,10 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from seatrial.model.reason import Reason
+from seatrial.model import reason as joining
+from seatrial.model.reason import Reason, caused
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.queue import Queued, waits_for
@@ -13,19 +15,24 @@ from seatrial.text.lines import first_line, one_line
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER = {
-    "ErrImageNeverPull": Reason.of("image-not-on-node"),
-    "InvalidImageName": Reason.of("image-name-invalid"),
-    "CreateContainerConfigError": Reason.of("container-config"),
-    "CrashLoopBackOff": Reason.of("container-restarts"),
+    "ErrImageNeverPull": partial(
+        Reason.of, "image-pull", problem="the image is not on the node, and image_pull_policy is Never"
+    ),
+    "InvalidImageName": partial(Reason.of, "image-pull", problem="the image's name is not legal"),
+    "CreateContainerConfigError": partial(
+        Reason.of, "container-start", problem="the container's configuration cannot be made"
+    ),
+    "CrashLoopBackOff": partial(Reason.of, "container-restarts", problem="the container ends again and again"),
 }
+_NOT_PULLED = partial(Reason.of, "image-pull", problem="the image cannot be pulled")
 # What may come right when the kubelet tries again, as a pull that a registry throttles.
 _AGAIN = {
-    "ErrImagePull": Reason.of("image-pull"),
-    "ImagePullBackOff": Reason.of("image-pull"),
-    "RegistryUnavailable": Reason.of("image-pull"),
-    "ImageInspectError": Reason.of("image-unreadable"),
-    "CreateContainerError": Reason.of("container-create"),
-    "RunContainerError": Reason.of("container-start"),
+    "ErrImagePull": _NOT_PULLED,
+    "ImagePullBackOff": _NOT_PULLED,
+    "RegistryUnavailable": _NOT_PULLED,
+    "ImageInspectError": partial(Reason.of, "image-pull", problem="the image cannot be read"),
+    "CreateContainerError": partial(Reason.of, "container-start", problem="the container cannot be created"),
+    "RunContainerError": partial(Reason.of, "container-start", problem="the container cannot be started"),
 }
 _AGAIN_S = 60.0  # by when it has come right, if ever
 _FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
@@ -149,7 +156,7 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
         name = pod["metadata"]["name"]
         long = now - since.get(name, now) >= _AGAIN_S
         if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
-            return PodProblem(name, f"pod {name}{_on(pod)}: {reason}")
+            return PodProblem(name, joining.placed(f"pod {name}{_on(pod)}", reason))
     return None
 
 
@@ -161,11 +168,12 @@ def _containers(pod: Object) -> list[Object]:
 def _trouble(pod: Object) -> str | None:
     """What the kubelet tries again."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
-    return next((_waiting_text(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
+    return next((_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
 
-def _waiting_text(words: Mapping[str, str], waiting: Object) -> str:
-    return f"{words[waiting['reason']]} ({waiting['reason']}): {first_line(waiting.get('message'))}"
+def _waiting_reason(reasons: Mapping[str, Callable[..., Reason]], waiting: Object) -> str:
+    name = waiting["reason"]
+    return reasons[name](waiting=name, message=first_line(waiting.get("message")))
 
 
 def _is_final(message: str | None) -> bool:
@@ -180,9 +188,9 @@ def _pod_problem(pod: Object) -> str | None:
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
         if waiting.get("reason") in _NEVER:
-            return _waiting_text(_NEVER, waiting)
+            return _waiting_reason(_NEVER, waiting)
         if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
-            return _waiting_text(_AGAIN, waiting)
+            return _waiting_reason(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
             hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
             return Reason.of(
@@ -193,7 +201,8 @@ def _pod_problem(pod: Object) -> str | None:
                 hint=hint,
             )
     if status.get("phase") == "Failed":
-        return f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
+        ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
+        return Reason.of("pod-failed", how=ended)
     return None
 
 
@@ -205,15 +214,20 @@ def story(
     if queued and not placed(pods):
         return queued.reason
     if len(placed(pods)) < total:
-        waits = _most(_unschedulable(pod) for pod in pods)
-        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=waits)
-    waits = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    return Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=waits)
+        wait = _waiting(_most(_unschedulable(pod) for pod in pods))
+        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=wait)
+    cause = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
+    reason = Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=_waiting(cause))
+    return caused(reason, cause)
 
 
-def _most(reasons: Iterable[str | None]) -> str:
+def _most(reasons: Iterable[str | None]) -> str | None:
     counted = Counter(reason for reason in reasons if reason).most_common(1)
-    return f"; waiting: {counted[0][0]}" if counted else ""
+    return counted[0][0] if counted else None
+
+
+def _waiting(cause: str | None) -> str:
+    return f"; waiting: {cause}" if cause else ""
 
 
 def _unschedulable(pod: Object) -> str | None:
