@@ -12,9 +12,9 @@ from seatrial.checks.planned import PlannedNodes, PlannedPart, one_part
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
+from seatrial.model.baseline import Tolerance
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
-from seatrial.model.tolerance import Tolerance
 
 Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")

@@ -69,7 +69,7 @@ class Reason(str):
 
 
 def join(reasons: Iterable[str]) -> str:
-    """Several reasons in one text, each once; the first, which weighs most, gives its code."""
+    """Join reasons into one, each once; it has the code of the first that has one."""
     distinct: dict[Hashable, str] = {}
     for reason in (part for each in reasons for part in _joined_parts(each)):
         distinct.setdefault(identity(reason), reason)
@@ -80,42 +80,42 @@ def join(reasons: Iterable[str]) -> str:
 
 
 def _joined_parts(reason: str) -> tuple[str, ...]:
-    """Those of a joined reason; a placed one, which has one part, stays as it is."""
+    """The parts of a joined reason; a placed one, which has one part, stays whole."""
     return reason.parts if isinstance(reason, Reason) and len(reason.parts) > 1 else (reason,)
 
 
 def placed(place: str, reason: str) -> str:
-    """The reason with the check, the node or the file in front that it is about; it keeps its code."""
+    """Put the check, the node or the file in front of the reason; it keeps its code."""
     return Reason(f"{place}: {reason}", code_of(reason), parts=(reason,))
 
 
 def unplaced(reason: str) -> str:
-    """What `placed` was given; a reason that stands alone as it is."""
+    """The reason that `placed` was given; a reason without a place unchanged."""
     return reason.parts[0] if isinstance(reason, Reason) and len(reason.parts) == 1 else reason
 
 
 def extended(reason: str, detail: str) -> str:
-    """The reason with a detail behind it; it keeps its code."""
-    return recorded(f"{reason}{detail}", code_of(reason))
+    """Append a detail to the sentence of the reason; it keeps its code."""
+    return rewritten(reason, lambda sentence: sentence + detail)
 
 
 def caused(reason: str, cause: str | None) -> str:
-    """The reason with the code of the cause that it names; with its own code where the cause has none."""
+    """Give the reason the code of the cause that its sentence names, if the cause has one."""
     return recorded(str(reason), code_of(cause or "") or code_of(reason))
 
 
 def code_of(reason: str) -> str | None:
-    """The code; None of a plain text."""
+    """The code of the reason; None for a plain text."""
     return reason.code if isinstance(reason, Reason) else None
 
 
 def recorded(sentence: str, code: str | None) -> str:
-    """A reason as a file or a table holds it."""
+    """A reason that was read from a file or a table."""
     return Reason(sentence, code) if code else sentence
 
 
 def identity(reason: str) -> Hashable:
-    """What is equal of two reasons that say the same: code and values, or the text where there are none."""
+    """The key that equal reasons share: code and values, or the text of a reason without values."""
     if not isinstance(reason, Reason):
         return reason
     if reason.parts:
@@ -124,6 +124,6 @@ def identity(reason: str) -> Hashable:
 
 
 def rewritten(reason: str, rewrite: Callable[[str], str]) -> str:
-    """The reason with its sentence as `rewrite` has it, such as cut or without secrets; it keeps its code."""
+    """Rewrite the sentence of the reason, such as to cut it or to remove secrets; it keeps its code."""
     sentence = rewrite(str(reason))
     return reason if sentence == reason else recorded(sentence, code_of(reason))

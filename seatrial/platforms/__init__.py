@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from seatrial.config.platform import settings_models
 from seatrial.model.errors import InputError
+from seatrial.model.reason import placed
 from seatrial.platforms.reasons import REASONS
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
@@ -73,7 +74,7 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
         module = import_module(cluster.platform.implementation())  # on first use: their SDKs are heavy
         platform: Platform = module.platform(cluster)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(placed(str(where), error.reason)) from error
     return platform
 
 

@@ -30,10 +30,10 @@ from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.arms import INTRA, NETWORK
+from seatrial.model.baseline import SINGLE_SIZE
 from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.model.tolerance import SINGLE_SIZE
 from seatrial.model.verdict import Verdict, worst
 
 log = logging.getLogger("seatrial.collectives")

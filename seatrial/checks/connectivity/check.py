@@ -34,11 +34,11 @@ from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.checks.planned import PlannedNodes, PlannedPart
 from seatrial.config.run import Run
+from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.model.tolerance import Tolerance
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.remote.streams import try_streams

@@ -1,7 +1,7 @@
 """What the check `devices` measures."""
 
 from seatrial.checks.contract import Metric
-from seatrial.model.tolerance import Tolerance
+from seatrial.model.baseline import Tolerance
 
 # Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
 # ones of a model differ by a few percent.

@@ -27,7 +27,7 @@ from seatrial.checks.training.section import Training
 from seatrial.checks.training.sums import conclude_sums, read_sums
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import join, rewritten
+from seatrial.model.reason import extended, join
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -116,7 +116,7 @@ def _on_ranks(
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-        return replace(check, reason=rewritten(check.reason, lambda reason: f"{reason} ({names})"), suspects=suspects)
+        return replace(check, reason=extended(check.reason, f" ({names})"), suspects=suspects)
     if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         check = _with_missing(run, testbed, check)
     if check.verdict is Verdict.FAIL and not check.suspects:
