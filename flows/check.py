@@ -27,7 +27,7 @@ from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import Reason, caused
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
@@ -151,7 +151,7 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
 
 def _no_history(problem: str) -> Check:
     """Without its history a run could pass what a pinned or an earlier value would not let pass."""
-    return Check("history", Verdict.INCONCLUSIVE, caused(Reason.of("history-unavailable", problem=problem), problem))
+    return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
 
 
 def _leave(trial: Trial, through: bool) -> None:

@@ -16,7 +16,18 @@ from seatrial.checks.connectivity.findings import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError
-from seatrial.model.reason import Reason, code_of, identity, join, placed, recorded, rewritten, unplaced
+from seatrial.model.reason import (
+    Reason,
+    caused,
+    code_of,
+    extended,
+    identity,
+    join,
+    placed,
+    recorded,
+    rewritten,
+    unplaced,
+)
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect, conclude
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.model.verdict import Verdict
@@ -138,6 +149,19 @@ def test_copies_and_pickles_keep_the_code() -> None:
 def test_a_cut_reason_keeps_its_code() -> None:
     cut = rewritten(REFUSED, lambda text: text[:5])
     assert (cut, code_of(cut)) == (REFUSED[:5], "ssh-refused")
+
+
+def test_an_extended_reason_keeps_its_code() -> None:
+    extended_reason = extended(REFUSED, " (node-1)")
+    assert (extended_reason, code_of(extended_reason)) == (f"{REFUSED} (node-1)", "ssh-refused")
+    assert extended(REFUSED, "") is REFUSED
+    assert code_of(extended("a text", " (node-1)")) is None
+
+
+def test_a_reason_that_names_its_cause_has_the_code_of_the_cause() -> None:
+    late = Reason.of("launch-timeout", limit_s="1", setting="start_timeout_s", story=REFUSED)
+    assert (caused(late, REFUSED), code_of(caused(late, REFUSED))) == (str(late), "ssh-refused")
+    assert code_of(caused(late, "a text")) == code_of(caused(late, None)) == "launch-timeout"
 
 
 def test_a_placed_reason_gives_back_what_was_placed() -> None:
