@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from seatrial.checks.collectives.intra import sweep_each_node
 from seatrial.checks.collectives.outcome import SweepOutcome
@@ -55,8 +56,7 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
-        if reason := _pointless(run, present.testbed, outcomes):
-            not_tried = caused(Reason.of("operation-not-tried", operation=planned.label, reason=reason), reason)
+        if not_tried := _pointless(run, present.testbed, outcomes, planned.label):
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
         outcome = _sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
@@ -111,11 +111,13 @@ def _with_lost(present: RollCall, outcomes: Sequence[SweepOutcome]) -> RollCall:
     return replace(present, suspects=tuple(suspects.values()))
 
 
-def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:
-    """Why no further operation can say anything."""
+def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> str | None:
+    """The reason not to try the operation, where it could not show anything."""
+    not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     if any(outcome.fabric_gone for outcome in outcomes):
-        return "the fabric is gone"
-    return too_small(run, testbed)
+        return not_tried(reason="the fabric is gone")
+    reason = too_small(run, testbed)
+    return caused(not_tried(reason=reason), reason) if reason else None
 
 
 def _without(present: RollCall, suspects: tuple[Suspect, ...]) -> RollCall:

@@ -37,8 +37,7 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
 def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
     if sweep.groups > 1:
         return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
-    why = "the header is lost, and the numbers do not tell"
-    problem = f"how many of {setting.ranks} ranks took part is unknown: {why}"
+    problem = f"how many of {setting.ranks} ranks took part is unknown: the header is lost, and the numbers do not tell"
     return (Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", problem=problem)) if sweep.rows else None
 
 
