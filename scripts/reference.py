@@ -17,9 +17,9 @@ from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
-from seatrial.model.reasons import AREAS
 from seatrial.nccl.causes import HOST, MEANING, MPIRUN, NCCL, SSH, TESTS, Cause
 from seatrial.report.listings import rounded
+from seatrial.runs.explanations import AREAS
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
@@ -35,20 +35,21 @@ _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the f
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _LENGTHS = {1: ", at least one", 2: ", two of them"}
 _OF_AREA = {  # of the runbook
-    "This machine": "`seatrial doctor` says these beforehand. In a run they are `not_run`.",
+    "The run": "`seatrial doctor` says what this machine lacks beforehand. In a run that is `not_run`.",
     "Image": "A build that failed is `inconclusive`; a builder or an image that does not exist is `not_run`. The whole"
     " output is in `logs/image-build.log`; [causes of failed builds](log-causes.md#image-builds) lists what is known.",
-    "Kubernetes": "`seatrial doctor CLUSTER` says these beforehand. In a run they are `not_run`.",
-    "Queue": "While a run waits, its log has the same words; they change as the cluster does."
+    "Kubernetes": "`seatrial doctor CLUSTER` says beforehand what the cluster lacks; in a run that is `not_run`. A"
+    " launch that failed is `inconclusive`, because there were no nodes to measure. Nodes that somebody took away are"
+    " not blamed. While a run waits in a queue, its log has the same words; they change as the cluster does."
     " `queue_timeout_s` limits the wait.",
-    "Launch": "`inconclusive`, because there were no nodes to measure. Nodes that somebody took away are not blamed.",
+    "Nodes": "`fail`. Nodes that are blamed are taken out, and the others are measured.",
     "Connectivity": "`fail`. Nodes that are blamed are taken out, and the others are measured. A node with a slow"
     " network is named by `tcp_egress` or `tcp_ingress`: check `ethtool` and its switch port.",
     "Collectives": "`fail`, unless the meaning says otherwise. Where the log names a cause, the reason begins with it:"
     " [causes in logs](log-causes.md).",
     "Numbers": "`degraded` is worse than the limit, `fail` twice as bad or below a published floor: [how verdicts are"
-    " made](verdicts.md). `seatrial compare GOOD BAD` shows what else changed.",
-    "Logs": "Of `seatrial judge`; `inconclusive`, unless the meaning says otherwise.",
+    " made](verdicts.md). `seatrial compare GOOD BAD` shows what else changed. Those of `seatrial judge` are"
+    " `inconclusive`, unless the meaning says otherwise.",
 }
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
 
@@ -233,7 +234,8 @@ def _codes() -> Iterator[str]:
                 f"`{reason.pattern}`",
                 "",
                 reason.meaning,
-                f"Next step: {reason.next_step}",
+                *((f"Next step: {reason.next_step}",) if reason.next_step else ()),
+                *((f"In earlier versions: `{'`, `'.join(reason.formerly)}`.",) if reason.formerly else ()),
                 "",
             )
 

@@ -277,5 +277,5 @@ def with_codes(result: RunResult) -> RunResult:
         replace(second, reason=Reason("of a later version", "code-of-later")),
         *others,
     ]
-    blamed = replace(suspect, evidence=Reason.of("output-flood-of-node", share="90%"))
+    blamed = replace(suspect, evidence=Reason.of("output-flood", excess="its ranks printed 90% of all output"))
     return replace(result, checks=checks, suspects=[blamed])

@@ -25,8 +25,8 @@ class Unfinished:
     reason: str
 
 
-INTERRUPTED = Unfinished(130, Reason.of("interrupted"))
-TERMINATED = Unfinished(143, Reason.of("terminated"))
+INTERRUPTED = Unfinished(130, Reason.of("cut-off", how="interrupted; everything is taken down"))
+TERMINATED = Unfinished(143, Reason.of("cut-off", how="terminated; everything is taken down"))
 
 
 class _Terminated(BaseException):
@@ -85,12 +85,13 @@ def by_hand(
     except Exception as error:
         line = last_words()
         words = f"Its server said: {line}" if line else ""
-        return Unfinished(3, Reason.of("prefect-failed", error_type=type(error).__name__, error=error, words=words))
+        problem = f"Prefect failed: {type(error).__name__}: {error}. {words}"
+        return Unfinished(3, Reason.of("prefect-failed", problem=problem))
     if isinstance(result, RunResult):
         return result
     if isinstance(result, InputError):
         return Unfinished(2, f"seatrial: {result}")
-    return Unfinished(3, Reason.of("no-verdict", result=result))
+    return Unfinished(3, Reason.of("prefect-failed", problem=f"the run did not end in a verdict: {result}"))
 
 
 def _run_flow(**parameters: Any) -> Any:

@@ -74,7 +74,8 @@ def rewrite_run_json(trial: RunState) -> RunResult:
 def record_cut(trial: RunState, cut: BaseException) -> None:
     """Write and upload the run.json of a run that is interrupted or cancelled."""
     cut_by = type(cut).__name__
-    trial.add(Check("run", Verdict.INCONCLUSIVE, Reason.of("cut-off", cut=_CUT.get(cut_by, cut_by))))
+    reason = Reason.of("cut-off", how=f"cut off by {_CUT.get(cut_by, cut_by)} before it was through")
+    trial.add(Check("run", Verdict.INCONCLUSIVE, reason))
     try:
         write_run_json(trial.result(), trial.run.out)
     except SeatrialError as error:  # must not stand in the place of what cut the run off

@@ -146,12 +146,12 @@ def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> t
 def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
     """Return a silent outcome if the last run is older than `max_age`, or if there is none; else None."""
     if last is None:
-        return _silent("", now, Reason.of("run-never-recorded", suite=suite))
+        return _silent("", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded"))
     age = now - last.finished
     if age <= max_age:
         return None
-    reason = Reason.of("run-overdue", run_id=last.run_id, age=hours(age), max_age=hours(max_age))
-    return _silent(last.run_id, now, reason)
+    late = f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
+    return _silent(last.run_id, now, Reason.of("run-overdue", late=late))
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:

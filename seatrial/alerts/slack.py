@@ -9,9 +9,9 @@ from typing import Any
 from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import bad_judgements
-from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
+from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 
 HEADER_CHARS = 150

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from seatrial.builders.reasons import REASONS
 from seatrial.model.errors import SeatrialError
 from seatrial.system.atomic import write_atomic
 from seatrial.system.private import closed_folder
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from seatrial.builders.plan import BuildPlan
     from seatrial.config.image import Image, Recipe
 
+__all__ = [
+    "REASONS",
+    "Builder",
+    "BuiltImage",
+    "StoredImage",
+    "UnreachableError",
+    "builder_for",
+    "check_recipe",
+    "ensure_image",
+    "platforms_of",
+    "render_image",
+]
 
 log = logging.getLogger("seatrial.image")
 

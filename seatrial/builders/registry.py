@@ -102,7 +102,7 @@ def _ask(session: requests.Session, name: Name, credentials: FindCredentials) ->
     if answer.status_code == 404:
         return None
     if answer.status_code in (401, 403):
-        raise UnreachableError(Reason.of("registry-forbidden", registry=name.host, login=name.registry))
+        raise _login_needed(name, "does not show the image to this machine")
     answer.raise_for_status()
     return StoredImage(_digest(answer), _architectures(session, name, answer.json(), credentials))
 
@@ -128,8 +128,12 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
     if scheme.lower() == "bearer":
         return f"Bearer {_token(_fields(rest), name, login)}"
     if login is None:
-        raise UnreachableError(Reason.of("registry-login", registry=name.host, login=name.registry))
+        raise _login_needed(name, "requires a login")
     return str(requests.Request("GET", name.url, auth=login).prepare().headers["Authorization"])
+
+
+def _login_needed(name: Name, refusal: str) -> UnreachableError:
+    return UnreachableError(Reason.of("registry-login", registry=name.host, refusal=refusal, login=name.registry))
 
 
 def _fields(challenge: str) -> dict[str, str | None]:
@@ -148,7 +152,7 @@ def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials |
     else:
         answer = requests.get(realm, params=query, auth=login, timeout=TIMEOUT_S)
     if answer.status_code in (401, 403):
-        raise UnreachableError(Reason.of("registry-login-rejected", registry=name.host, login=name.registry))
+        raise _login_needed(name, "does not accept the login")
     answer.raise_for_status()
     document = answer.json()
     return str(document.get("token") or document["access_token"])

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 from seatrial.config.architecture import foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
+from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import some_of
 
@@ -108,7 +108,7 @@ class Repeated:
     def broke(self, verdict: Verdict, reason: str) -> None:
         """Only a cluster that breaks or computes wrongly says something about the cluster."""
         if verdict in _BROKEN:
-            self.problems.append((verdict, Reason.of("broke-when-repeated", reason=reason)))
+            self.problems.append((verdict, placed("when it was repeated", reason)))
         elif verdict is not Verdict.PASS:
             log.warning("not repeated: %s", reason)
 

@@ -75,8 +75,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     if result.not_started is not None:
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
     if result.flooded:
-        seconds = f"{result.seconds:.0f} s"
-        return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=seconds)
+        return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=f"{result.seconds:.0f} s")
     if unable := [match for line in result.lines if (match := CANNOT_START.search(line))]:
         return _unable(unable)
     findings = _without_teardown(result)
@@ -133,8 +132,11 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
             "mpi-timeout", seconds=f"{result.seconds:.0f}", cause=why
         )
     if result.ok:
-        return Verdict.INCONCLUSIVE, cause or Reason.of("output-truncated")
-    return Verdict.FAIL, cause or Reason.of("mpirun-failed", exit_status=result.exit_status)
+        return Verdict.INCONCLUSIVE, cause or Reason.of(
+            "mpirun-failed", problem="the output ends early, without a cause"
+        )
+    problem = f"mpirun's exit status is {result.exit_status}, and the output names no cause"
+    return Verdict.FAIL, cause or Reason.of("mpirun-failed", problem=problem)
 
 
 def _without_teardown(result: MpiResult) -> Sequence[Finding]:

@@ -11,10 +11,10 @@ from seatrial.alerts.settings import AlertSettings
 from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import code_of
-from seatrial.model.reasons import CATALOG
 from seatrial.platforms import platform_for
 from seatrial.platforms.local.config import LocalPlatform
 from seatrial.report.metrics import target_of_environment
+from seatrial.runs.explanations import CATALOG
 from seatrial.system.open_files import open_files_problem
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
@@ -41,7 +41,7 @@ def diagnose(cluster_file: Path | None) -> int:
 def _next_step(finding: Finding) -> str | None:
     """Return the next step of the catalog; other problems hold their own."""
     code = code_of(finding[1] or "")
-    return CATALOG[code].next_step if code and code in CATALOG else None
+    return CATALOG[code].next_step if code else None
 
 
 def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:

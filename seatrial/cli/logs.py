@@ -10,7 +10,7 @@ import click
 from seatrial.cli.options import baseline_option, json_option, print_json
 from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, NothingFoundError
-from seatrial.model.reasons import CATALOG
+from seatrial.runs.explanations import CATALOG, current
 from seatrial.text.printable import printable
 from seatrial.text.similar import nearest_of
 
@@ -136,16 +136,16 @@ def explain(code: str, as_json: bool) -> None:
 
     The code is in run.json beside the reason, and in the report.
     """
-    explanation = CATALOG.get(code)
+    explanation = CATALOG.get(current(code))
     if explanation is None:
         raise InputError(_unknown(code))
     if as_json:
         fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
         print_json({"code": code, **fields})
         return
-    lines = (("reason", explanation.pattern), ("meaning", explanation.meaning), ("next step", explanation.next_step))
+    lines = {"reason": explanation.pattern, "meaning": explanation.meaning, "next step": explanation.next_step}
     print(code)
-    for name, text in lines:
+    for name, text in ((name, text) for name, text in lines.items() if text):
         print(textwrap.fill(text, 100, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13))
 
 

@@ -6,12 +6,13 @@ Importing this package is cheap; SQLAlchemy is loaded by `open_store`.
 import os
 from typing import TYPE_CHECKING
 
+from seatrial.history.reasons import REASONS
 from seatrial.history.rows import Pin, RunRow
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-__all__ = ["Pin", "RunRow", "check_history", "open_store"]
+__all__ = ["REASONS", "Pin", "RunRow", "check_history", "open_store"]
 
 
 def open_store(url: str | None = None) -> "Store":

@@ -15,7 +15,7 @@ _OF_A_NODE = ("node", "gpu")
 
 def blamed_nodes(checks: Iterable[Check]) -> set[str]:
     """The nodes that a check blames by itself: it may have taken them out, and its verdict says so."""
-    suspects = (suspect for check in checks for suspect in check.by_itself.suspects)
+    suspects = (suspect for check in checks for suspect in check.raw.suspects)
     return {node for suspect in suspects for node in Subject(cast(SubjectKind, suspect.kind), suspect.name).nodes}
 
 
@@ -24,7 +24,7 @@ def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: Collection[str]
 
     Nothing is said of a check that did not pass by itself: it has said what it could not measure.
     """
-    if check.by_itself.verdict is not Verdict.PASS:
+    if check.raw.verdict is not Verdict.PASS:
         return
     for metric, measured in _nodes_by_metric(check.measurements).items():
         missing = _missing(measured | set(blamed), nodes)

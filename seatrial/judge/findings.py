@@ -66,7 +66,7 @@ class JudgedNight:
         """The judgement of a series that has a reference."""
         m, bad = self.table.first[i], self._bad[i]
         unproven = bool(self.unproven[i])
-        code = "low-unproven" if unproven else f"{'worse-than' if bad else 'within'}-{self.source(i)}"
+        code = "low-unproven" if unproven else f"worse-than-{self.source(i)}" if bad else "within-limit"
         words: dict[str, object] = {
             "number": number_words(self.measurement(i)),
             "against": self._against(i),

@@ -210,12 +210,12 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
         return None
     if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
-        return Reason.of("log-over-sockets", evidence=sweep.transport.evidence)
+        return Reason.of("log-over-sockets", seen=f"the data went over sockets ({sweep.transport.evidence})")
     plateau = next((m for m in check.measurements if m.metric == "busbw_plateau"), None)
     largest_bytes = max((row.size for row in sweep.rows), default=None)
     if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
         return None
-    return Reason.of("log-as-slow-as-sockets", plateau=short(plateau.value))
+    return Reason.of("log-over-sockets", seen=f"{short(plateau.value)} GB/s between nodes is what TCP sockets reach")
 
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:

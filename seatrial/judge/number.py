@@ -108,7 +108,7 @@ def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
 
 def _against(m: Measurement, baseline: Baseline) -> Judgement:
     verdict = _verdict(m, baseline)
-    code = f"{'within' if verdict is Verdict.PASS else 'worse-than'}-{baseline.source}"
+    code = "within-interval" if verdict is Verdict.PASS else f"worse-than-{baseline.source}"
     reason = Reason.of(code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict))
     return _judgement(m, verdict, reason, baseline)
 

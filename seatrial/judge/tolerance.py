@@ -4,8 +4,8 @@ Why these figures: docs/decisions/0002-judging-with-few-samples.md.
 """
 
 from seatrial.checks.table import CHECKS
+from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
 from seatrial.model.measurement import Measurement
-from seatrial.model.tolerance import SINGLE_SIZE, STEADY, Tolerance
 
 # A fail lies this factor beyond the first value that is degraded.
 FAIL_FACTOR = 2.0

@@ -1,6 +1,6 @@
 """Arms of the check `collectives`: the same sweep with other links, or with small messages alone. Pure.
 
-One definition of what NCCL is told, for the sweeps of a run, for the script that people submit to Slurm, and for logs.
+The one definition of NCCL's variables, for the sweeps of a run, the script that is submitted to Slurm, and logs.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
 
 
 def arm_of(measurement: Measurement) -> str:
-    """The arm that the measurement is of; empty for NCCL as it is by itself."""
+    """The arm of the measurement; empty for NCCL with its defaults."""
     return str(measurement.conditions.get("arm", ""))
 
 
 def arm_of_settings(settings: Mapping[str, str]) -> str:
-    """The arm whose variables are set, by their full names: the network alone, where it is; else empty."""
+    """`network` if the variables of that arm are set, by their full names; else empty."""
     network = ENVIRONMENT[NETWORK].items()
     return NETWORK if all(settings.get(name, "").lower() == value.lower() for name, value in network) else ""

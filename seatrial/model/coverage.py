@@ -1,6 +1,6 @@
-"""How many of the numbers of a run were compared with a baseline. Pure.
+"""How many numbers of a run were compared with a baseline. Pure.
 
-A number without one passes because it is finite and positive, which says nothing about how fast the cluster is.
+A number without one passes for being finite and positive, which says nothing of the speed of the cluster.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Coverage:
 
     @property
     def extent(self) -> Extent | None:
-        """All where each operation or metric was compared at some size; None where nothing was to be judged."""
+        """`all` if each operation or metric was compared at some size; None if nothing was measured."""
         if not self.numbers:
             return None
         if not self.judged:
@@ -39,7 +39,7 @@ class Coverage:
 
     @property
     def words(self) -> str:
-        """What a headline says of it; nothing where all was compared."""
+        """The words for a headline; empty if everything was compared."""
         return "" if self.extent == "all" else f"{self.judged:,} of {self.numbers:,} judged, no baseline yet"
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Coverage:
 
 
 def coverage(checks: Iterable["Check"]) -> Coverage:
-    """Counts series, so that repeats and several baselines of one number count once."""
+    """Count series, so that repeats and several baselines of one number count once."""
     compared: dict[tuple[str, str], bool] = {}
     by_metric: dict[str, bool] = {}
     for check in checks:
@@ -60,7 +60,7 @@ def coverage(checks: Iterable["Check"]) -> Coverage:
 
 
 def _metric(judgement: "Judgement") -> str:
-    """A sweep is one number in many sizes; all else goes by its metric."""
+    """The operation of a sweep, which is one number in many sizes; the metric of all else."""
     return judgement.measurement.operation or judgement.measurement.metric
 
 
@@ -70,7 +70,7 @@ def standing_of(verdict: Verdict, is_compared: bool) -> str:
 
 
 def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) -> int:
-    """That of the verdict; 3 for a pass of which something was compared with nothing, if a baseline is required."""
+    """The exit status of the verdict; 3 for a pass with numbers without a baseline, if one is required."""
     if require_baseline and verdict is Verdict.PASS and coverage.extent != "all":
         return Verdict.INCONCLUSIVE.exit_status
     return verdict.exit_status

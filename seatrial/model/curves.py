@@ -1,4 +1,4 @@
-"""The lines and tables that a check's measurements make. Pure."""
+"""Curves and tables of a check's measurements. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict
 
 SHARE = "busbw_share"  # the metric of how much of what the links carry a plateau reaches
-LATENCY_MAX_BYTES = 1 << 20  # beyond it, time says what busbw already says
+LATENCY_MAX_BYTES = 1 << 20  # time follows from busbw for larger messages
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A measurement and the worst judgement on it, if anything judged it."""
+    """A measurement and the worst judgement on it, if there is one."""
 
     measurement: Measurement
     judgement: Judgement | None
@@ -49,17 +49,17 @@ class LatencyTable:
 
 
 def readings(check: Check) -> list[Reading]:
-    """Each series of the check, judged or only recorded; the median of its readings."""
+    """Each series of the check, judged or not, with the median of its repeats."""
     return _held_together(check, once(check.measurements))
 
 
 def worst_first(judgement: Judgement) -> tuple[int, bool]:
-    """A sort key; of equals those that were compared with a baseline, which tell more than sanity, come first."""
+    """A sort key: the worst verdict first, then judgements with a baseline before those without."""
     return judgement.verdict.severity, not judgement.compared
 
 
 def every_reading(check: Check) -> list[Reading]:
-    """The same with every repeat by itself."""
+    """Each measurement of the check, repeats included."""
     return _held_together(check, check.measurements)
 
 
@@ -86,7 +86,7 @@ def busbw_curves(check: Check) -> list[Curve]:
 
 
 def latency_table(check: Check) -> LatencyTable | None:
-    """Latency of the small messages, where it is what counts; None when nothing was measured."""
+    """Latencies of small messages; None if none was measured."""
     by_operation = _by_operation(r for r in readings(check) if r.measurement.metric == "latency")
     columns = {
         op: {size: r.measurement.value for size, r in _one_placement(group).items()}
@@ -98,14 +98,14 @@ def latency_table(check: Check) -> LatencyTable | None:
 
 
 def losses(check: Check) -> tuple[float, ...]:
-    """The loss of every training step, in order; empty when it was not kept."""
+    """The loss of every training step in order; empty if it was not recorded."""
     return next(
         (m.samples for r in readings(check) if (m := r.measurement).metric == "loss" and len(m.samples) > 1), ()
     )
 
 
 def plateau(check: Check, operation: str) -> float | None:
-    """The busbw of large messages in GB/s: what was measured as plateau, else the best of the curve."""
+    """The busbw of large messages in GB/s: the measured plateau, else the best of the curve."""
     for reading in readings(check):
         if _is_plateau(reading) and _operation(reading.measurement) == operation:
             return reading.measurement.value
@@ -114,7 +114,7 @@ def plateau(check: Check, operation: str) -> float | None:
 
 
 def share(check: Check, operation: str) -> float | None:
-    """How much of what the links carry the plateau reaches, a fraction; None where the links are not known."""
+    """The plateau as a fraction of what the links carry; None if the links are not known."""
     for m in once(check.measurements):
         if m.metric == SHARE and m.subject.kind == "cluster" and _operation(m) == operation:
             return m.value
@@ -151,7 +151,7 @@ def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
 
 
 def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
-    """By message size; out of place wins, as the rates that people compare are out of place."""
+    """Readings by message size; out of place wins, as published rates are out of place."""
     by_size: dict[int, Reading] = {}
     for reading in group:
         size = int(reading.measurement.conditions["message_bytes"])

@@ -10,16 +10,16 @@ class SeatrialError(Exception):
 
     @property
     def reason(self) -> str:
-        """The Reason that it was raised with, where it was; else its text."""
+        """The Reason that it was raised with, else its text."""
         return self.args[0] if self.args and isinstance(self.args[0], Reason) else str(self)
 
 
 class InputError(SeatrialError):
-    """Bad input: one line that names file, field and what is legal. The command line exits with status 2."""
+    """Bad input; the message names file, field and the legal values. The command line exits with status 2."""
 
 
 class NothingFoundError(InputError):
-    """A log was read to its end and is neither a result nor a failure that is known."""
+    """A log holds neither a result nor a known failure."""
 
 
 class LaunchError(SeatrialError):
@@ -27,7 +27,7 @@ class LaunchError(SeatrialError):
 
 
 class MissingError(SeatrialError):
-    """A prerequisite is not there, so a check is `not_run`; the message names what and how to get it."""
+    """A prerequisite is missing, so a check is `not_run`; the message names it and how to get it."""
 
 
 class RemoteError(SeatrialError):
@@ -35,7 +35,7 @@ class RemoteError(SeatrialError):
 
 
 class FloodError(RemoteError):
-    """A node printed more than it may; what it ran was ended."""
+    """A node printed more than allowed, and its command was ended."""
 
 
 class NodesError(SeatrialError):

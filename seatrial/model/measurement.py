@@ -14,14 +14,14 @@ TIMES = frozenset({"us", "ms", "s"})
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was measured: the whole cluster, a node, a GPU, a link ("node-0--node-3") or a named group."""
+    """The subject of a measurement: the cluster, a node, a GPU, a link ("node-0--node-3") or a named group."""
 
     kind: SubjectKind
     name: str
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that it is part of: both ends of a link, none for the cluster or a group."""
+        """The nodes of the subject: both ends of a link, none for the cluster or a group."""
         if self.kind == "link":
             return tuple(self.name.split("--"))
         return (self.name.partition("/")[0],) if self.kind in ("node", "gpu") else ()
@@ -48,12 +48,12 @@ class Measurement:
 
     @property
     def finite(self) -> bool:
-        """Whether the value is a number at all (not NaN or infinite)."""
+        """Whether the value is neither NaN nor infinite."""
         return math.isfinite(self.value)
 
     @property
     def above_zero(self) -> bool:
-        """Whether only values above 0 can be, as of times and rates."""
+        """Whether only values above 0 are possible, as for times and rates."""
         return self.unit in TIMES or self.unit.endswith("/s")
 
     @property
@@ -63,7 +63,7 @@ class Measurement:
         return None if operation is None else f"{operation} ({arm})" if arm else str(operation)
 
     def series(self) -> str:
-        """The key under which the same measurement of other runs is found: metric, subject, conditions and unit."""
+        """The key that the same measurement has in every run: metric, subject, conditions and unit."""
         if not self._series:
             conditions = ",".join([f"{key}={self.conditions[key]}" for key in sorted(self.conditions)])
             series = f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
@@ -85,7 +85,7 @@ def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement
 
 
 def once(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    """Each series once: where it was repeated its median counts."""
+    """Each series once, with the median of its repeats."""
     return tuple(
         replace(taken[0], value=median(m.value for m in taken)) if len(taken) > 1 else taken[0]
         for taken in by_series(measurements).values()

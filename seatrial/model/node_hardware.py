@@ -1,4 +1,4 @@
-"""What a node is made of, as far as its speed depends on it."""
+"""The hardware of a node that its speed depends on."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class NodeHardware:
-    """What a node says of itself; "" and None where it does not tell.
+    """The hardware that a node reports; "" and None for what it does not report.
 
     `gpu_clock_mhz` is the highest SM clock. `ids` are digests of its serials; nodes of one host share some.
     """
@@ -20,7 +20,7 @@ class NodeHardware:
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
-        """From an entry of `nodes` in run.json, where every value may be of any type."""
+        """Read an entry of `nodes` in run.json, where every value may be of any type."""
         clock = node.get("gpu_clock_mhz")
         texts = {key: value for key in ("gpu_model", "cpu_model", "driver") if isinstance(value := node.get(key), str)}
         ids = listed if isinstance(listed := node.get("hardware_ids"), list | tuple) else ()
@@ -33,10 +33,10 @@ class NodeHardware:
         return self.gpu_model or self.cpu_model
 
     def replaces(self, earlier: "NodeHardware") -> bool:
-        """Whether this is other hardware than the `earlier` one, as far as both tell."""
+        """Whether the model differs from the earlier one, where both are known."""
         return bool(self.model and earlier.model) and self.model != earlier.model
 
 
 def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> dict[str, NodeHardware]:
-    """By name, of the `nodes` in run.json."""
+    """Hardware by node name, from `nodes` in run.json."""
     return {name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)}

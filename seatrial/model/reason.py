@@ -1,11 +1,38 @@
-"""A reason is data: a stable code and its values. The sentence that people read is made from them by the catalog."""
+"""A reason is data: a stable code and its values, from which its explanation makes the sentence that people read."""
 
+import string
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Self
 
-from seatrial.model.reasons import CATALOG
-
 Value = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The sentence of a code as a template for `str.format`, its meaning, and the next step where there is one.
+
+    `formerly`: codes of earlier versions that it stands for; a run.json may hold them.
+    """
+
+    template: str
+    meaning: str
+    next_step: str | None = None
+    formerly: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """The sentence with an ellipsis for each value."""
+        parts = string.Formatter().parse(self.template)
+        return "".join(f"{text}…" if field is not None else text for text, field, _, _ in parts)
+
+
+_EXPLANATIONS: dict[str, Explanation] = {}
+
+
+def register(explanations: Mapping[str, Explanation]) -> None:
+    """Make codes known to `Reason.of`. The `reasons.py` of a package does so, which the package imports."""
+    _EXPLANATIONS.update(explanations)
 
 
 class Reason(str):
@@ -33,16 +60,16 @@ class Reason(str):
 
     @classmethod
     def of(cls, code: str, /, **values: object) -> Self:
-        """The reason with that code of the catalog. Raises KeyError for a code or a value that the catalog lacks.
+        """The reason with that code. Raises KeyError for an unknown code and for a missing value.
 
         What is neither text nor number is kept as its text.
         """
         plain = {name: value if isinstance(value, Value) else str(value) for name, value in values.items()}
-        return cls(CATALOG[code].template.format(**plain), code, plain)
+        return cls(_EXPLANATIONS[code].template.format(**plain), code, plain)
 
 
 def join(reasons: Iterable[str]) -> str:
-    """Several reasons in one text, each once; the first, which weighs most, gives its code."""
+    """Join reasons into one, each once; it has the code of the first that has one."""
     distinct: dict[Hashable, str] = {}
     for reason in (part for each in reasons for part in _joined_parts(each)):
         distinct.setdefault(identity(reason), reason)
@@ -53,32 +80,42 @@ def join(reasons: Iterable[str]) -> str:
 
 
 def _joined_parts(reason: str) -> tuple[str, ...]:
-    """Those of a joined reason; a placed one, which has one part, stays as it is."""
+    """The parts of a joined reason; a placed one, which has one part, stays whole."""
     return reason.parts if isinstance(reason, Reason) and len(reason.parts) > 1 else (reason,)
 
 
 def placed(place: str, reason: str) -> str:
-    """The reason with the check, the node or the file in front that it is about; it keeps its code."""
+    """Put the check, the node or the file in front of the reason; it keeps its code."""
     return Reason(f"{place}: {reason}", code_of(reason), parts=(reason,))
 
 
 def unplaced(reason: str) -> str:
-    """What `placed` was given; a reason that stands alone as it is."""
+    """The reason that `placed` was given; a reason without a place unchanged."""
     return reason.parts[0] if isinstance(reason, Reason) and len(reason.parts) == 1 else reason
 
 
+def extended(reason: str, detail: str) -> str:
+    """Append a detail to the sentence of the reason; it keeps its code."""
+    return rewritten(reason, lambda sentence: sentence + detail)
+
+
+def caused(reason: str, cause: str | None) -> str:
+    """Give the reason the code of the cause that its sentence names, if the cause has one."""
+    return recorded(str(reason), code_of(cause or "") or code_of(reason))
+
+
 def code_of(reason: str) -> str | None:
-    """The code; None of a text that is not from the catalog."""
+    """The code of the reason; None for a plain text."""
     return reason.code if isinstance(reason, Reason) else None
 
 
 def recorded(sentence: str, code: str | None) -> str:
-    """A reason as a file or a table holds it."""
+    """A reason that was read from a file or a table."""
     return Reason(sentence, code) if code else sentence
 
 
 def identity(reason: str) -> Hashable:
-    """What is equal of two reasons that say the same: code and values, or the text where there are none."""
+    """The key that equal reasons share: code and values, or the text of a reason without values."""
     if not isinstance(reason, Reason):
         return reason
     if reason.parts:
@@ -87,6 +124,6 @@ def identity(reason: str) -> Hashable:
 
 
 def rewritten(reason: str, rewrite: Callable[[str], str]) -> str:
-    """The reason with its sentence as `rewrite` has it, such as cut or without secrets; it keeps its code."""
+    """Rewrite the sentence of the reason, such as to cut it or to remove secrets; it keeps its code."""
     sentence = rewrite(str(reason))
     return reason if sentence == reason else recorded(sentence, code_of(reason))

@@ -74,7 +74,7 @@ SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A part that is blamed; `confidence` is 0..1, `evidence` a sentence a person can check."""
+    """A part that is suspected; `confidence` is 0..1, `evidence` a sentence that can be checked."""
 
     kind: SuspectKind
     name: str
@@ -106,7 +106,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried on the testbed, with its measurements and their judgements.
+    """One check of a run, with its measurements and their judgements.
 
     `before_judging`, its own result, is set once the numbers have been judged; verdict, reason and suspects then follow
     from both.
@@ -122,8 +122,8 @@ class Check:
     before_judging: CheckResult | None = None
 
     @property
-    def by_itself(self) -> CheckResult:
-        """Its own result, before its numbers were judged."""
+    def raw(self) -> CheckResult:
+        """The result of the check itself, before its numbers were judged."""
         return self.before_judging or CheckResult(self.verdict, self.reason, self.suspects)
 
     @property
@@ -137,7 +137,7 @@ class Check:
 
     def unjudged(self) -> "Check":
         """The check as it was before its numbers were judged."""
-        own = self.by_itself
+        own = self.raw
         return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
     def summary(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Check:
             "name": self.name,
             **_outcome(self.verdict, self.reason),
             "seconds": round(self.seconds, 3),
-            "found": self.by_itself.to_dict(),
+            "found": self.raw.to_dict(),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Everything a run leaves behind; `to_dict` is `run.json`."""
+    """The result of a run; `to_dict` is `run.json`."""
 
     run_id: str
     cluster: str

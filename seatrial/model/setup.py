@@ -1,4 +1,4 @@
-"""The facts of a cluster that references are keyed by."""
+"""The facts of a cluster that reference numbers are looked up by."""
 
 from dataclasses import dataclass, replace
 
@@ -33,7 +33,7 @@ def part_of(measurement: Measurement, setup: Setup) -> Setup:
 
 
 def ranks_of(measurement: Measurement, setup: Setup) -> int:
-    """How many ranks took part: as measured, else as many as the cluster has."""
+    """The number of ranks that took part: as measured, else of the whole cluster."""
     ranks = measurement.conditions.get("ranks", setup.ranks)
     return int(ranks) if isinstance(ranks, int) else setup.ranks
 

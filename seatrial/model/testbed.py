@@ -1,4 +1,4 @@
-"""The nodes one run got. Every platform ends in a testbed: N nodes that answer on an sshd, one of them the head."""
+"""The testbed of a run, which every platform brings up: nodes that answer on an sshd, one of them the head."""
 
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Node:
 
 
 class RankProcess(Protocol):
-    """A command that starts ranks, as it runs: its standard input stays open until `close_stdin`, which ends it."""
+    """A running command that starts ranks; its standard input stays open until `close_stdin`, which ends it."""
 
     received_bytes: int
 
@@ -48,24 +48,24 @@ class RankProcess(Protocol):
         """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output."""
 
     def exit_status(self) -> int | None:
-        """None when nobody knows it."""
+        """None if it is unknown."""
 
 
 class RankLauncher(Protocol):
-    """What starts ranks in place of mpirun on the head node."""
+    """A starter of ranks in place of mpirun on the head node."""
 
     @property
     def python(self) -> str:
-        """What runs the supervisor, where the command runs that starts the ranks."""
+        """The Python that runs the supervisor of the command."""
 
     def argv(self, testbed: "Testbed", argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The command line that runs `argv` on one rank per slot, consecutive ranks on one node."""
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The variables of that command, from which every rank gets `env`."""
+        """The variables of the command, which gives each rank `env`."""
 
     def started(self, testbed: "Testbed", command: str) -> AbstractContextManager[RankProcess]:
-        """`command`, a line for the shell, as it runs; nothing of it runs after the block. Raises RemoteError."""
+        """Start `command`, a line for the shell; nothing of it runs after the block. Raises RemoteError."""
 
 
 BlamelessReason = Callable[[Node], str | None]
@@ -121,11 +121,11 @@ class Testbed:
         return any(node.gpus for node in self.nodes)
 
     def user_of(self, node: Node) -> str:
-        """Who logs in to that node."""
+        """The user to log in with on that node."""
         return node.user or self.user
 
     def without(self, names: Iterable[str]) -> "Testbed":
-        """The same testbed with those nodes taken out."""
+        """The testbed without those nodes."""
         gone = set(names)
         return replace(self, nodes=tuple(node for node in self.nodes if node.name not in gone))
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What a judgement, a check or a run came to."""
+    """The verdict of a judgement, a check or a run."""
 
     PASS = "pass"
     DEGRADED = "degraded"  # slower than expected, above the floor
@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
     @property
     def exit_status(self) -> int:
-        """The exit status of `seatrial run`: 0 pass, 1 the cluster is at fault, 3 it could not be told."""
+        """The exit status of `seatrial run`: 0 pass, 1 the cluster is at fault, 3 nothing was measured."""
         if self is Verdict.PASS:
             return 0
         return 1 if self.is_fault else 3

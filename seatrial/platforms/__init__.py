@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from seatrial.config import PLATFORMS
 from seatrial.model.errors import InputError
+from seatrial.model.reason import placed
+from seatrial.platforms.reasons import REASONS
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.config.cluster import Cluster
@@ -17,6 +19,7 @@ if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.model.testbed import Testbed
     from seatrial.text.redact import Secrets
 
+__all__ = ["REASONS", "Leftover", "Platform", "Rendered", "platform_for", "platforms"]
 _SETTINGS = {
     "local": "seatrial.platforms.local.config:LocalPlatform",
     "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",
@@ -83,7 +86,7 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
         module = import_module(cluster.platform.implementation())  # on first use: their SDKs are heavy
         platform: Platform = module.platform(cluster)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(placed(str(where), error.reason)) from error
     return platform
 
 

@@ -48,7 +48,7 @@ class NodeAddress(BaseModel):
     port: int = Field(ge=1, le=65535)
 
 
-class RunState(BaseModel):
+class PlatformState(BaseModel):
     """What another process needs to find the nodes, in the order of the hostfile; platforms may add fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

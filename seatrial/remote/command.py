@@ -170,7 +170,9 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
         ended = data is None
         output += data or b""
         if process.received_bytes > max_bytes:
-            raise FloodError(Reason.of("output-flood", limit_mib=max_bytes / 1024**2))
+            raise FloodError(
+                Reason.of("output-flood", excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended")
+            )
     return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
 
 

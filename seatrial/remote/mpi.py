@@ -336,5 +336,9 @@ def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]
     for name, characters in by_node.most_common(1):
         if 2 * characters > by_node.total() > 0:
             share = characters / by_node.total()
-            return (Suspect("node", name, 0.9, Reason.of("output-flood-of-node", share=f"{share:.0%}")),)
+            return (
+                Suspect(
+                    "node", name, 0.9, Reason.of("output-flood", excess=f"its ranks printed {share:.0%} of all output")
+                ),
+            )
     return ()

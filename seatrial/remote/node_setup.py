@@ -179,7 +179,7 @@ class _Contact:
             return read_answer(Facts, answer).model_dump()
         except ValueError as error:
             shown = printable(answer) or "nothing was printed"
-            raise self._error("node-facts-unreadable", answer=shown, problem=str(error)) from None
+            raise self._error("node-facts-unreadable", what="say what it is", answer=f"{shown} ({error})") from None
 
     def install(self) -> None:
         """Write the probes to the node."""
@@ -229,6 +229,11 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     answer = last_line(done.output)
     if not _SECONDS.fullmatch(answer):
         raise RemoteError(
-            placed(node.name, Reason.of("node-clock-unreadable", answer=printable(answer) or "nothing was printed"))
+            placed(
+                node.name,
+                Reason.of(
+                    "node-facts-unreadable", what="tell the time", answer=printable(answer) or "nothing was printed"
+                ),
+            )
         )
     return float(answer) - (before + after) / 2, (after - before) / 2

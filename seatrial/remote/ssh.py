@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from seatrial.model.errors import RemoteError, SeatrialError
-from seatrial.model.reason import Reason, placed
+from seatrial.model.reason import Reason, caused, placed
 from seatrial.model.testbed import Node, Testbed
 
 if TYPE_CHECKING:
@@ -88,7 +88,10 @@ def _dial_problem(node: Node, error: OSError) -> str:
         return _reason(node, "ssh-timeout")
     if isinstance(error, ConnectionRefusedError):
         return _reason(node, "ssh-refused")
-    return _reason(node, "ssh-unreachable", problem=error.strerror.lower() if error.strerror else str(error))
+    problem = error.strerror.lower() if error.strerror else str(error)
+    reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
+    cause = next((each for each in error.args if isinstance(each, Reason)), None)  # such as that its pod ended
+    return placed(node.name, caused(reason, cause))
 
 
 def _reason(node: Node, code: str, **values: str) -> str:

@@ -24,7 +24,6 @@ from seatrial.model.curves import (
     readings,
     share,
 )
-from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.sizes import format_size
@@ -33,6 +32,7 @@ from seatrial.report import charts
 from seatrial.report.charts import trend_chart
 from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import heat_map
+from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from rich.text import Text
 from seatrial.judge.logs import LogsJudgement
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Change, Difference
+from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 
 STYLES: dict[str, str] = {

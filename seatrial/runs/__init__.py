@@ -1,1 +1,5 @@
 """A run while it happens and after: its checks, lock, progress, login, and its files read back."""
+
+from seatrial.runs.reasons import REASONS
+
+__all__ = ["REASONS"]

@@ -40,7 +40,7 @@ def _cut(text: str) -> str:
 
 def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
     """Return `result` with only the verdicts of `checks`; never a pass, since the error may hide a fault."""
-    failed = Reason.of("result-failed", error=type(error).__name__)
+    failed = Reason.of("result-failed", error=f" ({type(error).__name__}); logs/run.log has the trace")
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
     return replace(
@@ -48,7 +48,10 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
         verdict=verdict,
         reason=join((bad, failed)) if bad else failed,
         checks=(
-            *(Check(check.name, check.verdict, Reason.of("details-withheld"), check.seconds) for check in checks),
+            *(
+                Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds)
+                for check in checks
+            ),
             Check("result", Verdict.INCONCLUSIVE, failed),
         ),
     )

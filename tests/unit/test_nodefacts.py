@@ -21,8 +21,11 @@ def contact(offset_s: float = 0.0, error_s: float = 0.01, **facts: Any) -> NodeC
 
 
 def test_a_node_without_mpirun_is_named() -> None:
-    (suspect,) = without_mpirun({"a": contact(mpirun="/usr/bin/mpirun"), "b": contact(mpirun=None)})
-    assert (suspect.name, suspect.evidence) == ("b", "mpirun is missing on it")
+    (suspect,) = without_mpirun("mpirun", {"a": contact(mpirun="/usr/bin/mpirun"), "b": contact(mpirun=None)})
+    assert (suspect.name, suspect.evidence) == (
+        "b",
+        "mpirun is missing on it: install Open MPI (openmpi-bin) or set mpi.mpirun",
+    )
 
 
 def test_the_second_node_of_a_host_name_is_named() -> None:

@@ -44,12 +44,12 @@ def verdict_of(value: float, setup: Setup, operation: str = "all_reduce") -> tup
     [(104, Verdict.FAIL), (180, Verdict.FAIL), (220, Verdict.DEGRADED), (297, Verdict.DEGRADED), (375, Verdict.PASS)],
 )
 def test_a_known_fabric_has_an_expected_range_at_every_scale(nodes: int, value: float, verdict: Verdict) -> None:
-    code = "within-model" if verdict is Verdict.PASS else "worse-than-model"
+    code = "within-interval" if verdict is Verdict.PASS else "worse-than-model"
     assert verdict_of(value, ib(nodes)) == (verdict, code)
 
 
 def test_where_the_catalog_has_a_row_it_is_asked() -> None:
-    assert verdict_of(380, ib(12)) == (Verdict.PASS, "within-catalog")
+    assert verdict_of(380, ib(12)) == (Verdict.PASS, "within-interval")
     assert verdict_of(220, ib(12)) == (Verdict.DEGRADED, "worse-than-catalog")
 
 

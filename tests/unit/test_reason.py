@@ -16,11 +16,22 @@ from seatrial.checks.connectivity.rates import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError
-from seatrial.model.reason import Reason, code_of, identity, join, placed, recorded, rewritten, unplaced
-from seatrial.model.reasons import AREAS, CATALOG
+from seatrial.model.reason import (
+    Reason,
+    caused,
+    code_of,
+    extended,
+    identity,
+    join,
+    placed,
+    recorded,
+    rewritten,
+    unplaced,
+)
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect, conclude
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.model.verdict import Verdict
+from seatrial.runs.explanations import AREAS, CATALOG
 from seatrial.runs.load import load_result
 
 ROOT = Path(__file__).parents[2]
@@ -33,42 +44,75 @@ def _fields(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
-def _made() -> Iterator[tuple[str, str, set[str] | None]]:
+def _sources() -> list[Path]:
+    """The modules that make reasons."""
+    paths = (path for folder in ("seatrial", "tasks", "flows") for path in sorted((ROOT / folder).rglob("*.py")))
+    return [path for path in paths if path.name not in ("reasons.py", "explanations.py")]
+
+
+def _constants(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def _made(path: Path) -> Iterator[tuple[str, str, set[str] | None]]:
     """Where code makes a reason with a literal code: place, code, and the names of the values if all are literal."""
-    for folder in ("seatrial", "tasks", "flows"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                match node:
-                    case ast.Call(
-                        func=ast.Attribute(value=ast.Name(id="Reason"), attr="of"),
-                        args=[ast.Constant(value=str(code))],
-                        keywords=values,
-                    ):
-                        names = {value.arg for value in values if value.arg}
-                        yield f"{path.name}:{node.lineno}", code, names if all(v.arg for v in values) else None
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="Reason"), attr="of"),
+                args=[ast.Constant(value=str(code))],
+                keywords=values,
+            ):
+                names = {value.arg for value in values if value.arg}
+                yield f"{path.name}:{node.lineno}", code, names if all(v.arg for v in values) else None
 
 
-def test_every_reason_in_the_code_is_in_the_catalog_with_its_values() -> None:
-    made = list(_made())
+def _imported(path: Path) -> set[str]:
+    """The packages that the module imports, and those that the packages import that hold it."""
+    files = [path, *(folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))]
+    names = {".".join(path.relative_to(ROOT).parts[:-1])}
+    for file in filter(Path.exists, files):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    parts = [name.split(".") for name in names]
+    return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
+
+
+def test_every_reason_in_the_code_is_explained_with_its_values() -> None:
+    made = [each for path in _sources() for each in _made(path)]
     assert len(made) > 20
     for place, code, values in made:
-        assert code in CATALOG, f"{place}: {code} is not in the catalog"
+        assert code in CATALOG, f"{place}: {code} is not explained"
         assert values is None or _fields(CATALOG[code].template) <= values, f"{place}: {code} lacks a value"
 
 
 def test_every_code_is_used() -> None:
-    constants = {
-        node.value
-        for folder in ("seatrial", "tasks", "flows")
-        for path in (ROOT / folder).rglob("*.py")
-        if path.parent.name != "reasons"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    prefixes = ("within-", "worse-than-", "image-build-")  # judge.judge, builders.failures
+    constants = {constant for path in _sources() for constant in _constants(path)}
+    prefixes = ("worse-than-", "image-build-")  # judge, builders.failures
     made_of_parts = {code for code in CATALOG if code.startswith(prefixes)}
     assert set(CATALOG) - made_of_parts <= constants
     assert len(CATALOG) == sum(map(len, AREAS.values())), "a code is in two areas"
+
+
+def test_a_code_is_registered_where_it_is_raised() -> None:
+    package_of = {
+        code: ".".join(path.relative_to(ROOT).parts[:-1])
+        for path in (ROOT / "seatrial").rglob("reasons.py")
+        for code in _constants(path) & set(CATALOG)
+    }
+    assert set(package_of) == set(CATALOG)
+    for path in _sources():
+        for place, code, _ in _made(path):
+            assert package_of[code] in _imported(path), f"{place}: {code} is of {package_of[code]}, not imported there"
+
+
+def test_former_codes_are_explained() -> None:
+    former = [code for explanation in CATALOG.values() for code in explanation.formerly]
+    assert len(former) == len({*former} - {*CATALOG})
+    for code in former:
+        assert CliRunner().invoke(app, ["explain", code], catch_exceptions=False).exit_code == 0
 
 
 def test_an_unknown_code_or_value_is_an_error() -> None:
@@ -105,6 +149,19 @@ def test_copies_and_pickles_keep_the_code() -> None:
 def test_a_cut_reason_keeps_its_code() -> None:
     cut = rewritten(REFUSED, lambda text: text[:5])
     assert (cut, code_of(cut)) == (REFUSED[:5], "ssh-refused")
+
+
+def test_an_extended_reason_keeps_its_code() -> None:
+    extended_reason = extended(REFUSED, " (node-1)")
+    assert (extended_reason, code_of(extended_reason)) == (f"{REFUSED} (node-1)", "ssh-refused")
+    assert extended(REFUSED, "") is REFUSED
+    assert code_of(extended("a text", " (node-1)")) is None
+
+
+def test_a_reason_that_names_its_cause_has_the_code_of_the_cause() -> None:
+    late = Reason.of("launch-timeout", limit_s="1", setting="start_timeout_s", story=REFUSED)
+    assert (caused(late, REFUSED), code_of(caused(late, REFUSED))) == (str(late), "ssh-refused")
+    assert code_of(caused(late, "a text")) == code_of(caused(late, None)) == "launch-timeout"
 
 
 def test_a_placed_reason_gives_back_what_was_placed() -> None:
@@ -185,7 +242,8 @@ def test_explain_prints_meaning_and_next_step(code: str) -> None:
     assert done.exit_code == 0
     printed = " ".join(done.output.split())
     assert CATALOG[code].meaning in printed
-    assert CATALOG[code].next_step in printed
+    assert ("next step" in printed) == bool(CATALOG[code].next_step)
+    assert (CATALOG[code].next_step or "") in printed
 
 
 def test_explain_names_the_nearest_code() -> None:

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, PlannedSweep, plan_sweeps
@@ -41,12 +42,12 @@ from seatrial.checks.contract import (
 )
 from seatrial.config.run import Run
 from seatrial.model.arms import INTRA, NETWORK, arm_of
+from seatrial.model.baseline import SINGLE_SIZE
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
-from seatrial.model.tolerance import SINGLE_SIZE
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
 
@@ -125,8 +126,7 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):
-        if reason := _pointless(run, present.testbed, outcomes):
-            not_tried = Reason.of("operation-not-tried", operation=planned.label, reason=reason)
+        if not_tried := _pointless(run, present.testbed, outcomes, planned.label):
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
         outcome = _sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
@@ -181,11 +181,13 @@ def _with_lost(present: RollCall, outcomes: Sequence[SweepOutcome]) -> RollCall:
     return replace(present, suspects=tuple(suspects.values()))
 
 
-def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:
-    """Why no further operation can say anything."""
+def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> str | None:
+    """The reason not to try the operation, where it could not show anything."""
+    not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     if any(outcome.fabric_gone for outcome in outcomes):
-        return Reason.of("fabric-gone")
-    return too_small(run, testbed)
+        return not_tried(reason="the fabric is gone")
+    reason = too_small(run, testbed)
+    return caused(not_tried(reason=reason), reason) if reason else None
 
 
 def _without(present: RollCall, suspects: tuple[Suspect, ...]) -> RollCall:

@@ -33,7 +33,7 @@ from seatrial.checks.collectives.problems import (
 from seatrial.checks.failures import classify_failure, fabric_gone
 from seatrial.model.arms import INTRA, LATENCY
 from seatrial.model.measurement import ConditionValue, Measurement
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -136,9 +136,9 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
     ]
     if wrong:
         more = f" and at {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=", ".join(wrong[:3]), more=more)
+        return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=f"wrong elements: {', '.join(wrong[:3])}{more}")
     if sweep and sweep.out_of_bounds:
-        return Verdict.CORRUPT, Reason.of("out-of-bounds", out_of_bounds=sweep.out_of_bounds)
+        return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=f"out of bounds values: {sweep.out_of_bounds}")
     return None
 
 
@@ -149,7 +149,7 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
         return Verdict.INCONCLUSIVE, Reason.of("no-rows")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
         verdict, why = classify_failure(result, began=_began(sweep), messages=sweep.errors if sweep else ())
-        return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
+        return verdict, extended(why, f" (after {len(rows)} sizes)") if rows else why
     if not sweep.checked:
         return Verdict.INCONCLUSIVE, Reason.of("not-verified")
     return None

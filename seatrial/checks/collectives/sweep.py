@@ -19,7 +19,7 @@ from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.arms import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.errors import InputError, LaunchError, RemoteError
-from seatrial.model.reason import join, placed, rewritten
+from seatrial.model.reason import extended, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Node, Testbed
@@ -107,7 +107,7 @@ def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = classify_failure(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    named = rewritten(placed(operation, reason), lambda text: f"{text} ({names})")
+    named = extended(placed(operation, reason), f" ({names})")
     return SweepOutcome(operation, verdict, named, suspects=suspects)
 
 

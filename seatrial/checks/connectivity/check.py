@@ -25,13 +25,13 @@ from seatrial.checks.connectivity.stages import (
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, PlannedNodes, PlannedPart, StepResult
 from seatrial.config.run import Run
+from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.model.tolerance import Tolerance
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import MpiResult, mpirun
 from seatrial.remote.node_setup import NodeConnection
@@ -43,10 +43,10 @@ from seatrial.text.words import some_of
 Contacts = Mapping[str, NodeConnection]  # by node name
 
 
-def without_mpirun(contacts: Contacts) -> list[Suspect]:
+def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
     """Nodes that have no mpirun."""
     return [
-        Suspect("node", name, 1.0, Reason.of("node-mpirun-missing"))
+        Suspect("node", name, 1.0, Reason.of("mpirun-missing", mpirun=mpirun, where="on it"))
         for name, contact in contacts.items()
         if not contact.facts["mpirun"]
     ]
@@ -137,8 +137,9 @@ class HostnameResult:
         if self.result.cause:
             return self.result.cause
         if self.result.timed_out:
-            return Reason.of("mpirun-hostname-timeout", seconds=f"{self.result.seconds:.0f}")
-        return Reason.of("mpirun-hostname-failed", exit_status=self.result.exit_status)
+            return Reason.of("mpirun-hostname-failed", ended=f"did not end within {self.result.seconds:.0f} s")
+        ended = f"ended with status {self.result.exit_status} and did not show it"
+        return Reason.of("mpirun-hostname-failed", ended=ended)
 
 
 def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:
@@ -256,7 +257,7 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     findings.measurements += clock_skews(contacts)
     versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
-        *(without_mpirun(contacts) if needs_mpirun else ()),
+        *(without_mpirun(findings.testbed.mpirun, contacts) if needs_mpirun else ()),
         *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from seatrial.checks.connectivity.reachability import Pair, connected, link_name, natural
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, join, placed, rewritten
+from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -305,7 +305,7 @@ class Findings:
         return Check(
             name=NAME,
             verdict=Verdict.FAIL if self.problems else unsure,
-            reason=rewritten(join(bad[:3]), lambda text: text + more) or good,
+            reason=extended(join(bad[:3]), more) or good,
             seconds=self.seconds,
             measurements=tuple(self.measurements),
             suspects=(*self.suspects, *impaired),

@@ -137,7 +137,7 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], str], peers: Mapping
         return [Suspect("node", name, round(len(failed) / others, 2), evidence)]
     if len(failed) > MAX_LINKS:
         far = host_list(sorted({other for pair in failed for other in pair - {name}}, key=natural))
-        evidence = Reason.of("links-ssh-failed", failed=len(failed), others=others, problem=error)
+        evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
         return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
     return [
         Suspect("link", link_name(*pair), 0.9 if others > 2 else 0.5, Reason.of("link-ssh-failed", problem=error))

@@ -1,1 +1,5 @@
 """The check `devices`: every GPU, or the processors of nodes without GPUs, measured and searched for wrong results."""
+
+from seatrial.checks.devices.reasons import REASONS
+
+__all__ = ["REASONS"]

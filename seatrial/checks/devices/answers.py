@@ -11,12 +11,12 @@ from pydantic import Field
 
 from seatrial.checks.contract import Metric
 from seatrial.checks.devices.section import Disk, NumberFormat
+from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
-from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
 from seatrial.remote.node_probe import run_probe

@@ -39,7 +39,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Training, plan_training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import Reason, join, rewritten
+from seatrial.model.reason import Reason, extended, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -200,7 +200,7 @@ def _on_ranks(
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-        return replace(check, reason=rewritten(check.reason, lambda reason: f"{reason} ({names})"), suspects=suspects)
+        return replace(check, reason=extended(check.reason, f" ({names})"), suspects=suspects)
     if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         check = _with_missing(run, testbed, check)
     if check.verdict is Verdict.FAIL and not check.suspects:

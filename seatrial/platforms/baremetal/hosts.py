@@ -27,7 +27,7 @@ from seatrial.platforms.openssh import (
     reason_of,
     tunnel,
 )
-from seatrial.platforms.state import NodeAddress, RunState
+from seatrial.platforms.state import NodeAddress, PlatformState
 from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 
@@ -85,7 +85,7 @@ class HostAddress(NodeAddress):
     cores: int = Field(1, ge=1, le=100_000)
 
 
-class BaremetalState(RunState):
+class BaremetalState(PlatformState):
     """The hosts, in the order of the hostfile."""
 
     nodes: tuple[HostAddress, ...] = Field(min_length=1, max_length=10_000)

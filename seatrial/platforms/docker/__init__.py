@@ -1,1 +1,5 @@
 """Docker: containers of one host as nodes."""
+
+from seatrial.platforms.docker.reasons import REASONS
+
+__all__ = ["REASONS"]

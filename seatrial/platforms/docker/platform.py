@@ -36,7 +36,7 @@ from seatrial.platforms.docker.plan import (
     keys_archive,
     network_body,
 )
-from seatrial.platforms.state import NodeAddress, RunState, this_owner
+from seatrial.platforms.state import NodeAddress, PlatformState, this_owner
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
 from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
@@ -140,8 +140,7 @@ def why_ended(container: "Container") -> str:
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
-        status=str(state.get("ExitCode", "?")),
-        problem=printable(problem)[:500] or "it printed nothing",
+        how=f"ended with status {state.get('ExitCode', '?')}: {printable(problem)[:500] or 'it printed nothing'}",
     )
 
 
@@ -229,7 +228,7 @@ _LOG_LINES = 100_000
 _LOG_BYTES = 64 * 1024**2
 
 
-class DockerState(RunState):
+class DockerState(PlatformState):
     """The containers, the network that they share, and the cores of the Docker host."""
 
     nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
@@ -310,7 +309,7 @@ class Docker:
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
                 return None if container.status == "running" else why_ended(container)
-        return Reason.of("docker-node-gone", node=node.name)
+        return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         if not states.run_folder(run_id, KIND).exists():

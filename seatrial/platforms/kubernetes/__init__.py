@@ -3,3 +3,7 @@
 `launchers`, `pod`, `volumes` and `machines` describe what is submitted, without side effects; `api` is the only module
 that talks to the cluster, `waiting` explains why pods are not ready, and `forward` reaches their sshd.
 """
+
+from seatrial.platforms.kubernetes.reasons import REASONS
+
+__all__ = ["REASONS"]

@@ -73,9 +73,11 @@ def connect(context: str | None) -> Any:
         else:
             config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
-        raise MissingError(Reason.of("no-kubeconfig", problem=_lacking(context))) from error
+        raise MissingError(_lacking(context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-        raise MissingError(Reason.of("kubeconfig-unreadable", error=short(error))) from error
+        raise MissingError(
+            Reason.of("no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}")
+        ) from error
     return client.ApiClient(configuration)
 
 
@@ -91,13 +93,10 @@ def _lacking(context: str | None) -> str:
     try:
         contexts, _ = config.list_kube_config_contexts(_kubeconfig())
     except (config.ConfigException, OSError) as error:
-        return Reason.of("no-cluster", error=short(error))
+        return Reason.of("no-kubeconfig", problem=f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod")
     contexts_found = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
-    return (
-        Reason.of("kube-context-unknown", context=f"{context!r}", known=contexts_found)
-        if context
-        else Reason.of("kube-context-missing", known=contexts_found)
-    )
+    problem = f"platform.context {context!r} is not in the kubeconfig" if context else "no context"
+    return Reason.of("kube-context-unknown", problem=problem, known=contexts_found)
 
 
 class Discovery:
@@ -203,8 +202,9 @@ class Api:
             for version in filter(None, (kind.api_version, kind.older)):
                 if resource := self._discovery.resource(replace(kind, api_version=version)):
                     return resource
+        problem = f"the cluster does not know {kind.kind} ({kind.api_version})"
         install = f": install {kind.needs}" if kind.needs else ""
-        raise UnknownKindError(Reason.of("kind-unknown", kind=kind.kind, api_version=kind.api_version, install=install))
+        raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install))
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Submit an object, and reject fields that the API server does not know.
@@ -284,8 +284,9 @@ class Api:
                 versions = self._discovery.versions(kind)
             if not versions:
                 raise
-            other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
-            raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
+            problem = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
+            install = ": install a release that serves it"
+            raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install)) from error
 
     def may(self, verb: str, right: Permission) -> bool:
         """Whether the current user has one verb of a right."""
@@ -350,8 +351,8 @@ class Api:
             raise refused(doing, self.namespace, error) from error
         except (HTTPError, OSError) as error:
             host = self.client.configuration.host
-            why = Reason.of("api-server-silent", host=host, error=short(error))
-            raise LaunchError(Reason.of("api-server-unreachable", doing=doing, cause=why)) from error
+            reason = Reason.of("api-server-unreachable", doing=doing, host=host, error=short(error))
+            raise LaunchError(reason) from error
 
 
 LIMIT = {"_request_timeout": TIMEOUT_S}

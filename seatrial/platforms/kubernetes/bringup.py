@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, caused, extended
 from seatrial.platforms.kubernetes import waiting
 from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
@@ -161,7 +161,7 @@ class BringUp:
         self._troubled = waiting.troubled(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
             log_end = self._api.log_end(problem.pod)
-            raise LaunchError(f"{problem.reason}{f'; its last words: {log_end}' if log_end else ''}")
+            raise LaunchError(extended(problem.reason, f"; its last words: {log_end}" if log_end else ""))
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
@@ -181,7 +181,7 @@ class BringUp:
             return waits_for(self._seen.workload)
         if time.monotonic() - self._begun > UNMANAGED_S and not (self._seen.managed or self._seen.pods):
             return unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
-        return Queued(Reason.of("queue-unseen"))
+        return Queued(Reason.of("queue-not-looked-at", what="queued"))
 
     def _log_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
@@ -201,4 +201,5 @@ class BringUp:
         if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
-            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress))
+            reason = Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress)
+            raise LaunchError(caused(reason, progress))

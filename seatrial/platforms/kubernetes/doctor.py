@@ -5,6 +5,7 @@ deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from platform import machine as this_machine
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from seatrial.config.architecture import wrong_architecture
 from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join, placed
 from seatrial.platforms.container import KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -96,7 +97,7 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
         return [Reason.of("queue-not-found", queue=settings.queue, namespace=settings.namespace, there=there)]
     active = conditions(queue).get("Active")
     if active is None:
-        return [Reason.of("queue-not-reconciled", queue=settings.queue)]
+        return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
     if active["status"] != "True":
         return [
             Reason.of(
@@ -116,20 +117,17 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
         return []
     selector = ", ".join(f"{key}={value}" for key, value in labels.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
-    return [
-        Reason.of(
-            "too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_lacks_by_nodes(lack_by_node)
-        )
-    ]
+    few = Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)
+    return [join([few, *_lacks_by_nodes(lack_by_node)])]
 
 
-def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> str:
+def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> list[str]:
     """What nodes lack, each once with its nodes; nodes that lack the most come last."""
     by_lack: dict[str, list[str]] = {}
     for name, lack in lack_by_node.items():
         by_lack.setdefault(lack, []).append(name)
     nearest = sorted(by_lack, key=lambda lack: lack.startswith("offers 0 "))
-    return "".join(f"; {some_of(by_lack[lack])}: {lack}" for lack in nearest[:8])
+    return [placed(some_of(by_lack[lack]), lack) for lack in nearest[:8]]
 
 
 def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
@@ -143,16 +141,17 @@ def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPla
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
     """What keeps a pod from this node."""
     if not holding(node, "Ready"):
-        return Reason.of(
-            "node-not-ready", message=conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
-        )
+        message = conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
+        return Reason.of("node-unfit", lack=f"is not ready: {message}")
     if node["spec"].get("unschedulable"):
-        return Reason.of("node-cordoned")
+        return Reason.of("node-unfit", lack="is cordoned")
     tolerated = tolerations(cluster, settings)
     for taint in node["spec"].get("taints", ()):
         if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
-            return Reason.of("node-tainted", key=taint["key"], value=value, effect=taint["effect"])
+            return Reason.of(
+                "node-unfit", lack=f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
+            )
     return _too_small(node["status"].get("allocatable", {}), cluster, settings)
 
 
@@ -164,15 +163,19 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
         there = offered.get(resource, "0")
         if parse_quantity(there) < parse_quantity(requested):
             hint = ": is the device plugin running?" if there == "0" else ""
-            return Reason.of("node-offers-too-little", offered=there, requested=requested, resource=resource, hint=hint)
+            return Reason.of("node-unfit", lack=f"offers {there} of {requested} {resource}{hint}")
     if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
-        return Reason.of("node-too-few-cpus", cpu=offered["cpu"], gpus=cluster.gpus)
+        return Reason.of(
+            "node-unfit", lack=f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one of its own"
+        )
     profile = machine(settings.machine)
     # A family's nodes have room for what its pods may take; on others it is an upper bound that nobody may reach.
     shared = settings.shared_memory or (profile.shared_memory if profile.gpus else None)
     if "memory" in offered and shared and parse_quantity(offered["memory"]) < parse_quantity(shared):
         lacking = f"less than the {shared} that /dev/shm may take"
-        return Reason.of("node-too-little-memory", memory=offered["memory"], problem=lacking)
+        return Reason.of(
+            "node-unfit", lack=f"offers {offered['memory']} of memory, {lacking}: lower platform.shared_memory"
+        )
     return None
 
 
@@ -239,20 +242,22 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     for volume in settings.volumes:
         if isinstance(volume, Pvc) and (wrong := _claim(api, volume, cluster.nodes)):
-            yield Reason.of("volume-claim-unusable", claim=volume.claim, wrong=wrong)
+            yield wrong
 
 
 def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
+    unusable = partial(Reason.of, "volume-claim-unusable", claim=volume.claim)
     claim = api.find(_CLAIM, volume.claim)
     if claim is None:
-        return Reason.of("claim-not-found", namespace=api.namespace)
+        return unusable(wrong=f"is not in namespace {api.namespace}: create it, or correct the name")
     phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
     if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
-        return Reason.of("claim-not-bound", phase=phase, namespace=api.namespace, claim=volume.claim)
+        look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
+        return unusable(wrong=f"is {phase}, so no pod can have it: {look}")
     if nodes > 1 and not modes & _FOR_MANY:
-        return Reason.of("claim-for-one-node", modes=", ".join(sorted(modes)), nodes=nodes)
+        return unusable(wrong=f"is {', '.join(sorted(modes))}, for one node; {nodes} need one that is ReadWriteMany")
     if modes == {"ReadOnlyMany"} and not volume.read_only:
-        return Reason.of("claim-read-only")
+        return unusable(wrong="is ReadOnlyMany: say read_only: true")
     return None
 
 
@@ -279,7 +284,7 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
     reference = cluster.image.reference
     stored = look_up(reference)
     if stored is None:
-        yield Reason.of("pod-image-not-found", reference=reference)
+        yield Reason.of("image-missing", image=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
 

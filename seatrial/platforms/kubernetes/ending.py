@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.model.errors import InputError, LaunchError, MissingError, NodesError, SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, caused
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
@@ -112,18 +112,16 @@ def not_ready(node: Object) -> str | None:
 def termination_message(pod: Object | None, name: str) -> str | None:
     """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
     if pod is None:
-        return Reason.of("pod-gone", name=name)
+        return Reason.of("pod-failed", how=f"pod {name} is gone")
     status = pod.get("status", {})
     if status.get("reason"):  # such as Evicted; the containers only show that they were killed
-        return f"pod {name}: {': '.join(filter(None, (status['reason'], status.get('message'))))}"
+        message = ": ".join(filter(None, (status["reason"], status.get("message"))))
+        return Reason.of("pod-failed", how=f"pod {name}: {message}")
     if ended := _ended(pod):
         why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
         return Reason.of("pod-exited", name=name, exit_code=ended["exitCode"], cause=why)
-    return (
-        Reason.of("pod-failed", name=name, phase=status["phase"].lower())
-        if status.get("phase") in ("Failed", "Succeeded")
-        else None
-    )
+    phase = str(status.get("phase"))
+    return Reason.of("pod-failed", how=f"pod {name} has {phase.lower()}") if phase in ("Failed", "Succeeded") else None
 
 
 def first_to_end(pods: Iterable[Object]) -> str | None:
@@ -173,16 +171,18 @@ def _blameless_reason(
         return evicted
     if disrupted := _condition(pod, "DisruptionTarget"):
         return Reason.of("pod-preempted", name=name, disrupted=disrupted)
-    return Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, others)) if _was_deleted(pod) else None
+    if not _was_deleted(pod):
+        return None
+    first = first_to_end(others)  # where one pod ends, its controller deletes the others
+    return caused(Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, first)), first)
 
 
 def _was_deleted(pod: Object | None) -> bool:
     return pod is None or "deletionTimestamp" in pod["metadata"]
 
 
-def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
-    """Where one pod ends, its controller deletes the others: the first is the node to look at."""
-    if first := first_to_end(others):
+def _why_deleted(parent: Object | None, first: str | None) -> str:
+    if first:
         return f"because {first}"
     if parent is None:
         return "while the run used it, with what the run had submitted"

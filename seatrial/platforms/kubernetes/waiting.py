@@ -7,10 +7,12 @@ it, gives reasons that distinguish a short wait from an endless one; without it 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from seatrial.model.reason import Reason
+from seatrial.model import reason as joining
+from seatrial.model.reason import Reason, caused
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
 from seatrial.text.lines import first_line, one_line
 
@@ -75,16 +77,24 @@ def waits_for(workload: Object) -> Queued | None:
     status = workload.get("status", {})
     by_type = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(Reason.of("workload-deactivated", words=_condition_text(by_type.get("Evicted"))), hopeless=True)
+        return Queued(
+            Reason.of("workload-deactivated", did="has deactivated it", words=_condition_text(by_type.get("Evicted"))),
+            hopeless=True,
+        )
     if holding(workload, "Finished"):
-        return Queued(Reason.of("workload-finished", words=_condition_text(by_type["Finished"])), hopeless=True)
+        return Queued(
+            Reason.of("workload-deactivated", did="takes it for finished", words=_condition_text(by_type["Finished"])),
+            hopeless=True,
+        )
     reserved = by_type.get("QuotaReserved", {})
     if holding(workload, "Evicted") and _is_old(reserved, by_type["Evicted"]):
-        return Queued(Reason.of("queued-after-eviction", words=_condition_text(by_type["Evicted"])))
+        return Queued(
+            Reason.of("evicted", event="queued again after it was evicted", words=_condition_text(by_type["Evicted"]))
+        )
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
-        return Queued(Reason.of("queued", checks=_checks(status)))
+        return Queued(_checks(status))
     return _unreserved(reserved)
 
 
@@ -101,8 +111,8 @@ def _unreserved(condition: Object) -> Queued:
         hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
         return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
     if more := _more_needed(message):
-        return Queued(Reason.of("queued", checks=more))
-    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at"))
+        return Queued(more)
+    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at", what="queued"))
 
 
 def _is_lost(of_pod_set: str) -> bool:
@@ -121,7 +131,7 @@ def _more_needed(message: str) -> str | None:
     if not waits:
         return None
     (resource, flavor), more = next(iter(waits.items()))
-    return Reason.of("quota-in-use", more=more, resource=resource, flavor=flavor)
+    return Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}")
 
 
 def _lost_flavors(message: str) -> set[str]:
@@ -132,22 +142,22 @@ def _checks(status: Object) -> str:
     """What the Workload waits for besides quota."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
-        return Reason.of("quota-reserved")
+        return Reason.of("queued", checks="quota is reserved, not admitted yet")
     states = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
-    return Reason.of("admission-check-pending", words=", ".join(states))
+    return joining.placed("queued", Reason.of("admission-check-pending", words=", ".join(states)))
 
 
 def unmanaged(kind: str, priority: str | None) -> Queued:
     """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
-    why = Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}")
-    question = f"is its integration with {kind} on, is the namespace managed"
-    return Queued(f"{why}: {question}{f', is there a {priority}' if priority else ''}?", hopeless=True)
+    asked = f"is its integration with {kind} on, is the namespace managed"
+    asked += f", is there a {priority}?" if priority else "?"
+    return Queued(Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}", asked=asked), hopeless=True)
 
 
 def preempted(workload: Object) -> str | None:
     """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
     evicted = holding(workload, "Evicted")
-    return Reason.of("evicted", words=_condition_text(evicted)) if evicted else None
+    return Reason.of("evicted", event="Kueue evicted it", words=_condition_text(evicted)) if evicted else None
 
 
 def _condition_text(condition: Object | None) -> str:
@@ -158,19 +168,24 @@ def _condition_text(condition: Object | None) -> str:
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER_STARTS = {
-    "ErrImageNeverPull": Reason.of("image-not-on-node"),
-    "InvalidImageName": Reason.of("image-name-invalid"),
-    "CreateContainerConfigError": Reason.of("container-config"),
-    "CrashLoopBackOff": Reason.of("container-restarts"),
+    "ErrImageNeverPull": partial(
+        Reason.of, "image-pull", problem="the image is not on the node, and image_pull_policy is Never"
+    ),
+    "InvalidImageName": partial(Reason.of, "image-pull", problem="the image's name is not legal"),
+    "CreateContainerConfigError": partial(
+        Reason.of, "container-start", problem="the container's configuration cannot be made"
+    ),
+    "CrashLoopBackOff": partial(Reason.of, "container-restarts", problem="the container ends again and again"),
 }
+_NOT_PULLED = partial(Reason.of, "image-pull", problem="the image cannot be pulled")
 # What may come right when the kubelet tries again, as a pull that a registry throttles.
 _AGAIN = {
-    "ErrImagePull": Reason.of("image-pull"),
-    "ImagePullBackOff": Reason.of("image-pull"),
-    "RegistryUnavailable": Reason.of("image-pull"),
-    "ImageInspectError": Reason.of("image-unreadable"),
-    "CreateContainerError": Reason.of("container-create"),
-    "RunContainerError": Reason.of("container-start"),
+    "ErrImagePull": _NOT_PULLED,
+    "ImagePullBackOff": _NOT_PULLED,
+    "RegistryUnavailable": _NOT_PULLED,
+    "ImageInspectError": partial(Reason.of, "image-pull", problem="the image cannot be read"),
+    "CreateContainerError": partial(Reason.of, "container-start", problem="the container cannot be created"),
+    "RunContainerError": partial(Reason.of, "container-start", problem="the container cannot be started"),
 }
 _AGAIN_S = 60.0  # by when it has come right, if ever
 _FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
@@ -294,7 +309,7 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
         name = pod["metadata"]["name"]
         long = now - since.get(name, now) >= _AGAIN_S
         if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
-            return PodProblem(name, f"pod {name}{_on(pod)}: {reason}")
+            return PodProblem(name, joining.placed(f"pod {name}{_on(pod)}", reason))
     return None
 
 
@@ -306,11 +321,12 @@ def _containers(pod: Object) -> list[Object]:
 def _trouble(pod: Object) -> str | None:
     """What the kubelet is retrying."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
-    return next((_waiting_text(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
+    return next((_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
 
-def _waiting_text(words: Mapping[str, str], waiting: Object) -> str:
-    return f"{words[waiting['reason']]} ({waiting['reason']}): {first_line(waiting.get('message'))}"
+def _waiting_reason(reasons: Mapping[str, Callable[..., Reason]], waiting: Object) -> str:
+    name = waiting["reason"]
+    return reasons[name](waiting=name, message=first_line(waiting.get("message")))
 
 
 def _is_final(message: str | None) -> bool:
@@ -325,9 +341,9 @@ def _pod_problem(pod: Object) -> str | None:
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
         if waiting.get("reason") in _NEVER_STARTS:
-            return _waiting_text(_NEVER_STARTS, waiting)
+            return _waiting_reason(_NEVER_STARTS, waiting)
         if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
-            return _waiting_text(_AGAIN, waiting)
+            return _waiting_reason(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
             hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
             return Reason.of(
@@ -338,7 +354,8 @@ def _pod_problem(pod: Object) -> str | None:
                 hint=hint,
             )
     if status.get("phase") == "Failed":
-        return f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
+        ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
+        return Reason.of("pod-failed", how=ended)
     return None
 
 
@@ -350,15 +367,20 @@ def describe_progress(
     if queued and not placed(pods):
         return queued.reason
     if len(placed(pods)) < total:
-        waits = _most(_unschedulable(pod) for pod in pods)
-        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=waits)
-    waits = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    return Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=waits)
+        wait = _waiting(_most(_unschedulable(pod) for pod in pods))
+        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=wait)
+    cause = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
+    reason = Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=_waiting(cause))
+    return caused(reason, cause)
 
 
-def _most(reasons: Iterable[str | None]) -> str:
+def _most(reasons: Iterable[str | None]) -> str | None:
     counted = Counter(reason for reason in reasons if reason).most_common(1)
-    return f"; waiting: {counted[0][0]}" if counted else ""
+    return counted[0][0] if counted else None
+
+
+def _waiting(cause: str | None) -> str:
+    return f"; waiting: {cause}" if cause else ""
 
 
 def _unschedulable(pod: Object) -> str | None:

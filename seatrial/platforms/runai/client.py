@@ -127,8 +127,10 @@ def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
     """Why the nodes of a run are gone; None while they should be up."""
     name = workload_name(run_id)
     if workload is None:
-        return Reason.of("runai-workload-deleted", workload=name)
-    return Reason.of("runai-workload-ended", workload=name, phase=workload.shown) if workload.is_over else None
+        return Reason.of("runai-workload-ended", workload=name, how="was deleted")
+    return (
+        Reason.of("runai-workload-ended", workload=name, how=f"ended: {workload.shown}") if workload.is_over else None
+    )
 
 
 _GONE_S, _PAUSE_S = 180.0, 0.5

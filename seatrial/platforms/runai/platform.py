@@ -20,7 +20,7 @@ from seatrial.platforms.commands import call_each
 from seatrial.platforms.runai.client import Client, DescribedWorkload, ending, pod_names, submit_argv, workload_name
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.sshd import default_folder, node_script, write_ports
-from seatrial.platforms.state import NodeAddress, RunState
+from seatrial.platforms.state import NodeAddress, PlatformState
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
@@ -113,7 +113,7 @@ _KIND = "runai"
 _LOG_BYTES = 1024**2  # of each node
 
 
-class RunaiState(RunState):
+class RunaiState(PlatformState):
     """The pods, in the order of the hostfile."""
 
     nodes: tuple[PodAddress, ...] = Field(min_length=1, max_length=10_000)

@@ -38,7 +38,7 @@ from seatrial.platforms.slurm.jobs import (
 from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of
 from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
 from seatrial.platforms.sshd import MADE_LATER, default_folder, node_script, write_ports
-from seatrial.platforms.state import NodeAddress, RunState
+from seatrial.platforms.state import NodeAddress, PlatformState
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
@@ -132,7 +132,7 @@ _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
 
-class SlurmState(RunState):
+class SlurmState(PlatformState):
     """The job, its nodes, and where its ranks work."""
 
     job_id: str = Field(pattern=r"^\d{1,10}$")

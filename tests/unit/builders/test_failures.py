@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.builders.failures import CAUSES, build_failure
 from seatrial.model.reason import Reason
-from seatrial.model.reasons import CATALOG
+from seatrial.runs.explanations import CATALOG
 
 SAID = {
     "permission": [

@@ -185,7 +185,7 @@ def queue(name: str, **active: str) -> dict[str, Any]:
         ((queue("night", status="True"), queue("day")), []),
         ((), ["queue night: no such LocalQueue in namespace default; there is none"]),
         ((queue("week"), queue("day")), ["queue night: no such LocalQueue in namespace default; there are: day, week"]),
-        ((queue("night"),), ["queue night: Kueue has not looked at it: does its controller run?"]),
+        ((queue("night"),), ["queue night: Kueue has not looked at it yet: does its controller run?"]),
         (
             (queue("night", status="False", reason="Stopped", message="LocalQueue is stopped"),),
             ["queue night: is not active (Stopped): LocalQueue is stopped"],

@@ -143,7 +143,7 @@ def test_nothing_is_said_of_what_may_not_be_seen() -> None:
 def test_an_image_that_its_registry_does_not_have_is_named(registry: dict[str, Any]) -> None:
     registry["it"] = None
     (problem,) = problems(There())
-    assert problem.startswith("image: registry.example.com/testbed:1: its registry has no such name or tag")
+    assert problem.startswith("image registry.example.com/testbed:1 does not exist: its registry has no such name or")
     assert problems(There(), image_pull_policy="Never") == []  # then nobody pulls it
 
 

@@ -40,7 +40,7 @@ SUMS = "previously considered podsets requests (0) + current podset request (16)
             'couldn\'t assign flavors to pod set node: topology "rack" allows to fit only 1 out of 2 pod(s)',
             'queued: couldn\'t assign flavors to pod set node: topology "rack" allows to fit only 1 out of 2 pod(s)',
         ),
-        ("", "queued: Kueue has not looked at it yet"),
+        ("", "queued: Kueue has not looked at it yet: does its controller run?"),
         (
             f"{SET} master: {UNUSED} f, 1 more needed; {SET} worker: {UNUSED} f, 9 more needed",
             "queued: 9 more pods needed in flavor f",

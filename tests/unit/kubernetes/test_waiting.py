@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.model.reason import code_of
 from seatrial.platforms.kubernetes.waiting import (
     Complaint,
     Queued,
@@ -51,6 +52,25 @@ def test_what_is_suspended_is_queued() -> None:
 def ended(status: int, reason: str) -> dict[str, Any]:
     state = {"terminated": {"exitCode": status, "reason": reason}}
     return pod(containerStatuses=[{"name": "node", "state": state}])
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("ErrImageNeverPull", "image-pull"),
+        ("CreateContainerConfigError", "container-start"),
+        ("CrashLoopBackOff", "container-restarts"),
+    ],
+)
+def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(reason: str, code: str) -> None:
+    pod_problem = problem([READY, waits(reason)], {}, 0.0)
+    assert pod_problem
+    assert code_of(pod_problem.reason) == code
+
+
+def test_a_wait_for_an_image_has_the_code_of_the_image() -> None:
+    assert code_of(describe_progress([READY, waits("ImagePullBackOff", "busy")], 2)) == "image-pull"
+    assert code_of(describe_progress([READY], 2)) == "pods-unscheduled"
 
 
 @pytest.mark.parametrize(

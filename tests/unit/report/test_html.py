@@ -207,5 +207,5 @@ def _with_a_past(folder: Path) -> tuple[RunResult, ReportContext]:
 
 def test_the_codes_of_what_is_no_pass_are_named_below_the_verdict() -> None:
     text = Page(report_html(samples.with_codes(samples.faulty_h100()))).text
-    assert "Meaning and next step: seatrial explain ranks-output-flood · seatrial explain output-flood-of-node" in text
+    assert "Meaning and next step: seatrial explain ranks-output-flood · seatrial explain output-flood" in text
     assert "seatrial explain" not in Page(report_html(samples.healthy_local())).text

@@ -60,5 +60,5 @@ def test_sparklines() -> None:
 
 def test_the_codes_of_what_is_no_pass_are_named_under_the_summary() -> None:
     run = samples.with_codes(samples.faulty_h100())
-    assert "meaning and next step: seatrial explain ranks-output-flood | output-flood-of-node" in _printed(run)
+    assert "meaning and next step: seatrial explain ranks-output-flood | output-flood" in _printed(run)
     assert "seatrial explain" not in _printed(samples.healthy_local())

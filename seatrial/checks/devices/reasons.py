@@ -1,28 +1,8 @@
-"""Reasons of checks that run a probe on each node by itself."""
+"""Reasons of the check `devices`."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
-    "probe-failed": Explanation(
-        "{probe} cannot measure: {problem}",
-        "The probe started and could not do its work. The end of the line has its own words.",
-        "Run the probe by hand on that node: `python3 PROBE`. For a GPU, look for Xid errors in `dmesg`.",
-    ),
-    "probe-timeout": Explanation(
-        "{probe} did not end within {seconds} s",
-        "The probe was ended. A device may hang, or the time limit is too short for this node.",
-        "Run the probe by hand on that node, or raise `timeout_s` of that check in the suite file.",
-    ),
-    "probe-killed": Explanation(
-        "{probe} was killed (signal 9) before it could answer; memory may have run out",
-        "Something on the node ended the probe: the kernel when memory ran out, a job limit, or a person.",
-        "Look for `Out of memory` in `dmesg` of that node, and for limits of its job or container.",
-    ),
-    "probe-unreadable": Explanation(
-        "{probe} gave no usable answer; its last line: {last}",
-        "The probe ended without its result, or printed something else.",
-        "Run the probe by hand on that node.",
-    ),
     "probe-busy": Explanation(
         "{nodes} not measured: other nodes of the same machine were measured for all of the time",
         "Nodes that share a machine are measured one after another, and there were too many of them.",
@@ -50,3 +30,5 @@ REASONS = {
         "Run `python3 devices.py` on each, and compare the digests with those of a device that is known to be good.",
     ),
 }
+
+register(REASONS)

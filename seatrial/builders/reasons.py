@@ -1,6 +1,6 @@
-"""Reasons why there is no image for the nodes."""
+"""Reasons of image builds and registries."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 _BUILD = "image {image}: {stage}: {problem} ({log})"
 
@@ -10,6 +10,7 @@ REASONS = {
         " file",
         "The registry answered, and it does not have the image that the cluster file names.",
         "Push the image, or correct `image` in the cluster file.",
+        formerly=("pod-image-not-found",),
     ),
     "image-not-buildable": Explanation(
         "image {image} is prebuilt: there is no recipe to build it from",
@@ -48,19 +49,11 @@ REASONS = {
         "Set `image.bucket` to a bucket of your own.",
     ),
     "registry-login": Explanation(
-        "registry {registry} requires a login: docker login {login}",
-        "The registry shows the image to known users only, and this machine has no credentials for it.",
-        "Run the `docker login` of the line on this machine.",
-    ),
-    "registry-login-rejected": Explanation(
-        "registry {registry} does not accept the login: docker login {login}",
-        "The stored credentials have expired or are wrong.",
-        "Run the `docker login` of the line on this machine.",
-    ),
-    "registry-forbidden": Explanation(
-        "registry {registry} does not show the image to this machine: docker login {login}",
-        "The stored account may not read that repository, or there is no such repository.",
-        "Run the `docker login` of the line with an account that may read the repository.",
+        "registry {registry} {refusal}: docker login {login}",
+        "The registry does not show the image to this machine: it has no login, or one that expired or may not read"
+        " it.",
+        "Run the `docker login` of the line on this machine, with an account that may read the repository.",
+        formerly=("registry-login-rejected", "registry-forbidden"),
     ),
     "registry-credential-helper": Explanation(
         "the credential helper for {registry} failed: {problem}",
@@ -77,58 +70,46 @@ REASONS = {
         "Credentials would cross the network unencrypted, so they were not sent.",
         "Correct the token service in the configuration of the registry.",
     ),
-    "image-architecture": Explanation(
-        "image {reference} is for {architectures}, the nodes ({hardware}) are {nodes}: build it for linux/{nodes}",
-        "The image is for another processor architecture than the nodes.",
-        "Build it with `platforms`, or correct `hardware`.",
-    ),
-    "node-architecture": Explanation(
-        "{odd} run as {value}, and {hardware} is {expected}: the image is for another architecture and "
-        "emulated, or hardware in the cluster file is wrong",
-        "The nodes report another processor architecture than the hardware of the cluster file has.",
-        "Build the image with `platforms`, or correct `hardware`.",
-    ),
-}
-for _cause, _meaning, _next in (
-    (
-        "wrong-platform",
+    "image-build-wrong-platform": Explanation(
+        _BUILD,
         "The machine or the base image does not support the requested platform.",
         "Correct `platforms`, use a base image for that platform, or register qemu.",
     ),
-    (
-        "quota",
+    "image-build-quota": Explanation(
+        _BUILD,
         "A limit was reached: disk space, the rate limit of a registry, or the CPUs of Cloud Build.",
         "Free disk space, log in to the registry for a higher limit, or request more quota.",
     ),
-    (
-        "base-image-access",
+    "image-build-base-image-access": Explanation(
+        _BUILD,
         "The base image cannot be pulled.",
         "Log in to its registry (NGC for nvcr.io), correct `BASE`, or use a mirror of it.",
     ),
-    (
-        "docker-daemon",
+    "image-build-docker-daemon": Explanation(
+        _BUILD,
         "The Docker daemon does not run, or this account may not use it.",
         "Start Docker, add the account to the group `docker`, or use the builder `buildah` or `cloud-build`.",
     ),
-    (
-        "network",
+    "image-build-network": Explanation(
+        _BUILD,
         "The build could not reach an address that it needs.",
         "Check DNS, proxy (`args: {HTTPS_PROXY: ...}`) and firewall of the machine that builds.",
     ),
-    (
-        "permission",
+    "image-build-permission": Explanation(
+        _BUILD,
         "The account that builds may not build, read the source, or write to the repository.",
         "Grant the permission that the line names to that account.",
     ),
-    (
-        "file-mode",
+    "image-build-file-mode": Explanation(
+        _BUILD,
         "A file of the build context has a mode that does not let the build read or run it.",
         "Run `chmod` on the file before the build or in the Dockerfile, or set another `USER`.",
     ),
-    (
-        "timeout",
+    "image-build-timeout": Explanation(
+        _BUILD,
         "The build service ended the build at its own time limit.",
         "Raise `image.timeout_s`, or build on a larger machine.",
     ),
-):
-    REASONS[f"image-build-{_cause}"] = Explanation(_BUILD, _meaning, _next)
+}
+
+register(REASONS)

@@ -1,6 +1,6 @@
 """Reasons of a RunAI project: its command, its queue, the end of a workload."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
     "runai-command-missing": Explanation(
@@ -24,14 +24,10 @@ REASONS = {
         "Wait, raise `platform.queue_timeout_s`, or check the project's quota and the node pool.",
     ),
     "runai-workload-ended": Explanation(
-        "workload {workload} ended: {phase}",
-        "RunAI or a person ended the workload, or its pods failed. No node is to blame.",
+        "workload {workload} {how}",
+        "RunAI or a person ended or deleted the workload, or its pods failed. No node is to blame.",
         "Run `runai training list`, and look at the workload's events in the RunAI user interface.",
-    ),
-    "runai-workload-deleted": Explanation(
-        "workload {workload} was deleted",
-        "Somebody deleted the workload. No node is to blame.",
-        "Run again.",
+        formerly=("runai-workload-deleted",),
     ),
     "runai-workload-remains": Explanation(
         "workload {workload} is still there {limit_s} s after it was deleted",
@@ -44,3 +40,5 @@ REASONS = {
         "Do what the end of the line says. The image needs openssh-server, openssh-client, awk and Python 3.",
     ),
 }
+
+register(REASONS)

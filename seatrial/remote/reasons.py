@@ -1,6 +1,6 @@
-"""Reasons why a node or a link cannot be reached, over SSH above all."""
+"""Reasons of nodes that cannot be reached, and of probes that do not answer."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
     "ssh-refused": Explanation(
@@ -69,9 +69,10 @@ REASONS = {
         "Run `ulimit -n 65536` before seatrial; in a systemd unit set `LimitNOFILE=`.",
     ),
     "output-flood": Explanation(
-        "output flood: it printed more than {limit_mib:g} MiB and was ended",
-        "A login shell or a probe on the node prints without end. The node is a suspect and is left out.",
-        "Run the same command on that node by hand. Look for `NCCL_DEBUG=TRACE` in the cluster file.",
+        "output flood: {excess}",
+        "A login shell, a probe or the ranks on a node print without end. The node is a suspect.",
+        "Run the same command on that node by hand. `NCCL_DEBUG=TRACE` in the cluster file causes it on all nodes.",
+        formerly=("output-flood-of-node",),
     ),
     "node-python-missing": Explanation(
         "{python} is missing on the node: the image needs Python 3",
@@ -89,66 +90,36 @@ REASONS = {
         "Log in and run `python3` by hand: a slow disk or a hanging driver shows there.",
     ),
     "node-facts-unreadable": Explanation(
-        "does not say what it is: {answer} ({problem})",
-        "The probe that reads the facts of the node printed something else.",
+        "does not {what}: {answer}",
+        "A probe that reads the facts or the time of the node printed something else.",
         "Check the login shell of the node for programs that print.",
+        formerly=("node-clock-unreadable",),
     ),
-    "node-clock-unreadable": Explanation(
-        "does not tell the time: {answer}",
-        "The node did not answer with its time.",
-        "Check the login shell of the node for programs that print.",
+    "output-flood-of-server": Explanation(
+        "output flood: its SSH server sends more than the window allows and was cut off",
+        "The node's SSH server sent more than the protocol allows.",
+        "Check what listens on that port. The node is left out.",
     ),
-    "link-ssh-failed": Explanation(
-        "SSH fails between them, not elsewhere: {problem}",
-        "Both nodes reach the other nodes, and not each other.",
-        "Check cable, port, routes and network policy between the two nodes.",
+    "probe-failed": Explanation(
+        "{probe} cannot measure: {problem}",
+        "The probe started and could not do its work. The end of the line has its own words.",
+        "Run the probe by hand on that node: `python3 PROBE`. For a GPU, look for Xid errors in `dmesg`.",
     ),
-    "tcp-node-slow": Explanation(
-        "{what} of TCP at best, the faster half of the nodes {usual} MB/s",
-        "The node's best TCP stream is less than a quarter of what the faster half of the nodes reaches, after three"
-        " tries (`degraded`).",
-        "Check the link speed of its NIC (`ethtool`), its cable and switch port, and what else uses its network.",
+    "probe-timeout": Explanation(
+        "{probe} did not end within {seconds} s",
+        "The probe was ended. A device may hang, or the time limit is too short for this node.",
+        "Run the probe by hand on that node, or raise `timeout_s` of that check in the suite file.",
     ),
-    "tcp-link-slow": Explanation(
-        "{rate} MB/s of TCP between them, the faster half of the nodes {usual} MB/s; neither end is slow elsewhere",
-        "One link is much slower than all others, after three tries (`degraded`).",
-        "Check what only these two nodes share: an uplink between their switches, a route, a tunnel.",
+    "probe-killed": Explanation(
+        "{probe} was killed (signal 9) before it could answer; memory may have run out",
+        "Something on the node ended the probe: the kernel when memory ran out, a job limit, or a person.",
+        "Look for `Out of memory` in `dmesg` of that node, and for limits of its job or container.",
     ),
-    "tcp-cut-slow": Explanation(
-        "TCP is slow between {parties}: {rate} MB/s at best on {streams} streams across, {usual} MB/s within each side",
-        "The nodes fall into groups. Within a group streams are fast; all streams between groups that were measured are"
-        " slow (`degraded`).",
-        "Check the uplinks, routes and tunnels between the groups.",
-    ),
-    "tcp-nodes-divided": Explanation(
-        "{slow} of {nodes} nodes ({names}) send or receive far less than the {usual} MB/s that the faster half reaches:"
-        " too many to tell which nodes are healthy",
-        "Much of a small cluster is slow on the network, so no node is blamed (`inconclusive`).",
-        "Measure between two of these nodes by hand (`iperf3`), and look for what the slow ones share.",
-    ),
-    "tcp-not-measured": Explanation(
-        "TCP was not measured on {missing} links: {links}",
-        "Streams between these nodes did not start or end in time, so their links are unknown (`inconclusive`).",
-        "Read the log of the run; check that nodes may connect to each other's high ports.",
-    ),
-    "links-ssh-failed": Explanation(
-        "SSH fails between it and {failed} of {others} nodes: {problem}",
-        "The node reaches most nodes, and fails with several.",
-        "Check what these nodes have in common: a switch, a route, a network policy.",
-    ),
-    "fabric-cut": Explanation(
-        "cut between {parties}: {pairs} pairs fail, and within each side all reach each other: {problem}",
-        "The nodes fall into groups that do not reach each other. Nothing tells which side is at fault.",
-        "Check the switches, uplinks, routes and network policies between the groups.",
-    ),
-    "no-pair-works": Explanation(
-        "none of {pairs} pairs of nodes reach each other: {problem}",
-        "No node reaches any other one, so the set-up is at fault and no node is blamed (`inconclusive`).",
-        "Check the network, its policies, the firewall of the nodes and the SSH port.",
-    ),
-    "node-ssh-failed": Explanation(
-        "SSH fails between it and {failed} of {others} nodes: {problem}",
-        "The node reaches few of the other nodes.",
-        "Check cable, port, routes and network policy of that node.",
+    "probe-unreadable": Explanation(
+        "{probe} gave no usable answer; its last line: {last}",
+        "The probe ended without its result, or printed something else.",
+        "Run the probe by hand on that node, and check the login shell of the node for programs that print.",
     ),
 }
+
+register(REASONS)

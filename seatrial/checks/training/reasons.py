@@ -1,6 +1,6 @@
-"""Reasons of the training check."""
+"""Reasons of the check `training`."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
     "training-ranks-missing": Explanation(
@@ -44,3 +44,5 @@ REASONS = {
         "Check the node of that rank first, then the links.",
     ),
 }
+
+register(REASONS)

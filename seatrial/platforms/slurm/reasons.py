@@ -1,6 +1,6 @@
 """Reasons of a Slurm cluster: its commands, its queue, the end of a job."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
     "slurm-command-missing": Explanation(
@@ -61,7 +61,7 @@ REASONS = {
     "slurm-job-cancelled": Explanation(
         "job {job} was cancelled{detail}",
         "Somebody cancelled the job: a person, or a limit of the site. No node is to blame.",
-        "Run again. `sacct -j JOB` shows who cancelled it, where accounting is on.",
+        "`sacct -j JOB` shows who cancelled it, where accounting is on.",
     ),
     "slurm-job-timed-out": Explanation(
         "job {job} reached its time limit{detail}",
@@ -81,12 +81,12 @@ REASONS = {
     "slurm-job-preempted": Explanation(
         "job {job} was preempted{detail}",
         "A job of higher priority got the nodes. No node is to blame.",
-        "Run again, or use a partition or QOS that is not preempted.",
+        "Submit it again when there is room, or use a partition or QOS that is not preempted.",
     ),
     "slurm-job-requeued": Explanation(
         "job {job} was requeued{detail}",
         "Slurm or an operator took the nodes and put the job back into the queue. Its measurement is lost.",
-        "Run again. `sacct -D -j JOB` shows why, where accounting is on.",
+        "`sacct -D -j JOB` shows why, where accounting is on.",
     ),
     "slurm-job-held": Explanation(
         "job {job} is held: {pending}",
@@ -106,7 +106,7 @@ REASONS = {
     "slurm-job-gone": Explanation(
         "job {job} is not known to Slurm any more",
         "slurmctld has forgotten the job, and there is no accounting to ask.",
-        "Run again.",
+        "Turn accounting on, or raise `MinJobAge` in slurm.conf, so that the end of a job can be asked for.",
     ),
     "slurm-job-does-not-end": Explanation(
         "job {job} is still {state} {seconds} s after it was cancelled, on {nodes}",
@@ -114,3 +114,5 @@ REASONS = {
         "Look at the nodes: Slurm drains a node whose processes do not end.",
     ),
 }
+
+register(REASONS)

@@ -1,13 +1,8 @@
-"""Reasons why no testbed came up."""
+"""Reasons of local nodes: network namespaces, programs, room on this machine."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
-    "no-testbed": Explanation(
-        "no testbed is up",
-        "A step needed nodes, and there are none. The step that launches them has the reason.",
-        "Look up the code of the launch.",
-    ),
     "local-network-failed": Explanation(
         "the local network did not come up: {problem}",
         "The local platform could not create its network namespaces or its bridge.",
@@ -33,9 +28,6 @@ REASONS = {
         "sshd does not start in the local nodes.",
         "Read `logs/nodes/NODE.log`.",
     ),
-    "run-keys-refused": Explanation(
-        "the keys of the run cannot be stored: {problem}",
-        "The folder for the keys belongs to another user, is open to others, or is a link: it may be planted.",
-        "Find out who created the folder. Run `chmod 700` on your own folder, or set `XDG_STATE_HOME`.",
-    ),
 }
+
+register(REASONS)

@@ -1,6 +1,6 @@
 """Reasons of a Docker host: its daemon, the image, its containers."""
 
-from seatrial.model.reasons.explanation import Explanation
+from seatrial.model.reason import Explanation, register
 
 REASONS = {
     "docker-unreachable": Explanation(
@@ -36,14 +36,12 @@ REASONS = {
         "Change what the line names in `platform` of the cluster file. `seatrial render FILE` shows what is created.",
     ),
     "docker-node-ended": Explanation(
-        "the container of {node} ended with status {status}: {problem}",
-        "A container ended before its run did: it was stopped, ran out of memory, or could not start its sshd.",
-        "Read `logs/nodes/` of the run. Nobody may stop or remove the containers of a run that is up.",
-    ),
-    "docker-node-gone": Explanation(
-        "the container of {node} is gone",
-        "Somebody removed a container of the run.",
-        "Run again. `docker events` shows what happened to it, for a while.",
+        "the container of {node} {how}",
+        "A container ended before its run did: it was stopped or removed, ran out of memory, or could not start its"
+        " sshd.",
+        "Read `logs/nodes/` of the run; `docker events` shows who removed it. Nobody may stop or remove the containers"
+        " of a run that is up.",
+        formerly=("docker-node-gone",),
     ),
     "docker-no-address": Explanation(
         "the container of {node} runs without an address in the run's network, or without a published port",
@@ -56,3 +54,5 @@ REASONS = {
         "Read `logs/nodes/` of the run. Where the Docker host is another machine, its firewall must let the port pass.",
     ),
 }
+
+register(REASONS)
