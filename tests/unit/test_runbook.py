@@ -28,7 +28,6 @@ WORDS = (  # what these return is shown as it is
     "seatrial/judge/logsweep.py",
     "seatrial/catalog/log_facts.py",
     "seatrial/checks/connectivity/check.py",
-    "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/inventory.py",
     "seatrial/platforms/docker/bringup.py",
     "seatrial/platforms/docker/doctor.py",
@@ -41,9 +40,9 @@ WORDS = (  # what these return is shown as it is
     "seatrial/platforms/kubernetes/waiting.py",
     "seatrial/platforms/local/needs.py",
     "seatrial/checks/collectives/check.py",
-    "seatrial/checks/connectivity/check.py",
 )
-PARTS = {  # of longer reasons, or before bad input
+PARTS = {  # of longer reasons, of plans, or before bad input
+    "… node… with …",
     "because …",
     "in image …",
     "less than the … that /dev/shm may take",
