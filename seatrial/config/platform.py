@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from seatrial.config import PLATFORMS
@@ -70,11 +70,22 @@ class SettingsByKind(Mapping[str, type[PlatformSettings]]):
         choices: dict[Any, CoreSchema] = {
             kind: core_schema.no_info_plain_validator_function(partial(_read, kind)) for kind in self
         }
-        return core_schema.tagged_union_schema(choices, "kind")
+        return core_schema.tagged_union_schema(
+            choices,
+            "kind",
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                _written,
+                schema=core_schema.any_schema(),  # as the value's own model says
+            ),
+        )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         models: Any = Union[tuple(self.values())]  # noqa: UP007
         return handler(TypeAdapter(Annotated[models, Field(discriminator="kind")]).core_schema)
+
+
+def _written(value: Any, write: SerializerFunctionWrapHandler) -> Any:
+    return write(value)
 
 
 def _read(kind: str, value: Any) -> PlatformSettings:

@@ -25,7 +25,8 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/training/result.py",
     "seatrial/checks/collectives/problems.py",
     "seatrial/judge/logs.py",
-    "seatrial/catalog/nearest.py",
+    "seatrial/catalog/log_facts.py",
+    "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/inventory.py",
     "seatrial/platforms/docker/platform.py",
     "seatrial/platforms/docker/doctor.py",
@@ -35,9 +36,9 @@ WORDS = (  # what these return is shown as it is
     "seatrial/platforms/kubernetes/waiting.py",
     "seatrial/platforms/local/doctor.py",
     "seatrial/checks/collectives/check.py",
-    "seatrial/checks/connectivity/check.py",
 )
-PARTS = {  # of longer reasons, or before bad input
+PARTS = {  # of longer reasons, of plans, or before bad input
+    "… node… with …",
     "because …",
     "in image …",
     "less than the … that /dev/shm may take",

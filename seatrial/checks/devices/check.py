@@ -1,7 +1,7 @@
 """The check `devices`: does every GPU, or every node without GPUs, compute correctly, and how fast?
 
 Measurements of each GPU (`node-3/gpu-1`), or of each node without GPUs, with the device's model as a condition, and
-the library where it is not torch; metrics.py lists them. Each is the median of its samples. Devices of one kind must
+the library where it is not torch; answers.py lists them. Each is the median of its samples. Devices of one kind must
 give the same digest of the same work, bit for bit.
 """
 
