@@ -234,7 +234,8 @@ def typical(distances: Floats) -> float:
         return 0.0
     scale = _MAD * float(np.median(distances))
     if not scale:
-        return float(np.quantile(distances, 0.9, method="lower")) / 1.645  # of few never the farthest
+        few = distances.size < ENOUGH  # where the farthest one may be the fault
+        return float(np.quantile(distances, 0.9, method="lower" if few else "linear")) / 1.645
     return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
 
 
