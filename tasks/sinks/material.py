@@ -1,6 +1,6 @@
 """The contents of an alert: the run that shows it, the last good run, the curve, the report.
 
-Results and reports have no secrets: they were taken out when the run was put together (seatrial/runs/trial.py).
+Results and reports have no secrets: they were taken out when the run was put together (seatrial/runs/run_state.py).
 """
 
 import logging
