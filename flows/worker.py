@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from flows.serving.signals import end_runs, end_with_parent
@@ -41,6 +42,7 @@ def main(pool: str, kind: str = "process", step: str = "") -> int:
 
 def _become_worker(pool: str, kind: str) -> NoReturn:
     end_with_parent(signal.SIGKILL)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
     os.execv(sys.executable, [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
 
 
