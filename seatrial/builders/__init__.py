@@ -36,7 +36,10 @@ __all__ = [
 log = logging.getLogger("seatrial.image")
 
 _MODULES = {
-    kind: f"seatrial.builders.{kind.replace('-', '_')}" for kind in ("prebuilt", "docker", "buildah", "cloud-build")
+    "prebuilt": "seatrial.builders.registry",
+    "docker": "seatrial.builders.docker",
+    "buildah": "seatrial.builders.buildah",
+    "cloud-build": "seatrial.builders.cloud_build",
 }
 
 
