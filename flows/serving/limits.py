@@ -22,7 +22,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
 from flows.serving.server import has_lasting_server
@@ -37,6 +37,7 @@ WAIT_S = 3600.0
 LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
 _LOCKED = 423
+_NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
 _MANY = 200  # the most that the server gives at once
 _UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
@@ -86,7 +87,7 @@ def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -
         if not _take(stack, cluster):
             with show_waiting() as waiting:
                 _wait(lambda: _take_later(stack, cluster), lambda: _holder(cluster, flow_run_id), deadline, waiting)
-    except (httpx.HTTPError, ConcurrencySlotAcquisitionError) as error:
+    except _NO_ANSWER as error:
         log.warning("the Prefect server keeps no order between machines just now: %s", error)
         yield
         return
@@ -115,6 +116,8 @@ def _name(cluster: str) -> str:
 
 def _take(stack: ExitStack, cluster: str) -> bool:
     """Enter the limit unless another run has its slot; a server that is away later is no reason to stop."""
+    if _is_taken(cluster):  # Prefect logs an error for each slot that it does not get
+        return False
     held = concurrency(
         _name(cluster), max_retries=0, lease_duration=LEASE_S, strict=True, raise_on_lease_renewal_failure=False
     )
@@ -127,11 +130,16 @@ def _take(stack: ExitStack, cluster: str) -> bool:
     return True
 
 
+def _is_taken(cluster: str) -> bool:
+    with get_client(sync_client=True) as client:
+        return client.read_global_concurrency_limit_by_name(_name(cluster)).active_slots > 0
+
+
 def _take_later(stack: ExitStack, cluster: str) -> bool:
     """The same for a run that waits: no answer does not mean that the cluster is free."""
     try:
         return _take(stack, cluster)
-    except ConcurrencySlotAcquisitionError as error:
+    except _NO_ANSWER as error:
         log.debug("the Prefect server: %s", error)
         return False
 

@@ -57,6 +57,7 @@ def slot(
 
     monkeypatch.setattr(limits, "concurrency", limit)
     monkeypatch.setattr(limits, "_make_limit", lambda _: None)
+    monkeypatch.setattr(limits, "_is_taken", lambda _: False)
     monkeypatch.setattr(limits, "_others", lambda *_: others)
     monkeypatch.setattr(limits, "set_label", lambda *_: None)
     monkeypatch.setattr(limits, "show_waiting", waiting)
