@@ -92,9 +92,10 @@ def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -
         yield
         return
     set_label(flow_run_id, SLOT, "held")
+    before = {run.id for run in _others(cluster, flow_run_id)}  # a run that has died keeps its label for a while
     try:
         yield
-        if _others(cluster, flow_run_id):
+        if any(run.id not in before for run in _others(cluster, flow_run_id)):
             held.lost = Reason.of("lease-lost")
             log.error("%s", held.lost)
     finally:

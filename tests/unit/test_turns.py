@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -47,7 +48,11 @@ class Limit:
 
 @contextmanager
 def slot(
-    limit: Limit, monkeypatch: pytest.MonkeyPatch, seconds: float, held: ClusterLock, others: Sequence[object] = ()
+    limit: Limit,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    held: ClusterLock,
+    others: Sequence[object] = (),
 ) -> Iterator[list[str]]:
     shown: list[str] = []
 
@@ -82,11 +87,18 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(m
     assert (limit.given_back, held.lost) == (1, None)
 
 
-def test_a_run_whose_slot_another_has_at_its_end_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = ClusterLock()
-    with slot(Limit(None), monkeypatch, 30, held, others=["another run"]):
-        assert held.lost is None
+def test_a_run_whose_slot_another_took_meanwhile_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, others = ClusterLock(), [SimpleNamespace(id=uuid4())]  # one that has died, and still has its label
+    with slot(Limit(None), monkeypatch, 30, held, others):
+        others.append(SimpleNamespace(id=uuid4()))
     assert held.lost == "the Prefect server was away for too long, and another run has this cluster now"
+
+
+def test_a_run_that_has_died_with_the_slot_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = ClusterLock()
+    with slot(Limit(None), monkeypatch, 30, held, others=[SimpleNamespace(id=uuid4())]):
+        pass
+    assert held.lost is None
 
 
 def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
