@@ -1,13 +1,13 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
 A limit is a normal quantile with Bonferroni's correction for all series of the run. What reads low is read again. It is
-blamed when the median of tonight's readings is below the limit and more readings are than strays explain: a binomial
-test with the share of strays that healthy readings show. The last runs count together (window-limited likelihood ratio:
+blamed when the median of tonight's readings is below the limit and more readings are than strays explain: a
+beta-binomial test with the strays of healthy readings. The last runs count together (window-limited likelihood ratio:
 Lai, "Sequential changepoint detection in quality control", 1995). docs/verdicts.md follows an example by hand.
 """
 
 from dataclasses import dataclass
-from math import comb
+from math import comb, exp, lgamma
 from statistics import NormalDist
 from typing import Literal
 
@@ -170,21 +170,20 @@ class _Tonight:
     def _no_strays(self, i: int, limit: float, agreeing: int, readings: int) -> bool:
         """Whether so many of so many readings below the limit are more than strays explain in a healthy run."""
         strays = self.reference.strays[self.reference.group[i]]
-        shares = (
-            _share_below(-limit / unit, past, tonight[strays.pool])
-            for unit, past, tonight in zip(
-                (self.noise[i], self._usual[i]), (strays.by_own, strays.by_usual), self._first, strict=True
-            )
-        )
-        p = self.strays[i] = min(max(*shares, LEAST_STRAYS), 1.0)
-        chance = sum(comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1))
+        own, usual = (first[strays.pool] for first in self._first)
+        lots = ((strays.by_own, own, -limit / self.noise[i]), (strays.by_usual, usual, -limit / self._usual[i]))
+        known = strays.by_own.size + int(np.isfinite(own).sum()) + 2 * ENOUGH  # a quarter of 16 more: a Beta prior
+        below = max(float(np.searchsorted(past, least) + (now < least).sum()) for past, now, least in lots)
+        below = max(below + 0.25, LEAST_STRAYS * known)
+        self.strays[i] = below / known
+        chance = sum(_chance(n, readings, below, known - below) for n in range(agreeing, readings + 1))
         return readings * chance <= self.level  # each further reading is another chance
 
 
-def _share_below(limit: float, past: Floats, tonight: Floats) -> float:
-    """The share of all readings that lie below; few say little, so a quarter of 16 more is taken to (a Beta prior)."""
-    known = past.size + int(np.isfinite(tonight).sum())
-    return float((np.searchsorted(past, limit) + int((tonight < limit).sum()) + 0.25) / (known + 2 * ENOUGH))
+def _chance(n: int, of: int, below: float, above: float) -> float:
+    """The chance of `n` strays, given what is known of their share (beta-binomial distribution)."""
+    logs = lgamma(n + below) + lgamma(of - n + above) - lgamma(of + below + above)
+    return comb(of, n) * exp(logs + lgamma(below + above) - lgamma(below) - lgamma(above))
 
 
 def _variance(noise: Floats, count: Ints) -> Floats:
