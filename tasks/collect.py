@@ -33,7 +33,7 @@ NCCL_LOGS = "nccl-debug"
 def collect(run: Run, testbed: Testbed | None, timeout_s: float = TIMEOUT_S) -> None:
     """The platform's logs of the run, and NCCL's from the nodes, into `run.logs`. What cannot be had is a warning.
 
-    `testbed` is None where none came up: why not is what the platform's logs tell.
+    `testbed` is None if none came up; the platform's logs say why.
     """
     deadline, secrets = time.monotonic() + timeout_s, secrets_of(run.cluster)
     with _as_far_as_possible():

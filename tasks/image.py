@@ -28,7 +28,7 @@ class Image:
     """What the nodes run: `reference` is None without an image; `fingerprint` is version by package.
 
     The fingerprint always has the digest, the reference where it comes from a registry: what was only loaded here is
-    found by its tag alone, which carries the hash of what it is made of.
+    found by its tag alone, which carries the hash of its sources.
     """
 
     reference: str | None = None
@@ -70,7 +70,7 @@ def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Clust
 
 
 def _versions_here(mpirun: str) -> dict[str, str]:
-    """Versions as the nodes will report them: the same probe, run here. What it cannot tell is left out."""
+    """Versions as the nodes will report them: the same probe, run here. Unknown versions are left out."""
     try:
         argv = [sys.executable, str(probe("facts")), mpirun]
         done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)

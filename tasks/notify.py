@@ -1,4 +1,4 @@
-"""Step `notify`: tell people what is new. Nothing that goes wrong here ever changes a run's verdict.
+"""Step `notify`: send alerts about what is new. Nothing that goes wrong here ever changes a run's verdict.
 
 What is wrong with a cluster is an incident (seatrial/history/incident.py), kept in the history with what every sink has
 heard of it: a failed delivery is repeated by the next run.
@@ -55,7 +55,7 @@ def notify(
     report: Path | None = None,
     run_link: str | None = None,
 ) -> Notified:
-    """Tell every sink what the run brings that it has not heard; `report` is attached where a sink takes files."""
+    """Send every sink what is new in the run; `report` is attached where a sink takes files."""
     sinks, problem = sinks_of(settings, cluster)
     site = AlertContext(cluster, store, sinks, run_link, report)
     deliveries = _tell(site, result.suite, outcome_of(result), result)
@@ -76,7 +76,7 @@ def watch(
     settings: AlertSettings,
     gone: str | None = None,
 ) -> Notified:
-    """Tell that the check of a cluster is `gone`, which says how, or that its last run is older than `max_age`.
+    """Alert that the check of a cluster is `gone`, which says how, or that its last run is older than `max_age`.
 
     One incident for as long as it lasts; the next run that is recorded ends it. Without a history (`store` None) one
     that is gone is told all the same. Raises SeatrialError when the history cannot be read.

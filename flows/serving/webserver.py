@@ -3,7 +3,7 @@
 python -m flows.serving.webserver      in a container (deployments/server), on port 4200 of every address
 python -m flows.serving.webserver FD LIFE RUNS HOSTS      as `seatrial serve` starts it
 
-In a container SEATRIAL_SERVER_HOSTS names what it is reached by, with commas, besides localhost and the host of
+In a container SEATRIAL_SERVER_HOSTS lists further host names, with commas, besides localhost and the host of
 PREFECT_SERVER_UI_API_URL. The pages of PREFECT_SERVER_CORS_ALLOWED_ORIGINS may talk to it. The login is
 PREFECT_SERVER_API_AUTH_STRING; without one it does not start.
 
@@ -82,7 +82,7 @@ def own_names(environment: Mapping[str, str]) -> list[str]:
 
 
 class _HeartbeatNoiseFilter(logging.Filter):
-    """Drops a line: after a heartbeat that arrives late the server looks for a zombie, in vain."""
+    """Drop the line that the server logs when a late heartbeat belongs to a run that has ended."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return "already in terminal state" not in record.getMessage()

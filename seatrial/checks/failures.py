@@ -1,8 +1,8 @@
 """Why an mpirun of a probe or of nccl-tests failed, and which nodes its lost ranks were on. Pure.
 
 The node of a lost rank is up: only its rank or its device failed, so no node is named where most ranks have the same
-sign. What ends one rank ends all of them, so a rank that went first is half a proof. A rank that the others waited for
-in vain is a better one, and so is an error of its device.
+sign. What ends one rank ends all of them, so a rank that went first is half a proof. A rank that never answered the
+others is a better one, and so is an error of its device.
 """
 
 import re
@@ -178,7 +178,7 @@ def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
 
 
 def silences(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Those that name ranks for which the others waited in vain."""
+    """Return those that name ranks that never answered the others."""
     return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
@@ -294,7 +294,7 @@ def _code(cause: str) -> str:
 
 
 def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Ranks of which the others say that they waited for them in vain."""
+    """Yield ranks that never answered the others, as these say."""
     for complaint in silences(complaints):
         ranks = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
         if len(ranks) <= _MOST_NAMED:  # there may be more than a longer list says

@@ -54,7 +54,7 @@ def probe(name: str, out: Path | None) -> None:
 
     check is a quick check of one machine, as an image runs it without keys. devices measures every GPU or the
     processors, disk a folder, collective sweeps one collective, all_reduce checks every element of 50 sums as training
-    makes them, training trains a model, facts tells what the machine is made of, inventory in which state that is. Run
+    makes them, training trains a model, facts lists the hardware and software, inventory the state of the hardware. Run
     it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")

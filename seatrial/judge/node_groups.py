@@ -37,7 +37,7 @@ class NodeGroups:
 
 
 def shown_name(name: str) -> str:
-    """A group's name, cut where a node tells a long story."""
+    """A group's name, cut to a length that fits a line."""
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 
@@ -45,7 +45,7 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     """Nodes of another model are another group, however few. Those of another driver or clock are one where they are
     enough; a few stay with the others of their model, because a wrong driver or clock is a fault and no kind of node.
 
-    Nodes that do not tell their model are held against the commonest one.
+    Nodes without a known model are held against the commonest one.
     """
     known = Counter(h.model for h in hardware.values() if h.model)
     if not known:

@@ -228,7 +228,7 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
 
 def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
     """The slower ones of peers that are two lots: a third at least on either side of a gap that is far wider than what
-    readings of one series differ by. A median and its scale tell nothing there, since both break down at a half."""
+    readings of one series differ by. A median and its scale are no help there, since both break down at a half."""
     values, few = median_of(distance[:, at]), max(AGREEING, int(np.ceil(MINORITY * at.size)))
     if at.size < 2 * few or len(distance) < 2 or not np.isfinite(values).all():
         return None

@@ -4,8 +4,8 @@ Values are natural logs with more = better, one column a series. The reference o
 runs, drawn to its peers' as far as those runs are few (empirical Bayes: Efron and Morris, "Data analysis using Stein's
 estimator and its generalizations", 1975). Noise is a robust scale of the steps from run to run; a series that is louder
 than its peers counts as loud as its own past shows (moderated variance: Smyth, "Linear models and empirical Bayes
-methods", 2004). How much of it all readings of a run share, second readings tell: the slope of their regression on the
-first ones, which stays right although mostly what looks low is read twice.
+methods", 2004). How much of it all readings of a run share is the slope of the regression of second readings on first
+ones, which stays right although mostly what looks low is read twice.
 """
 
 import math
@@ -74,7 +74,7 @@ class Strays:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What M series should read, learned from `past` and tonight's first readings; NaN where nothing tells.
+    """What M series should read, learned from `past` and tonight's first readings; NaN if nothing is known.
 
     `own` is the median of the `runs` accepted runs; `expected` that drawn to the median of the `peers`, which differ by
     a standard deviation of `spread`; `level` is the standard deviation of a healthy level around it, `noise` that of
@@ -228,7 +228,7 @@ def unsure(count: int) -> float:
 def typical(distances: Floats) -> float:
     """The standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
 
-    Where most are equal, readings are rounded, and the farthest tenth tells.
+    If most are equal, readings are rounded, and the farthest tenth gives the scale.
     """
     if not distances.size:
         return 0.0
@@ -283,7 +283,7 @@ def _together(shifts: Floats, noise: Floats, tonight: Tonight, groups: list[Ints
 
 
 def _strays(past: Floats, noise: Floats, usual: Floats, groups: list[Ints]) -> list[Strays]:
-    """By group the accepted readings of earlier runs; few of them tell little, so that small groups take all."""
+    """By group the accepted readings of earlier runs; small groups take those of all groups."""
     everywhere = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
     by_usual = past * noise / np.repeat(usual, [at.size for at in groups])[np.argsort(everywhere)]
     pools = [at if past[:, at].size >= ENOUGH**2 else everywhere for at in groups]

@@ -26,7 +26,7 @@ _ABSENT = ("", "-")
 
 
 def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
-    """The row in `text`, by the header's columns where there is a header and it fits, else by the row's own shape."""
+    """The row in `text`, by the columns of the header if it fits, else by the row's own shape."""
     row = _read_row(text, layout)
     return _in_microseconds(row) if isinstance(row, Row) and layout is not None and layout.milliseconds else row
 

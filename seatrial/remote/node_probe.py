@@ -69,7 +69,7 @@ Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "soft
 
 
 class GpuState(NodeAnswer):
-    """One GPU; None and "" where the driver does not tell.
+    """One GPU; None and "" for what the driver does not report.
 
     `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of memory that wait for
     a reset to be replaced, or could not be. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
@@ -101,7 +101,7 @@ class GpuState(NodeAnswer):
 
 
 class PortState(NodeAnswer):
-    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 where it is down or does not tell."""
+    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 if it is down or unknown."""
 
     port: Text
     kind: Text

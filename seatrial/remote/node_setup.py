@@ -42,7 +42,10 @@ class System(NamedTuple):
 
 
 def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) -> System | None:
-    """None where the node does not tell. Raises RemoteError when the connection breaks."""
+    """Ask a node for its system; None if it does not report one.
+
+    Raises RemoteError when the connection breaks.
+    """
     files = f"$(stat -L -c %d:%i / {shlex.quote(probe)} 2>/dev/null)"
     command = f"echo {_MARK} $(uname -n) $(cat /proc/sys/kernel/random/boot_id) {files}"
     answer = _ANSWER.search(run_command(transport, command, timeout_s=timeout_s).output)
@@ -98,7 +101,7 @@ class NodeConnection:
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """Version by package: "" where it is not installed, None where the node could not tell."""
+        """Version by package: "" if it is not installed, None if unknown."""
         return dict(self.facts["versions"])
 
 

@@ -29,7 +29,7 @@ _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
 
 
 def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
-    """The peers whose sshd sends no banner to the contacted node: why, by name. Nobody logs in.
+    """Return by name why peers' sshd sends no banner to the contacted node; there is no login.
 
     Raises RemoteError where the node does not say it.
     """

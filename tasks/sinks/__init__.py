@@ -36,7 +36,7 @@ class Sink(Protocol):
         ...
 
     def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        """Tell what is new since the receipt, and bring what can be changed up to date. Raises nothing."""
+        """Send what is new since the receipt, and update earlier messages. Raises nothing."""
         ...
 
     def digest(self, result: RunResult) -> Delivery:

@@ -166,7 +166,7 @@ def _thread(alert: Alert) -> str:
 
 @contextmanager
 def _attached(files: Files) -> Iterator[list[str]]:
-    """As files with names that tell: apprise takes paths."""
+    """Write them as named files, since apprise takes paths."""
     with TemporaryDirectory(prefix="seatrial-alert-") as folder:
         contents = {"busbw.png": files.picture, "report.html": files.report}
         paths = {Path(folder, name): content for name, content in contents.items() if content}
@@ -203,7 +203,7 @@ log = logging.getLogger("seatrial.notify")
 
 
 def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str | None]:
-    """Whom to tell, and what is wrong with the settings of the others, if anything."""
+    """Return the sinks, and what is wrong with the settings of others, if anything."""
     scrub = settings.scrub
     legal, malformed = settings.legal()
     slack = legal.slack

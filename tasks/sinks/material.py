@@ -57,7 +57,7 @@ def _shown(site: AlertContext, incident: Incident, tonight: RunResult | None) ->
 
 
 def _since(site: AlertContext, result: RunResult) -> Difference | None:
-    """What changed since the last good run, as far as its folder or the history still tell."""
+    """What changed since the last good run, as far as its folder or the history is there."""
     try:
         row = site.store.last_pass(result.cluster, result.suite, result.run_id) if site.store else None
         before = _result(site, row) if row else None

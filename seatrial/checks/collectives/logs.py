@@ -44,7 +44,7 @@ def _suffix(part: Sweep, varies: Sequence[bool]) -> str:
 
 
 def is_of_cpus(sweep: Sweep) -> bool:
-    """Whether it is the gloo probe's, which sweeps where there are no GPUs."""
+    """Whether it is of the gloo probe, which sweeps on nodes without GPUs."""
     return bool(sweep.devices) and all(device.name == "CPU" for device in sweep.devices)
 
 

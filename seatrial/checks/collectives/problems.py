@@ -179,7 +179,7 @@ def has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """Whether all ranks met, but on fewer nodes than asked for: one pod of many, a hostfile that was not read.
 
-    Host names tell only where every rank has a line, and no two ranks on one name have the same GPU.
+    Host names count only if every rank has a line, and no two ranks on one name have the same GPU.
     """
     if sweep is None or not setting.nodes or len(sweep.devices) != sweep.ranks:
         return None

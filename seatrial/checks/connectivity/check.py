@@ -102,7 +102,7 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
 
 
 def without_gpus(testbed: Testbed, contacts: Contacts) -> str | None:
-    """Why nothing can be measured on GPUs that were promised: no node has one. None where any has, or cannot tell."""
+    """Return the reason if GPUs are expected and no node has one; None if any has one or does not report."""
     expected = {node.gpus for node in testbed.nodes}
     if not contacts or 0 in expected or any(contact.facts["gpus"] != 0 for contact in contacts.values()):
         return None

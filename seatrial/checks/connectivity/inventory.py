@@ -126,7 +126,7 @@ def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:
-    """What must be the same on all nodes of a model, in words; without what the node does not tell."""
+    """Describe what must be the same on all nodes of a model, without what the node does not report."""
     gpus = inventory.gpus
     links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
     ports = Counter(f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s" for port in inventory.ports)
@@ -160,7 +160,7 @@ def _counted(values: Counter[str]) -> str:
 
 
 def _affinity(inventory: Inventory) -> str:
-    """node 0: 4 GPUs, 4 ports; only where there are GPUs and several NUMA nodes."""
+    """node 0: 4 GPUs, 4 ports; only with GPUs and several NUMA nodes."""
     numbers = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
     parts = (
         f"node {number}: {sum(gpu.numa == number for gpu in inventory.gpus)} GPUs,"
@@ -233,7 +233,7 @@ def _by_model(by_node: Mapping[str, Versions], models: Mapping[str, str]) -> Ite
 
 
 def unknown(by_node: Mapping[str, Versions]) -> list[str]:
-    """One sentence per package whose version some nodes could not tell: it is held against nothing there."""
+    """Return a sentence per package whose version some nodes do not report; it is not compared there."""
     silent = {package: [node for node in by_node if by_node[node].get(package, "") is None] for package in COMPARED}
     return [
         Reason.of("version-unknown", package=package, nodes=some_of(nodes))

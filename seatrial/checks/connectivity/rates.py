@@ -112,7 +112,7 @@ def _faster_half(rates: Collection[float]) -> float:
 
 
 def _beyond_chance(values: Sequence[float]) -> float:
-    """How low chance alone takes one of many `values`; infinite where they are too few to tell."""
+    """How low chance alone takes one of many `values`; infinite if they are too few."""
     logs = [math.log(value) for value in values if value > 0]
     if len(logs) < _ENOUGH:
         return math.inf

@@ -124,7 +124,7 @@ def is_crowded(testbed: Testbed) -> bool:
 
 
 def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) -> dict[str, Inventory]:
-    """What the nodes that are left tell of their hardware; a remark names those that tell nothing."""
+    """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
     nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes  # the others are the same machine
     answers = on_each(nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed))

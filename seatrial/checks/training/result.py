@@ -215,7 +215,7 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
 def _recorded(
     result: TrainingResult, testbed: Testbed, hardware: str, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
-    """Metric, value and unit of figures that follow from judged ones, or tell where the time goes."""
+    """Metric, value and unit of figures that follow from judged ones, or say where the time goes."""
     if result.step_time_ms:
         slowest_first = sorted(result.step_time_ms, reverse=True)
         yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"

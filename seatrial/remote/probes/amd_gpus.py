@@ -140,7 +140,7 @@ def umc_state(blocks):
 
 
 def slowdowns(throttle):
-    """The causes that are active; None where the GPU does not tell, as before MI300."""
+    """The causes that are active; None if the GPU does not report them, as before MI300."""
     known = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
     if not any(known.values()):
         return None

@@ -84,7 +84,7 @@ def nvidia_smi(fields, timeout_s):
 
 def gpu_in(line: str) -> "tuple[str, int | None, str]":
     """`GPU-1b2c..., NVIDIA H100 80GB HBM3, 1980`; the clock is None where it is `[N/A]` or was not asked for, the UUID
-    is "" where there is none."""
+    is "" if it has none."""
     first, _, rest = (part.strip() for part in line.partition(","))
     uuid = first if GPU_UUID.fullmatch(first) else ""
     named = rest or first
@@ -109,7 +109,7 @@ def is_serial(text):
 
 
 def cpu_model():
-    """The processors' model; "" where the kernel does not tell, as on most ARM machines."""
+    """The processors' model; "" if the kernel does not report it, as on most ARM machines."""
     try:
         with open("/proc/cpuinfo", errors="replace") as file:
             lines = [line.partition(":")[2].strip() for line in file.read(1 << 16).splitlines() if "model name" in line]

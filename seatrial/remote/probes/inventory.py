@@ -118,7 +118,7 @@ def gpu_of(values):
 
 
 def slowdowns(text):
-    """The causes in 0x0000000000000044; None where the driver does not tell."""
+    """The causes in 0x0000000000000044; None if the driver does not report them."""
     if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
         return None
     bits = int(text, 16)

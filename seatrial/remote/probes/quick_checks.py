@@ -75,7 +75,7 @@ def collective(gpus: int, timeout_s: float) -> Part:
 
 
 def sums(gpus: int, timeout_s: float) -> Part:
-    """Sums over all GPUs by torch, which tell whether elements are right, and no rate."""
+    """Check sums over all GPUs by torch; this gives no rate."""
     missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
     ended = run_probe("all_reduce", ("--device", "cuda", "--rounds", _ROUNDS), timeout_s, gpus)
     summed = last_json(ended) or {}

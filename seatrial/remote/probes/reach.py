@@ -6,7 +6,7 @@ Output line:    {"tried": count, "failed": {"refused": [position in peers, ...],
 "failed" has a peer once and leaves out the reasons that no peer has: "refused", "timeout" (no connection, or no banner,
 in time), "no-route", "closed" (before its banner), "other-banner" (it is no SSH server), "max-startups"
 (its sshd has too many connections), "local" (this node may not open
-the connection: its files, its ports, its memory). Nobody logs in and nothing of what a peer says is kept, so a peer
+the connection: its files, its ports, its memory). There is no login and nothing of what a peer says is kept, so a peer
 costs one open file and MAX_BANNER bytes, for `timeout_s` at most.
 """
 

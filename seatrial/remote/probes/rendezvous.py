@@ -211,7 +211,7 @@ def announce(rank: int, host: str) -> None:
 
 
 def silent_ranks(error: BaseException) -> str:
-    """Say in the store that this rank gives up; where it waited for others in vain, name those that do not say so.
+    """Say in the store that this rank gives up; name the ranks that it waited for and that do not say so.
 
     `no word from rank 1 on node-1`, or "" if all gave up or it is unknown.
     """

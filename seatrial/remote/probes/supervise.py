@@ -2,8 +2,8 @@
 
     supervise.py TIMEOUT_S COMMAND [ARG ...]
 
-An SSH session that goes away does not end what it started; mpirun would run on for nobody. Whoever started this keeps
-its standard input open for as long as the command is wanted. The first line there is a JSON object: variables for the
+An SSH session that goes away does not end what it started; mpirun would run on. The caller keeps the standard
+input open for as long as the command is wanted. The first line there is a JSON object: variables for the
 command's environment, which show neither in a list of processes nor in a file.
 
 The exit status is the command's own, 128+N when signal N ended it. Where it was this program that ended the command, or

@@ -108,7 +108,7 @@ class TorchDevice:
         return self.torch.empty(size, dtype=self.torch.uint8, device=self.device)
 
     def host_buffer(self, size):
-        """So many bytes on the host, pinned where there is a GPU, each page touched."""
+        """Allocate `size` bytes on the host, pinned for a GPU, each page touched."""
         return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=self.gpu).fill_(1)
 
     def free(self):
@@ -133,7 +133,7 @@ class TorchDevice:
         return "gfx94" in getattr(known, "gcnArchName", "")
 
     def pci_address(self):
-        """0000:1b:00.0; "" where torch does not tell (before 2.9)."""
+        """0000:1b:00.0; "" if torch does not report it (before 2.9)."""
         if not self.gpu:
             return ""
         known = self.torch.cuda.get_device_properties(self.device)
