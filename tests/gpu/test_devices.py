@@ -80,12 +80,15 @@ def test_links_and_stress(tmp_path: Path) -> None:
 
 
 def test_the_fastest_product_of_each_format_is_found(tmp_path: Path) -> None:
-    """At least as fast as the square of 8192, and faster the fewer bits a number has."""
+    """About as fast as the square of 8192, and faster the fewer bits a number has.
+
+    A GPU at its power limit lowers its clock as it warms up: an H100 gave 6 % less than in its first second.
+    """
     device = measured(tmp_path, "--seconds", "1", "--dtypes", "fp32", "tf32", "bf16", "fp16", "fp8")[0]
     assert (device["wrong"], device["error"]) == ("", "")
     best = rates(device, "matmul_best")
     if torch.cuda.get_device_capability() >= (8, 0):
-        assert best["bf16"] >= 0.97 * median(device["matmul_tflops"])
+        assert best["bf16"] >= 0.9 * median(device["matmul_tflops"])
         assert best["fp32"] < best["tf32"] < best["bf16"]
     if torch.cuda.get_device_capability() >= (8, 9):
         assert best["fp8"] > 1.3 * best["bf16"]
