@@ -199,7 +199,7 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
         recorded(row.reason, row.code),
         row.seconds,
         tuple(measured),
-        before_judging=check_result,
+        raw_result=check_result,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
 from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
-from seatrial.judge.findings import Finding, JudgedNight, findings
+from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
 from seatrial.judge.outliers import MOST_READINGS
@@ -64,7 +64,7 @@ class RunJudge:
         self._series = SeriesJudge(table, knowledge.past_of(table))
         for nth in range(max((len(self._taken[name]) for name in names), default=0)):
             self._add([(self._place[name], self._taken[name][nth]) for name in names if len(self._taken[name]) > nth])
-        self._night = self._judged_night()
+        self._judged = self._judged_series()
         self._numbers = {name: self._number(name) for name in self._taken}
 
     def add(self, measurements: Iterable[Measurement]) -> None:
@@ -79,7 +79,7 @@ class RunJudge:
                 if name in self._place and len(taken) > nth
             )
             self._add(list(some))
-        self._night = self._judged_night()
+        self._judged = self._judged_series()
         self._numbers |= {name: self._number(name) for name in new if name in self._check_of}
 
     def _add(self, some: Sequence[tuple[int, Measurement]]) -> None:
@@ -89,16 +89,16 @@ class RunJudge:
         if some:
             self._series.add(self._series.table.logs(values))
 
-    def _judged_night(self) -> JudgedNight | None:
-        return JudgedNight(self._series, self._series.night()) if self._place else None
+    def _judged_series(self) -> JudgedSeries | None:
+        return JudgedSeries(self._series, self._series.outcome()) if self._place else None
 
     def _number(self, name: str) -> Judgement | None:
         """The judgement by what is known from elsewhere: physics, a pin, the catalog or the model."""
-        taken, known = self._taken[name], self._knowledge
+        taken, pin = self._taken[name], self._knowledge.pinned.get(name)
         m = once(taken)[0]
-        pin = known.pinned.get(name)
         pinned = from_pin(m, pin) if pin else None
-        baselines = [*published(m, known.setup, self._sizes[self._check_of[name]](m)), *([pinned] if pinned else [])]
+        sizes = self._sizes[self._check_of[name]](m)
+        baselines = [*published(m, self._knowledge.setup, sizes), *([pinned] if pinned else [])]
         if not baselines and self._has_reference(name):
             return None
         judgement = judge_number(m, baselines)
@@ -106,14 +106,14 @@ class RunJudge:
 
     def _has_reference(self, name: str) -> bool:
         place = self._place.get(name)
-        return place is not None and self._night is not None and self._night.has_reference[place]
+        return place is not None and self._judged is not None and self._judged.has_reference[place]
 
     def _judgement(self, name: str) -> Judgement | None:
         """The harsher of the two, what is wrong with the number itself first."""
         number = self._numbers[name]
-        if not self._has_reference(name) or self._night is None:
+        if not self._has_reference(name) or self._judged is None:
             return number
-        own, taken = self._night.judgement(self._place[name]), self._taken[name]
+        own, taken = self._judged.judgement(self._place[name]), self._taken[name]
         if len(taken) > 1:
             own = replace(own, measurement=once(taken)[0], repeats=tuple(t.value for t in taken))
         if number is None or (number.source == "sanity" and number.verdict is Verdict.PASS):
@@ -123,7 +123,7 @@ class RunJudge:
     def doubts(self) -> dict[str, list[Doubt]]:
         """By check what to measure once more."""
         doubts: dict[str, list[Doubt]] = defaultdict(list)
-        wanted = set() if self._night is None else self._in_doubt(self._night)
+        wanted = set() if self._judged is None else self._in_doubt(self._judged)
         for name, number in self._numbers.items():
             taken = self._taken[name]
             if name in wanted:
@@ -132,17 +132,17 @@ class RunJudge:
                 doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), 2 * _AGREEING - 1))
         return dict(doubts)
 
-    def _in_doubt(self, judged: JudgedNight) -> set[str]:
+    def _in_doubt(self, judged: JudgedSeries) -> set[str]:
         """Numbers that show only large losses are repeated if they read low, not until a small loss is ruled out."""
-        night, first = judged.night, judged.table.first
-        low = night.value < night.expected - night.limit / 3
-        places = np.flatnonzero(night.doubtful).tolist()
+        outcome, first = judged.outcome, judged.table.first
+        low = outcome.value < outcome.expected - outcome.limit / 3
+        places = np.flatnonzero(outcome.doubtful).tolist()
         return {first[i].series() for i in places if low[i] or not tolerance_of(first[i]).coarse}
 
     def judged(self, checks: Sequence[Check]) -> list[Check]:
         """The checks with what their numbers make of them."""
         judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
-        found = findings(self._night) if self._night else []
+        found = findings(self._judged) if self._judged else []
         blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
         by_check: dict[str, list[str]] = defaultdict(list)
         for name in judgements:
@@ -158,8 +158,8 @@ class RunJudge:
         self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[str]
     ) -> Check:
         """`missing` says which numbers some nodes lack."""
-        known = {j.measurement.series() for j in check.judgements}
-        new = {n: self._changed(j) for n, j in judgements.items() if not (_is_sanity_pass(j) and n in known)}
+        recorded = {j.measurement.series() for j in check.judgements}
+        new = {n: self._changed(j) for n, j in judgements.items() if not (_is_sanity_pass(j) and n in recorded)}
         if not new:
             return check
         own = [f for f in found if self._name(f.series[0]) in new]
@@ -176,12 +176,12 @@ class RunJudge:
             reason=join((reason, *missing) if counted else (*missing, reason)),
             judgements=(*check.judgements, *(f.judgement for f in together), *every),
             suspects=(*check.suspects, *_suspects(own, every)),
-            before_judging=check.raw,
+            raw_result=check.raw,
         )
 
     def _name(self, place: int) -> str:
-        assert self._night is not None
-        return self._night.table.first[place].series()
+        assert self._judged is not None
+        return self._judged.table.first[place].series()
 
     def _changed(self, judgement: Judgement) -> Judgement:
         """A bad number with what has changed of the software since the last pass, the first thing to look at."""

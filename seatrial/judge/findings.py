@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from seatrial.judge.number import number_words
-from seatrial.judge.outliers import MINORITY, Night, Shift
+from seatrial.judge.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.references import AGREEING, ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
 from seatrial.judge.tolerance import FAIL_FACTOR
@@ -36,29 +36,29 @@ class Finding:
     suspects: tuple[Suspect, ...] = ()
 
 
-class JudgedNight:
+class JudgedSeries:
     """The judgement of each series of a run that has a reference, by its place."""
 
-    def __init__(self, judge: SeriesJudge, night: Night) -> None:
+    def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
         reference = judge.reference
-        self.table, self.night, self.readings = judge.table, night, judge.readings
+        self.table, self.outcome, self.readings = judge.table, outcome, judge.readings
         centre = np.where(reference.runs >= ENOUGH, reference.own, reference.expected)
-        self._centre = (centre + night.expected - reference.expected).tolist()
-        self._low = (night.expected - night.limit).tolist()
+        self._centre = (centre + outcome.expected - reference.expected).tolist()
+        self._low = (outcome.expected - outcome.limit).tolist()
         self._sign = self.table.sign.tolist()
-        self._runs, self._value = reference.runs.tolist(), night.value.tolist()
-        self._moved = (night.expected - reference.expected).tolist()
-        self.has_reference: list[bool] = night.judged.tolist()
-        self._bad, self._times = night.bad.tolist(), night.readings.tolist()
+        self._runs, self._value = reference.runs.tolist(), outcome.value.tolist()
+        self._moved = (outcome.expected - reference.expected).tolist()
+        self.has_reference: list[bool] = outcome.judged.tolist()
+        self._bad, self._times = outcome.bad.tolist(), outcome.readings.tolist()
         # Beyond its limit, and not proven by its readings: no pass, and it teaches nothing.
-        self.unproven = ~night.bad & (night.value < night.expected - night.limit)
+        self.unproven = ~outcome.bad & (outcome.value < outcome.expected - outcome.limit)
         self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
 
     @property
     def bad(self) -> Bools:
         """Which series read too low, by themselves or with their peers: they teach nothing."""
-        bad = self.night.bad.copy()
-        for shift in self.night.shifts:
+        bad = self.outcome.bad.copy()
+        for shift in self.outcome.shifts:
             bad[shift.members] |= shift.moved < -shift.limit
         return bad
 
@@ -110,9 +110,9 @@ class JudgedNight:
 
     def confidence(self, i: int) -> float:
         """By the table, of how far beyond its limit the series reads; never more than the healthy readings above it."""
-        beyond = (self.night.expected[i] - self._value[i]) / self.night.limit[i]
+        beyond = (self.outcome.expected[i] - self._value[i]) / self.outcome.limit[i]
         sure = next((share for least, share in _CONFIDENCE if beyond >= least), _CONFIDENCE[-1][1])
-        return round(min(sure, 1 - float(self.night.strays[i])), 2)
+        return round(min(sure, 1 - float(self.outcome.strays[i])), 2)
 
     def _against(self, i: int) -> str:
         m, centre = self.table.first[i], short(self.table.value(i, self._centre[i]))
@@ -127,10 +127,10 @@ class JudgedNight:
         return f"{words}, less what all {kinds} moved by" if abs(moved) > 0.005 else words
 
     def _readings_words(self, i: int) -> dict[str, object]:
-        runs, before = int(self.night.runs[i]), self.night.earlier[i]
+        runs, before = int(self.outcome.runs[i]), self.outcome.earlier[i]
         of = f" of {runs} runs" if runs > 1 else ""
-        total = int(self.night.readings[i] + before)
-        return {"agreeing": int(self.night.agreeing[i]), "readings": f"{total}", "of_runs": of}
+        total = int(self.outcome.readings[i] + before)
+        return {"agreeing": int(self.outcome.agreeing[i]), "readings": f"{total}", "of_runs": of}
 
 
 def percent_words(distance: float, m: Measurement) -> str:
@@ -146,16 +146,16 @@ def _side(m: Measurement) -> str:
     return "above" if m.better == "lower" else "below"
 
 
-def findings(judged: JudgedNight) -> list[Finding]:
+def findings(judged: JudgedSeries) -> list[Finding]:
     """What is wrong: the worst first, and of equals what names a node, GPU or link."""
-    night = judged.night
-    found = [_moved_together(judged, shift) for shift in night.shifts if shift.moved < -shift.limit]
-    alike, alone = _alike(judged, np.flatnonzero(night.bad).tolist())
+    outcome = judged.outcome
+    found = [_moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit]
+    alike, alone = _alike(judged, np.flatnonzero(outcome.bad).tolist())
     found += [*alike, *_by_cause(judged, alone)]
     return sorted(found, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series)))
 
 
-def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
+def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
     """Peers that are slower than in their own past, or new ones that are slower than the known ones."""
     places = shift.members.tolist()
     rest = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
@@ -166,7 +166,7 @@ def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
     return Finding(judgement, tuple(places))
 
 
-def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
+def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
     """A finding for each group of peers of which more than a third read low, and the series that are left."""
     found, left = [], []
     by_group: dict[int, list[int]] = defaultdict(list)
@@ -176,8 +176,8 @@ def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list
         peers = np.flatnonzero(judged.table.group == group).tolist()
         slow, every = (_holders(judged.table.first[i].subject for i in some) for some in (places, peers))
         if len(slow) >= AGREEING and len(slow) > MINORITY * len(every):
-            distance = float(np.median([judged.night.value[i] - judged.night.expected[i] for i in places]))
-            limit = float(np.median(judged.night.limit[places]))
+            distance = float(np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places]))
+            limit = float(np.median(judged.outcome.limit[places]))
             against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(peers)}"
             found.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
         else:
@@ -190,7 +190,7 @@ def _holders(subjects: Iterable[Subject]) -> set[str]:
     return {subject.name if subject.kind == "link" else subject.nodes[0] for subject in subjects if subject.nodes}
 
 
-def _of_many(judged: JudgedNight, places: Sequence[int], against: str, distance: float, limit: float) -> Judgement:
+def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance: float, limit: float) -> Judgement:
     m = judged.table.first[places[0]]
     subjects = [judged.table.first[i].subject for i in places]
     kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
@@ -207,7 +207,7 @@ def _of_many(judged: JudgedNight, places: Sequence[int], against: str, distance:
         against=against,
         limit=percent_words(-limit, m),
     )
-    value = judged.table.value(places[0], float(np.median([judged.night.value[i] for i in places])))
+    value = judged.table.value(places[0], float(np.median([judged.outcome.value[i] for i in places])))
     subject = Subject("group", f"{len(places)} of {total} {kinds}")
     lot = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
     deviation = math.exp(-distance if m.better == "lower" else distance) - 1
@@ -222,13 +222,14 @@ def _names(subjects: Sequence[Subject]) -> str:
     return some_of(sorted(_holders(subjects)))
 
 
-def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
+def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
     """One finding for each node, GPU, link or number of the whole cluster."""
+    distance = judged.outcome.value - judged.outcome.expected
     by_subject: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
         by_subject[kind, name].append(i)
     for (kind, name), places in by_subject.items():
-        worst = min(places, key=lambda i: (_kind(judged, i) != kind, judged.night.value[i] - judged.night.expected[i]))
+        worst = min(places, key=lambda i: (_kind(judged, i) != kind, distance[i]))
         judgement = judged.judgement(worst)
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))
@@ -240,11 +241,11 @@ def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
         yield Finding(judgement, tuple(places), (suspect,))
 
 
-def _kind(judged: JudgedNight, i: int) -> str:
+def _kind(judged: JudgedSeries, i: int) -> str:
     return judged.table.first[i].subject.kind
 
 
-def _culprits(judged: JudgedNight, bad: Sequence[int]) -> list[tuple[str, str]]:
+def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
     """Who explains each bad number: a node for its own, for two and more of its GPUs and for most of its links."""
     subjects = [judged.table.first[i].subject for i in bad]
     links = {subject.name for subject in subjects if subject.kind == "link"}

@@ -49,12 +49,12 @@ class Knowledge:
             return Past(none, none, none, none.astype(np.int64), none.astype(np.bool_))
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(m.series(), -1) for m in table.first], dtype=np.int64)
-        known = at >= 0
+        recorded = at >= 0
         first, second, middle = (
-            np.where(known, table.logs(rows[:, at]), np.nan)
+            np.where(recorded, table.logs(rows[:, at]), np.nan)
             for rows in (self.past.first, self.past.second, self.past.median)
         )
-        return Past(first, second, middle, self.past.count[:, at] * known, self.past.good[:, at] & known)
+        return Past(first, second, middle, self.past.count[:, at] * recorded, self.past.good[:, at] & recorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,15 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
     if context is None:
         return Knowledge(setup)
     hardware = hardware_by_node(context.nodes)
-    known = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
+    knowledge = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
     if store is None:
-        return known
+        return knowledge
     measured = {m.series(): m for check in checks for m in check.measurements if m.better}
     names = sorted(measured)
     machines = Machines(hardware, measured)
     past = past_runs(store, context.cluster, context.suite, context.fingerprint, names, context.started, machines)
     past = _over_other_ranks(past, [measured[name] for name in names], setup, store, context)
-    return replace(known, pinned=store.pinned(context.cluster), past=past, names=names)
+    return replace(knowledge, pinned=store.pinned(context.cluster), past=past, names=names)
 
 
 def _over_other_ranks(
@@ -110,7 +110,7 @@ def _over_other_ranks(
 def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
     """The number of ranks that is nearest to that of `m`, with the name of its series."""
     ranks = int(m.conditions["ranks"])
-    return min(earlier.items(), key=lambda known: abs(known[0] - ranks))
+    return min(earlier.items(), key=lambda item: abs(item[0] - ranks))
 
 
 def _rate(m: Measurement, then: int, setup: Setup) -> float:

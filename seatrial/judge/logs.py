@@ -189,8 +189,8 @@ def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -
     """The check held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     setup = setup_of(_within_a_group(_of_the_ranks(claim, sweep), sweep), sweep)
     setup = with_own_nics(setup) if group_of(sweep) else setup
-    known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
-    (check,) = assess([with_shares(measured, setup)], known).checks
+    knowledge = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
+    (check,) = assess([with_shares(measured, setup)], knowledge).checks
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
     words = plateau_words(check, setup)
@@ -237,8 +237,8 @@ def _worst_first(check: Check, sweep_check: Check) -> tuple[str | None, ...]:
 def _as_fast_as_expected(check: Check) -> str | None:
     """Said where something else keeps a sweep from passing; one that passes says it by itself."""
     judged = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
-    told = judged and judged.source != "sanity" and judged.verdict is Verdict.PASS and check.verdict is not Verdict.PASS
-    return Reason.of("as-fast-as-expected", source=judged.source) if judged and told else None
+    held = judged and judged.source != "sanity" and judged.verdict is Verdict.PASS and check.verdict is not Verdict.PASS
+    return Reason.of("as-fast-as-expected", source=judged.source) if judged and held else None
 
 
 def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:

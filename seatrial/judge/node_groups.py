@@ -47,19 +47,19 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
 
     Nodes without a known model are held against the commonest one.
     """
-    known = Counter(h.model for h in hardware.values() if h.model)
-    if not known:
+    models = Counter(h.model for h in hardware.values() if h.model)
+    if not models:
         return NodeGroups(dict.fromkeys(hardware, ""))
-    commonest = known.most_common(1)[0][0]
+    commonest = models.most_common(1)[0][0]
     model_by_node = {node: h.model or commonest for node, h in hardware.items()}
     enough, name_by_node, differences = max(3, ceil(0.05 * len(hardware))), dict[str, str](), set[str]()
-    for model in known:
+    for model in models:
         members = {node: _variant(hardware[node]) for node, its_model in model_by_node.items() if its_model == model}
         variant_by_node = _large_enough(members, enough)
         differing = _differing(set(variant_by_node.values()))
         differences.update(differing)
         name_by_node |= {node: _name(model, variant, differing) for node, variant in variant_by_node.items()}
-    if len(known) > 1:
+    if len(models) > 1:
         differences.add("GPU model" if any(h.gpu_model for h in hardware.values()) else "CPU model")
     if len(set(name_by_node.values())) < 2:
         return NodeGroups(dict.fromkeys(hardware, ""))

@@ -31,9 +31,9 @@ def judge_number(measurement: Measurement, baselines: Sequence[Baseline]) -> Jud
     broken = _insane(measurement) or _impossible(measurement, baselines)
     if broken:
         return broken
-    known = sorted((b for b in baselines if b.source in _PREFERENCE), key=_preference)
-    if known:
-        return _by_the_best(measurement, known)
+    external = sorted((b for b in baselines if b.source in _PREFERENCE), key=_preference)
+    if external:
+        return _by_the_best(measurement, external)
     return _far_below_the_links(measurement, baselines) or _by_sanity(measurement)
 
 
@@ -51,9 +51,9 @@ def _preference(baseline: Baseline) -> int:
     return _PREFERENCE.index(baseline.source)
 
 
-def _by_the_best(measurement: Measurement, known: Sequence[Baseline]) -> Judgement:
+def _by_the_best(measurement: Measurement, external: Sequence[Baseline]) -> Judgement:
     """A pin's judgement if there is one, else the harshest; of equals the first."""
-    chosen = known[:1] if known[0].source == "pinned" else known
+    chosen = external[:1] if external[0].source == "pinned" else external
     return max((_against(measurement, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
 
 

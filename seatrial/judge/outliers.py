@@ -1,7 +1,7 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
 A limit is a normal quantile with Bonferroni's correction for all series of the run. What reads low is read again. It is
-blamed when the median of tonight's readings is below the limit and more readings are than strays explain: a
+blamed when the median of this run's readings is below the limit and more readings are than strays explain: a
 beta-binomial test with the strays of healthy readings. The last runs count together (window-limited likelihood ratio:
 Lai, "Sequential changepoint detection in quality control", 1995). docs/verdicts.md follows an example by hand.
 """
@@ -42,7 +42,7 @@ Against = Literal["past", "known", "others"]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Peers that read lower all alike than in their own past, than the known ones, or than the others of tonight.
+    """Peers that read lower all alike than in their own past, than the known ones, or than the others of this run.
 
     `moved` and `limit` are on logs; `agreeing` of `readings` of their median lie below the limit.
     """
@@ -58,11 +58,11 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
+class Outcome:
     """The judgement of M series; natural logs.
 
-    `value` is the median of tonight's `readings`, `expected` what it should be, `limit` how much less is healthy.
-    `agreeing` of the readings lie below that, those of `runs` runs together, of which `earlier` are not tonight's.
+    `value` is the median of this run's `readings`, `expected` what it should be, `limit` how much less is healthy.
+    `agreeing` of the readings lie below that, those of `runs` runs together, of which `earlier` are not this run's.
     `strays` is the share of healthy readings that lie below the limit, of bad series. `doubtful` are to be read once
     more.
     """
@@ -85,39 +85,40 @@ class Night:
         return np.asarray(np.isfinite(self.expected - self.limit) & np.isfinite(self.value))
 
 
-def judge(reference: Reference, readings: Floats) -> Night:
-    """Judge tonight's `readings` (K, M), NaN where a series was read less often."""
+def judge(reference: Reference, readings: Floats) -> Outcome:
+    """Judge this run's `readings` (K, M), NaN where a series was read less often."""
     level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))  # half for series, half for peers that move together
     z = NormalDist().inv_cdf(1 - level)
     shifts, moved, unsure = _shifts(reference, readings - reference.expected, z)
-    tonight = _Tonight(reference, readings - reference.expected - moved, np.hypot(reference.level, unsure), z, level)
-    limit, agreeing, bad = tonight.limit.copy(), tonight.agreeing.copy(), tonight.bad()
+    current = _ThisRun(reference, readings - reference.expected - moved, np.hypot(reference.level, unsure), z, level)
+    limit, agreeing, bad = current.limit.copy(), current.agreeing.copy(), current.bad()
     runs, earlier = np.ones(moved.size, dtype=np.int64), np.zeros(moved.size, dtype=np.int64)
     own = np.ones(moved.size, dtype=np.bool_)  # what is found of new peers together is not held against each again
     for shift in shifts:
         own[shift.members] &= shift.against == "past" or not shift.bad
-    for i in np.flatnonzero(tonight.low & own & ~bad & np.isfinite(limit)).tolist():
+    for i in np.flatnonzero(current.low & own & ~bad & np.isfinite(limit)).tolist():
         for more in range(1, min(RECENT_RUNS, len(reference.past.count) + 1)):
-            together = tonight.with_past(i, more)
+            together = current.with_past(i, more)
             if together is not None:
                 limit[i], agreeing[i], runs[i], bad[i] = *together, more + 1, True
                 earlier[i] = reference.past.count[-more:, i].sum()
                 break
-    young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (tonight.count == 1)
+    young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (current.count == 1)
     doubtful = (
-        (tonight.low | young)
-        & ~(bad & (tonight.count >= AGREEING))
-        & (tonight.count > 0)
-        & (tonight.count < MOST_READINGS)
+        (current.low | young)
+        & ~(bad & (current.count >= AGREEING))
+        & (current.count > 0)
+        & (current.count < MOST_READINGS)
     )
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
     value, expected = median_of(readings), reference.expected + moved
-    return Night(value, tonight.count, expected, limit, agreeing, runs, earlier, tonight.strays, bad, doubtful, shifts)
+    strays, count = current.strays, current.count
+    return Outcome(value, count, expected, limit, agreeing, runs, earlier, strays, bad, doubtful, shifts)
 
 
-class _Tonight:
-    """Tonight's readings less what they should be, (K, M), and what follows from them series by series."""
+class _ThisRun:
+    """This run's readings less what they should be, (K, M), and what follows from them series by series."""
 
     def __init__(self, reference: Reference, distance: Floats, unsure: Floats, z: float, level: float) -> None:
         self.reference, self.distance, self.unsure, self.z, self.level = reference, distance, unsure, z, level
@@ -127,22 +128,21 @@ class _Tonight:
         chance = np.sqrt(unsure**2 + _variance(self.noise, self.count))
         self.limit = np.minimum(z * chance, reference.cap)
         self.agreeing = (distance < -self.limit).sum(axis=0)
-        self.low_again = (self.value < -self.limit) & (self.agreeing >= AGREEING)
-        usual = np.empty(self.noise.size)
+        self.confirmed = (self.value < -self.limit) & (self.agreeing >= AGREEING)
+        self._usual = usual = np.empty(self.noise.size)
         for group, at in enumerate(reference.groups):
             usual[at] = reference.usual[group]
-        once = ~self.low_again  # what reads low again and again is no stray
+        once = ~self.confirmed  # what reads low again and again is no stray
         self._first = (
             np.where(once, distance[:1] / self.noise, np.nan)[0],
             np.where(once, distance[:1] / usual, np.nan)[0],
         )
-        self._usual = usual
         ruled_out = MUST_FIND - NormalDist().inv_cdf(1 - FALSE_ALARMS) * chance
         self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 4)
 
     def bad(self) -> Bools:
-        """Which are too low by tonight's readings alone."""
-        bad = self.low_again.copy()
+        """Which are too low by this run's readings alone."""
+        bad = self.confirmed.copy()
         for i in np.flatnonzero(bad).tolist():
             bad[i] = self._no_strays(i, self.limit[i], int(self.agreeing[i]), int(self.count[i]))
         return np.asarray(bad)
@@ -151,7 +151,7 @@ class _Tonight:
         """The limit of series `i` and how many readings lie below it, where `more` earlier runs agree; else None."""
         past, group = self.reference.past, self.reference.group[i]
         then = past.median[-more:, i] - self.reference.expected[i] - self.reference.moved[-more:, group]
-        then = np.maximum(then, 2 * self.value[i])  # what was repaired meanwhile says little of tonight
+        then = np.maximum(then, 2 * self.value[i])  # what was repaired meanwhile says little of this run
         counts = past.count[-more:, i]
         if not counts.all():
             return None
@@ -192,7 +192,7 @@ def _variance(noise: Floats, count: Ints) -> Floats:
 
 
 def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -> Floats:
-    """The noise, larger where tonight's own readings of a series scatter more."""
+    """The noise, larger where this run's own readings of a series scatter more."""
     many = np.flatnonzero(count >= AGREEING)
     squares = np.nansum((distance[:, many] - value[many]) ** 2, axis=0)
     louder = noise.copy()
@@ -256,8 +256,8 @@ def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, 
     rounds = median_of(distance[taken][:, members].T) if taken.any() else np.zeros(1)
     moved, agreeing = float(np.median(rounds)), int((rounds < -limit).sum())
     before = reference.past.median[-1:, members] - reference.expected[members]
-    again = bool(before.size and (median_of(before.T) < -limit).all())
-    bad = moved < -limit and (agreeing >= AGREEING or again)
+    persists = bool(before.size and (median_of(before.T) < -limit).all())
+    bad = moved < -limit and (agreeing >= AGREEING or persists)
     return Shift(
         members, against, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH
     )

@@ -51,7 +51,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Tonight:
+class ThisRun:
     """The M series of a run: the first two readings, which series are peers (`group`, numbered from 0), the noise that
     is `assumed` where data are too few, and how far (`cap`, on logs) a limit may lie from what is expected."""
 
@@ -74,7 +74,7 @@ class Strays:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What M series should read, learned from `past` and tonight's first readings; NaN if nothing is known.
+    """What M series should read, learned from `past` and this run's first readings; NaN if nothing is known.
 
     `own` is the median of the `runs` accepted runs; `expected` that drawn to the median of the `peers`, which differ by
     a standard deviation of `spread`; `level` is the standard deviation of a healthy level around it, `noise` that of
@@ -118,36 +118,36 @@ def median_of(rows: Floats) -> Floats:
     return np.asarray((low + high) / 2)
 
 
-def learn(past: Past, tonight: Tonight) -> Reference:
-    """The references of tonight's series."""
-    groups = members(tonight.group)
+def learn(past: Past, current: ThisRun) -> Reference:
+    """The references of this run's series."""
+    groups = members(current.group)
     accepted, firsts = past.accepted(past.median), past.accepted(past.first)
     own, runs = median_of(accepted), np.isfinite(accepted).sum(axis=0)
-    noise = _noise(firsts, own, runs, tonight, groups)
+    noise = _noise(firsts, own, runs, current, groups)
     error = _error(accepted, noise, runs, groups)
-    peers, spread = _peers(own, error, noise, tonight, groups)
+    peers, spread = _peers(own, error, noise, current, groups)
     weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
     # Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
     most = np.where(runs >= ENOUGH, error, np.inf)
     drawn = np.where(np.isfinite(peers), own + np.clip((1 - weight) * (peers - own), -most, most), own)
     expected = np.where(np.isfinite(peers) | (runs >= AGREEING), np.where(runs > 0, drawn, peers), np.nan)
-    shifts = shift_of(groups, np.vstack([past.median, tonight.first]) - expected, runs)
+    shifts = shift_of(groups, np.vstack([past.median, current.first]) - expected, runs)
     first, second = (
-        (np.vstack([past.accepted(rows), now]) - expected - shifts[:, tonight.group]) / noise
-        for rows, now in ((past.first, tonight.first), (past.second, tonight.second))
+        (np.vstack([past.accepted(rows), now]) - expected - shifts[:, current.group]) / noise
+        for rows, now in ((past.first, current.first), (past.second, current.second))
     )
-    shared, doubt = (share[tonight.group] for share in _shared(first, second, groups))
+    shared, doubt = (share[current.group] for share in _shared(first, second, groups))
     usual = np.array([float(np.median(noise[at])) for at in groups])
     errors = np.array([_shift_error(noise[at], runs[at]) for at in groups])
-    # Where all are new and many, their noise of tonight holds already how much they differ.
-    told = (np.bincount(tonight.group, runs > 0) > 1) | (np.bincount(tonight.group) < ENOUGH)
+    # Where all are new and many, their noise of this run holds already how much they differ.
+    has_past = (np.bincount(current.group, runs > 0) > 1) | (np.bincount(current.group) < ENOUGH)
     lasting = np.minimum(np.where(runs > 0, np.maximum(_LASTING * shared, doubt), shared + doubt), 1.0) * noise**2
-    new = np.maximum(lasting, np.where(told[tonight.group], spread**2, 0.0))
+    new = np.maximum(lasting, np.where(has_past[current.group], spread**2, 0.0))
     level = np.sqrt(np.where(runs > 0, weight * error**2 + lasting, new))
     return Reference(
-        past, tonight.group, groups, own, runs, expected, level, peers, spread, noise, tonight.cap,
+        past, current.group, groups, own, runs, expected, level, peers, spread, noise, current.cap,
         beyond_chance(shifts[:-1], errors), errors,
-        _together(shifts[:-1], noise, tonight, groups), usual, _strays(first[:-1], noise, usual, groups),
+        _together(shifts[:-1], noise, current, groups), usual, _strays(first[:-1], noise, usual, groups),
     )  # fmt: skip
 
 
@@ -175,12 +175,12 @@ def _shift_error(noise: Floats, runs: Ints) -> float:
     return float(np.median(noise) * np.sqrt(MEDIAN_VARIANCE / max(int((runs > 0).sum()), 1)))
 
 
-def _noise(firsts: Floats, own: Floats, runs: Ints, tonight: Tonight, groups: list[Ints]) -> Floats:
+def _noise(firsts: Floats, own: Floats, runs: Ints, current: ThisRun, groups: list[Ints]) -> Floats:
     """The standard deviation of one reading of each series: that of its group, or its own where it is louder."""
-    steps, rest = np.abs(np.diff(np.vstack([firsts, tonight.first]), axis=0)), firsts - own
+    steps, rest = np.abs(np.diff(np.vstack([firsts, current.first]), axis=0)), firsts - own
     noise = np.empty(own.size)
     for at in groups:
-        noise[at] = _scale(steps[:, at], rest[:, at], tonight.first[at], float(tonight.assumed[at[0]]))
+        noise[at] = _scale(steps[:, at], rest[:, at], current.first[at], float(current.assumed[at[0]]))
     squares = np.nansum(np.clip(rest, -_WINSOR * noise, _WINSOR * noise) ** 2, axis=0)
     loud = np.sqrt((ENOUGH * noise**2 + squares) / (ENOUGH + np.maximum(runs - 1, 0)))
     return np.asarray(np.maximum(np.maximum(noise, loud), LEAST_NOISE))
@@ -205,7 +205,7 @@ def _error(accepted: Floats, noise: Floats, runs: Ints, groups: list[Ints]) -> F
 
 
 def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
-    """The noise of a group: by its steps from run to run, else by what peers differ by tonight, else as assumed."""
+    """The noise of a group: by its steps from run to run, else by what peers differ by in this run, else as assumed."""
     if first.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
         rest = rest[np.isfinite(rest)]
         return typical(np.abs(rest)) * unsure(rest.size) if rest.size >= ENOUGH else assumed
@@ -239,19 +239,19 @@ def typical(distances: Floats) -> float:
     return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
 
 
-def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """What peers read and how much they differ: by the known ones, or by tonight where there are none; else NaN."""
+def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> tuple[Floats, Floats]:
+    """What peers read and how much they differ: by the known ones, or by this run where there are none; else NaN."""
     centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
     for at in groups:
-        measured = at[np.isfinite(tonight.first[at])]
+        measured = at[np.isfinite(current.first[at])]
         if measured.size < LEAST_PEERS:
             continue
         known = at[np.isfinite(own[at])]
-        values = own[known] if known.size > 1 else tonight.first[measured]
+        values = own[known] if known.size > 1 else current.first[measured]
         chance = float(np.mean(error[known] ** 2)) if known.size > 1 else 0.0
         seen = typical(np.abs(values - np.median(values))) * unsure(values.size)
         if values.size < ENOUGH:
-            seen = max(seen, float(tonight.assumed[at[0]]))
+            seen = max(seen, float(current.assumed[at[0]]))
         centre[at] = np.median(values)
         spread[at] = np.sqrt(max(seen**2 - chance, float(np.median(noise[at])) ** 2 / 9))
     return centre, spread
@@ -271,14 +271,14 @@ def _shared(first: Floats, second: Floats, groups: list[Ints]) -> tuple[Floats, 
     return share, np.where(differs, error, 1 / np.sqrt(max(every[1], 1e-9)))
 
 
-def _together(shifts: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> Floats:
+def _together(shifts: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> Floats:
     """(G) how far a group's median lies from its past by chance, one standard deviation; runs teach it."""
     together = np.empty(len(groups))
     for number, at in enumerate(groups):
         seen = shifts[shifts[:, number] != 0, number]
         chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
         usual = typical(np.abs(seen - np.median(seen))) * unsure(seen.size) if seen.size else 0.0
-        together[number] = max(chance, usual, LEAST_NOISE, float(tonight.assumed[at[0]]) if seen.size < ENOUGH else 0.0)
+        together[number] = max(chance, usual, LEAST_NOISE, float(current.assumed[at[0]]) if seen.size < ENOUGH else 0.0)
     return together
 
 

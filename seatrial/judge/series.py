@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 
 from seatrial.judge.node_groups import NodeGroups
-from seatrial.judge.outliers import Night, judge
-from seatrial.judge.references import Bools, Floats, Ints, Past, Reference, Tonight, learn
+from seatrial.judge.outliers import Outcome, judge
+from seatrial.judge.references import Bools, Floats, Ints, Past, Reference, ThisRun, learn
 from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import is_busbw
@@ -19,7 +19,7 @@ PEERS = ("node", "gpu", "link")
 
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """M series, each with its first measurement of tonight; `group` numbers those that are peers, from 0.
+    """M series, each with its first measurement of this run; `group` numbers those that are peers, from 0.
 
     `sign` is -1 where less is better; `assumed` and `cap`, on logs, are the metric's own tolerance.
     """
@@ -69,11 +69,11 @@ class SeriesJudge:
 
     @property
     def reference(self) -> Reference:
-        """What the series should read. Learned from the first two readings of tonight as well, and then kept."""
+        """What the series should read. Learned from the first two readings of this run as well, and then kept."""
         if self._reference is None:
             rows = np.vstack([self.readings[:2], np.full((2, len(self.table.first)), np.nan)])
             self._reference = learn(
-                self.past, Tonight(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap)
+                self.past, ThisRun(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap)
             )
         return self._reference
 
@@ -90,7 +90,7 @@ class SeriesJudge:
         if rows.min() < 2:
             self._reference = None
 
-    def night(self) -> Night:
+    def outcome(self) -> Outcome:
         return judge(self.reference, self.readings)
 
 

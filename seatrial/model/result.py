@@ -108,7 +108,7 @@ class CheckResult:
 class Check:
     """One check of a run, with its measurements and their judgements.
 
-    `before_judging`, its own result, is set once the numbers have been judged; verdict, reason and suspects then follow
+    `raw_result`, its own result, is set once the numbers have been judged; verdict, reason and suspects then follow
     from both.
     """
 
@@ -119,12 +119,12 @@ class Check:
     measurements: tuple[Measurement, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     suspects: tuple[Suspect, ...] = ()
-    before_judging: CheckResult | None = None
+    raw_result: CheckResult | None = None
 
     @property
     def raw(self) -> CheckResult:
         """The result of the check itself, before its numbers were judged."""
-        return self.before_judging or CheckResult(self.verdict, self.reason, self.suspects)
+        return self.raw_result or CheckResult(self.verdict, self.reason, self.suspects)
 
     @property
     def coverage(self) -> Coverage:

@@ -15,7 +15,7 @@ import numpy as np
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import assess
-from seatrial.judge.findings import Finding, JudgedNight, findings
+from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
@@ -190,10 +190,10 @@ class _Replay:
         )
         return Past(first, second, middle, count.astype(np.int64), good > 0)
 
-    def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedNight) -> None:
-        readings, night = judged.readings, judged.night
+    def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedSeries) -> None:
+        readings, outcome = judged.readings, judged.outcome
         second = readings[1] if len(readings) > 1 else np.full(places.size, np.nan)
-        own = (readings[0], second, night.value, night.readings, ~judged.bad & ~judged.unproven)
+        own = (readings[0], second, outcome.value, outcome.readings, ~judged.bad & ~judged.unproven)
         for (name, rows), values in zip(self._rows.items(), own, strict=True):
             row = np.full((1, len(self._series)), 0.0 if name in ("count", "good") else np.nan)
             row[0, places] = values
@@ -202,29 +202,33 @@ class _Replay:
         self._runs.append(RunRow(run.run_id, "", "", at, at, run.verdict, run.reason, {}, ""))
 
 
-def _read(judge: SeriesJudge, values: Floats) -> JudgedNight:
+def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     """Read as often as the judge asks, as far as there are `values` (K, M)."""
     logs = judge.table.logs(values)
     judge.add(logs[0])
-    night = judge.night()
+    outcome = judge.outcome()
     while True:
-        row = np.minimum(night.readings, len(logs) - 1)
-        again = np.where(night.doubtful & (night.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
-        if not np.isfinite(again).any():
-            return JudgedNight(judge, night)
-        judge.add(again)
-        night = judge.night()
+        row = np.minimum(outcome.readings, len(logs) - 1)
+        repeats = np.where(outcome.doubtful & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        if not np.isfinite(repeats).any():
+            return JudgedSeries(judge, outcome)
+        judge.add(repeats)
+        outcome = judge.outcome()
 
 
-def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broken: Sequence[Judgement]) -> ReplayedRun:
+def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], broken: Sequence[Judgement]) -> ReplayedRun:
     unproven = [judged.judgement(i) for i in np.flatnonzero(judged.unproven).tolist()]
     broken = [j for j in broken if j.verdict is not Verdict.PASS]
     bad = [*(finding.judgement for finding in found), *unproven, *broken]
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
-    readings, known = int(judged.night.readings.sum()), int(judged.night.judged.sum())
+    readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
     if not bad:
         count = len(judged.table.first)
-        reason = Reason.of("replayed-pass", judged=known, series=count) if known else Reason.of("replayed-unjudged")
+        reason = (
+            Reason.of("replayed-pass", judged=judged_series, series=count)
+            if judged_series
+            else Reason.of("replayed-unjudged")
+        )
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     verdict = worst(judgement.verdict for judgement in bad)
     worst_reason = min(bad, key=lambda j: j.verdict.severity).reason

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seatrial.judge.references import Floats, Past, Reference, Tonight, learn, median_of, members
+from seatrial.judge.references import Floats, Past, Reference, ThisRun, learn, median_of, members
 
 NODES = 32
 
@@ -18,7 +18,7 @@ def learned(
     past = Past(first[:-1], second[:-1], median[:-1], count[:-1], count[:-1] > 0)
     series = first.shape[1]
     places = np.zeros(series, dtype=np.int64) if group is None else group.astype(np.int64)
-    return learn(past, Tonight(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))))
+    return learn(past, ThisRun(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))))
 
 
 def drawn(rng: np.random.Generator, runs: int, series: int = NODES, noise: float = 0.03, spread: float = 0.0) -> Floats:
@@ -140,6 +140,6 @@ def test_what_was_not_accepted_teaches_nothing() -> None:
     none = np.full(rows.shape, np.nan)
     past = Past(rows[:-1], none[:-1], rows[:-1], count, good)
     group = np.zeros(NODES, dtype=np.int64)
-    reference = learn(past, Tonight(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    reference = learn(past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
     assert reference.runs.tolist() == [10] * NODES
     assert np.abs(reference.expected).max() < 0.03
