@@ -33,7 +33,7 @@ def left_out(kind: CheckType, run: Run) -> str | None:
 log = logging.getLogger("seatrial.repeat")
 
 
-def measure_again(
+def repeat_checks(
     context: CheckContext, doubts: Mapping[str, Sequence[Doubt]], until: float = math.inf
 ) -> dict[str, Repeated]:
     """By check, one more measurement of each of its doubtful series, as far as it can be had before `until`."""

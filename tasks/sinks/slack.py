@@ -44,7 +44,7 @@ _NEXT_STEPS = {
 
 
 class SlackRefusedError(Exception):
-    """Slack answered, and said no; `code` is its word for why."""
+    """Slack refused a call, with its error `code`."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -72,7 +72,7 @@ def webhook_client(webhook: SecretStr) -> "WebhookClient":
 
 
 def explain(error: Exception) -> str:
-    """What went wrong, and the next step."""
+    """Describe the error, with the next step."""
     if isinstance(error, SlackRefusedError):
         step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
         return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
@@ -80,31 +80,29 @@ def explain(error: Exception) -> str:
 
 
 def code(error: "SlackApiError") -> str:
-    """The error code of what the Web API answered; `response` is a mapping, or text where it was no JSON."""
+    """Return the error code of an answer of the Web API; `response` is a mapping, or text if it was no JSON."""
     response: Any = error.response
-    error_code = response.get("error") if hasattr(response, "get") else None
-    return word(error_code, getattr(response, "status_code", None))
+    answered = response.get("error") if hasattr(response, "get") else None
+    return error_code(answered, getattr(response, "status_code", None))
 
 
-def word(error_code: object, status: int | None) -> str:
-    """Slack's word for an error, such as invalid_auth; the HTTP status where a page or a proxy answered instead."""
+def error_code(answered: object, status: int | None) -> str:
+    """Return Slack's error code, such as invalid_auth; the HTTP status if a page or a proxy answered instead."""
     if status == 429:
         return "ratelimited"
     return (
-        error_code
-        if isinstance(error_code, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", error_code)
-        else f"HTTP {status}"
+        answered if isinstance(answered, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", answered) else f"HTTP {status}"
     )
 
 
 def shown(channel: str) -> str:
-    """As people write it: #alerts; an id stays as it is."""
+    """Format a channel: #alerts; an id stays as it is."""
     is_id = channel[:1] in "CGD" and channel.isalnum() and channel.isupper()
     return channel if is_id or channel.startswith("#") else f"#{channel}"
 
 
 def _network(error: Exception) -> str:
-    """Slack could not be reached, or was not understood."""
+    """Describe an error of the connection or of Slack's answer."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
         return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
@@ -114,7 +112,7 @@ def _network(error: Exception) -> str:
 
 
 def _retry_handlers() -> "list[RetryHandler]":
-    """Wait when Slack says how long, but not for longer than a run can wait."""
+    """Return handlers that honour Slack's Retry-After up to MAX_WAIT_S."""
     from slack_sdk.http_retry.builtin_handlers import (
         ConnectionErrorRetryHandler,
         RateLimitErrorRetryHandler,
@@ -137,7 +135,7 @@ def _wait_s(headers: Mapping[str, Any]) -> float:
 
 
 def _mute() -> logging.Logger:
-    """slack_sdk logs addresses and bodies, and a webhook's address is its secret: its records go nowhere."""
+    """Return a logger without output: slack_sdk logs addresses and bodies, and a webhook's address is its secret."""
     logger = logging.Logger("seatrial.notify.slack_sdk", level=logging.CRITICAL + 1)
     logger.addHandler(logging.NullHandler())
     return logger
@@ -151,7 +149,7 @@ _FIXED = ("cant_update_message", "edit_window_closed")  # it is there: the works
 def slack_sink(
     settings: SlackSettings, mentions: Mapping[str, Sequence[str]], scrub: Callable[[str], str]
 ) -> "SlackSink | SlackWebhookSink":
-    """By token where both ways are set, as only that can update, thread and attach."""
+    """Return the sink for a token if both are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
     assert settings.webhook is not None  # SlackSettings.problem has said so
@@ -160,7 +158,7 @@ def slack_sink(
 
 @dataclass(frozen=True)
 class SlackSink:
-    """A channel."""
+    """A Slack channel, by bot token."""
 
     token: SecretStr
     channel: str
@@ -172,7 +170,7 @@ class SlackSink:
     def name(self) -> str:
         return f"slack {shown(self.channel)}"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         delivered = receipt
         try:
             updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
@@ -272,14 +270,14 @@ class SlackSink:
 
 @dataclass(frozen=True)
 class SlackWebhookSink:
-    """An incoming webhook, which can only post: what is new, and nothing where nothing is."""
+    """An incoming webhook of Slack, which can only post."""
 
     webhook: SecretStr
     mentions: Mapping[str, Sequence[str]]
     scrub: Callable[[str], str]
     name: str = "slack webhook"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
@@ -301,4 +299,4 @@ class SlackWebhookSink:
     def _send(self, text: str, message: list[Block] | None) -> None:
         answer = webhook_client(self.webhook).send(text=text, blocks=message, unfurl_links=False)
         if answer.status_code != 200:
-            raise SlackRefusedError(word(answer.body, answer.status_code))
+            raise SlackRefusedError(error_code(answer.body, answer.status_code))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.serving.log_forwarding import forward_logs
+from flows.serving.ui import forward_logs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.verdict import Verdict
