@@ -28,8 +28,7 @@ from seatrial.runs.load import FIXED_COLUMNS
 from seatrial.runs.run_state import without_details
 from seatrial.system.atomic import write_atomic
 from seatrial.system.disk_reserve import release
-from seatrial.text.csv_cells import as_text
-from seatrial.text.markdown import escape
+from seatrial.text.escape import as_text, escape
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

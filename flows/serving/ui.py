@@ -37,7 +37,7 @@ from seatrial.report.paper import curve_png
 from seatrial.runs.cluster_lock import ProcessIdentity
 from seatrial.runs.progress import RedactingFormatter
 from seatrial.system.atomic import write_atomic
-from seatrial.text.markdown import escape
+from seatrial.text.escape import escape
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 from seatrial.text.words import verdict_line

@@ -12,7 +12,7 @@ from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.runs.explanations import CATALOG, current
 from seatrial.text.printable import printable
-from seatrial.text.similar import nearest_of
+from seatrial.text.words import nearest_of
 
 if TYPE_CHECKING:
     import numpy as np

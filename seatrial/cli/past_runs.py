@@ -154,7 +154,7 @@ def report(run: str, form: str) -> None:
 
         print(report_markdown(result, _context(result, folder)), end="")
     elif form == "json":
-        from seatrial.report.document import report_json
+        from seatrial.report.markdown import report_json
 
         print_json(report_json(result, _context(result, folder)))
     else:

@@ -247,7 +247,7 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
         "suspects": list(result.suspects)[:MAX_SUSPECTS],
         "software": software(result, context.past),
         "nodes": sorted(result.nodes, key=_blamed_first(result))[:MAX_NODES],
-        "node_fields": _node_fields(result.nodes),
+        "node_fields": list(dict.fromkeys(str(field) for node in result.nodes[:MAX_NODES] for field in node)),
         "timings": _timings(result.timings),
         "logs_open": LOGS_OPEN,
     }
@@ -280,10 +280,6 @@ def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
 def _blamed_first(result: RunResult) -> Any:
     blamed = {s.name for s in result.suspects if s.kind == "node"}
     return lambda node: str(node.get("name")) not in blamed
-
-
-def _node_fields(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(str(field) for node in nodes[:MAX_NODES] for field in node))
 
 
 def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, float]]:

@@ -12,7 +12,6 @@ from rich.text import Text
 from seatrial.judge.logs import LogsJudgement
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -116,15 +115,11 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
             words.quantity(plateau(check, curve.operation), "GB/s"),
             *(("" if share is None else words.fraction(share),) if known else ()),
             _curve(curve, encoding),
-            words.interval(_expected(curve), "GB/s"),
+            words.interval((curve.plateau if curve.plateau != Expected() else curve.points[-1].expected), "GB/s"),
         )
         for (check, curve), share in zip(curves, shares, strict=True)
     )
     return table(headings, rows, encoding, folded=headings)
-
-
-def _expected(curve: Curve) -> Expected:
-    return curve.plateau if curve.plateau != Expected() else curve.points[-1].expected
 
 
 def _curve(curve: Curve, encoding: str) -> str:
@@ -182,7 +177,10 @@ def show_judged(judged: LogsJudgement) -> None:
 
 def _judgement_cells(check: Check) -> tuple[str, ...]:
     """Log, operation, plateau, share, expected, latency."""
-    plateau, share, latency = (_one(check, metric) for metric in ("busbw_plateau", SHARE, "latency"))
+    plateau, share, latency = (
+        next((m for m in check.measurements if m.metric == metric), None)
+        for metric in ("busbw_plateau", SHARE, "latency")
+    )
     return (
         check.name,
         str(plateau.conditions["operation"]) if plateau else "",
@@ -191,10 +189,6 @@ def _judgement_cells(check: Check) -> tuple[str, ...]:
         words.interval(_expected_cell(check), "GB/s") if plateau else "",
         words.quantity(latency.value, "us") if latency else "",
     )
-
-
-def _one(check: Check, metric: str) -> Measurement | None:
-    return next((m for m in check.measurements if m.metric == metric), None)
 
 
 def _expected_cell(check: Check) -> Expected:

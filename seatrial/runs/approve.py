@@ -23,7 +23,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.text.markdown import code, escape
+from seatrial.text.escape import code, escape
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -29,7 +29,7 @@ from seatrial.model.result import Judgement, RunResult, Suspect, conclude, merge
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
-from seatrial.text.similar import nearest_of
+from seatrial.text.words import nearest_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, classify
 from seatrial.remote.mpi import MpiResult
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
 

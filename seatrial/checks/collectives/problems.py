@@ -13,7 +13,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 

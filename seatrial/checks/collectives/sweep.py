@@ -30,7 +30,7 @@ from seatrial.remote.command import run_command
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 log = logging.getLogger("seatrial.collectives")
 

@@ -18,8 +18,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.text.hostlist import host_list
-from seatrial.text.numbers import short
-from seatrial.text.words import some_of
+from seatrial.text.words import short, some_of
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 _SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow

@@ -20,8 +20,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
 from seatrial.remote.node_probe import run_probe
-from seatrial.text.numbers import short
-from seatrial.text.words import some_of
+from seatrial.text.words import short, some_of
 
 # Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
 # ones of a model differ by a few percent.

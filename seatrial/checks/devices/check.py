@@ -56,7 +56,8 @@ def devices(context: CheckContext) -> StepResult:
     check = Check(
         PROBE,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
-        join(problem.reason for problem in problems) or _all_well(by_node),
+        join(problem.reason for problem in problems)
+        or f"{sum(map(len, by_node.values()))} devices of {len(by_node)} nodes were measured",
         time.monotonic() - started,
         (*_measurements(by_node), *disk_measurements(disks)),
         suspects=suspects,
@@ -86,10 +87,6 @@ def _blamed(problems: Sequence[Problem], testbed: Testbed) -> tuple[tuple[Suspec
     suspects = tuple(problem.suspect for problem in problems if problem.suspect)
     bad = {suspect.name.partition("/")[0] for suspect in suspects}
     return ((), set()) if len(bad) == len(testbed.nodes) > 1 else (suspects, bad)
-
-
-def _all_well(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> str:
-    return f"{sum(map(len, by_node.values()))} devices of {len(by_node)} nodes were measured"
 
 
 def _busy(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
