@@ -127,7 +127,7 @@ def check(
         cluster: Path of the cluster file, as the machine that runs the check sees it.
         suite: quick, nightly, acceptance, a4-sweep, or the path of a suite file; `seatrial suites` lists them.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
-        notify: Whether people are told, where alerts are configured.
+        notify: Whether alerts are sent, if they are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
         require_baseline: Whether a pass does not count while something that was measured has no baseline yet.
@@ -158,7 +158,7 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
                 run_state.doubt(held.lost)
         except MissingError as taken:
             run_state.add(Check("turn", Verdict.NOT_RUN, taken.reason))
-        except Exception as error:  # of the lock or the progress: what was measured is told all the same
+        except Exception as error:  # of the lock or the progress: what was measured is reported all the same
             run_state.broke("run", error)
         except BaseException as cut:
             with uninterrupted():

@@ -103,7 +103,7 @@ def watch(
     except SeatrialError as error:
         if not gone:
             raise
-        log.warning("history: %s; what is told now cannot be kept up to date", error)
+        log.warning("history: %s; this alert cannot be kept up to date", error)
         store = last = None
     silence = silent(gone, last, now()) if gone else overdue(last, suite, max_age, now())
     if silence is None:
@@ -113,7 +113,7 @@ def watch(
     deliveries = _deliver(AlertContext(cluster, store, sinks), suite, clean, None)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
-    return _with(problem, _summary(deliveries) if deliveries else Notified(f"told before: {silence.reason}"))
+    return _with(problem, _summary(deliveries) if deliveries else Notified(f"reported before: {silence.reason}"))
 
 
 def _deliver(
@@ -144,7 +144,7 @@ def _incidents(site: AlertContext, suite: str, outcome: RunOutcome) -> list[Inci
         try:
             return site.store.incidents(site.cluster.name, suite, outcome, names)
         except SeatrialError as error:
-            log.warning("history: %s; what is told now cannot be kept up to date", error)
+            log.warning("history: %s; this alert cannot be kept up to date", error)
     return advance([], site.cluster.name, suite, outcome, names)
 
 
@@ -172,10 +172,10 @@ def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt
     try:
         site.store.keep_receipts(incident.id, changed)
     except SeatrialError as error:
-        log.warning("history: %s; the next run may tell it once more", error)
+        log.warning("history: %s; the next run may send it once more", error)
 
 
-def _summary(deliveries: Sequence[tuple[str, Delivery]], repeated: str = "; the next run tells it") -> Notified:
+def _summary(deliveries: Sequence[tuple[str, Delivery]], repeated: str = "; the next run sends it") -> Notified:
     """Return one line of all deliveries; failed ones are repeated by the next run."""
     summary = "; ".join(
         f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.summary}" for name, delivery in deliveries
@@ -272,7 +272,7 @@ def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", repo
         notified = notify(result, cluster, store, settings_of(cluster), report, _run_link())
     except Exception as error:  # whatever it is, it is not the cluster's
         log.debug("notify", exc_info=error)
-        notified = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
+        notified = Notified(f"no alert was sent: seatrial itself failed ({type(error).__name__})", failed=True)
     log.log(logging.WARNING if notified.failed else logging.INFO, "alerts: %s", notified.summary)
     return notified
 
@@ -285,7 +285,7 @@ def _history(gone: str | None) -> "Iterator[Store | None]":
     except SeatrialError as error:
         if not gone:
             raise
-        log.warning("history: %s; what is told now cannot be kept up to date", error)
+        log.warning("history: %s; this alert cannot be kept up to date", error)
         yield None
         return
     with store:

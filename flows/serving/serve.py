@@ -187,7 +187,7 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
     fd = listener.fileno()
-    life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
+    life, living = os.pipe()  # its other end keeps the server alive: this process and the runner have it
     web = [
         "flows.serving.webserver",
         str(fd),

@@ -54,7 +54,7 @@ _EVERY_S = 2.0
 _STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collect", "teardown", "record")
 _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
 
-results: list[RunResult] = []  # of the runs of this process, also where no server could be told of them
+results: list[RunResult] = []  # of the runs of this process, also if no server could be reached
 
 
 def cluster_tag(cluster: str) -> str:

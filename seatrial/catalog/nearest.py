@@ -10,7 +10,7 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup, is_busbw, part_of
-from seatrial.model.sizes import format_size
+from seatrial.model.sizes import size_span
 from seatrial.nccl import Device, Transport
 from seatrial.text.words import short
 
@@ -50,7 +50,7 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
             claimed = f"{short(low)} to {short(same[0].busbw_gb_s)} GB/s"
             return f"{same[0].source} expects {claimed} of {same[0].place}, more than its links carry"
         sizes = sorted({row.message_bytes for row in same})
-        return f"what is published for {same[0].place} is for {_span(sizes)}"
+        return f"what is published for {same[0].place} is for {size_span(sizes[0], sizes[-1])}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
     return f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{_hint(setup, rows)}"
 
@@ -74,11 +74,6 @@ def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Return a sort key: number of differences, then distance in nodes and in GPUs."""
     nodes = abs(math.log(row.nodes / setup.nodes))
     return len(_differs(row, setup)), nodes, abs(row.gpus_per_node - setup.gpus_per_node)
-
-
-def _span(sizes: list[int]) -> str:
-    first, last = format_size(sizes[0]), format_size(sizes[-1])
-    return first if first == last else f"{first} to {last}"
 
 
 # The longer names first: a GB200 is no B200, and a GH200 no H200.

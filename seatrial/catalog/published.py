@@ -324,7 +324,7 @@ def _trained(measurement: Measurement) -> str:
 
 
 def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) -> Iterator[str]:
-    """In what the training is not that of the row; `fp32` and what every figure has are no conditions."""
+    """Yield the differences between the training and the row; defaults are no conditions."""
     conditions = measurement.conditions
     if row.hardware != setup.hardware:
         yield "hardware"

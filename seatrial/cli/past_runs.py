@@ -194,7 +194,7 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
         raise InputError("--key, --allowed-signers: give one of them")
     trusted = TrustedSigners(key, allowed_signers)
     verified = verify_bundle(bundle_file, trusted)
-    if verified.problem:  # it names files as whoever packed them did
+    if verified.problem:  # its names of files are the packer's
         print(f"{bundle_file}: tampered with or damaged: {plain(verified.problem)}")
         sys.exit(1)
     print(f"{bundle_file}: {verified.files} files are unchanged; {plain(_signer(verified.by, bool(trusted)))}")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import Strict, no_boolean
 from seatrial.text.secret_values import looks_secret
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
@@ -81,13 +81,7 @@ class Mount(Strict):
     read_only: bool = Field(True, description="whether the containers may only read it")
 
 
-def _no_boolean(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError(f"must be a whole number, is {str(value).lower()}")
-    return value
-
-
-Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(_no_boolean)]
+Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(no_boolean)]
 LimitName = Literal[
     "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
     "sigpending", "stack",
@@ -171,7 +165,7 @@ def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
         if not _SUBSTITUTION.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal")
         if name == "_TAG":
-            raise ValueError("_TAG is told by the build context; leave it out")
+            raise ValueError("_TAG is set from the build context; leave it out")
     return value
 
 
@@ -189,7 +183,7 @@ class Prebuilt(Strict):
 
     @property
     def planned(self) -> str:
-        """What nodes run, before it is looked for."""
+        """The image of the nodes, before it is looked for."""
         return self.reference
 
 
@@ -203,7 +197,7 @@ class ImageFile(Strict):
 
     @property
     def planned(self) -> str:
-        """What nodes run."""
+        """The image of the nodes."""
         return self.path
 
 
@@ -229,12 +223,12 @@ class Recipe(Strict):
 
     @property
     def planned(self) -> str:
-        """What nodes run, before it is built."""
+        """The image of the nodes, before it is built."""
         return f"<{self.name}, once built>"
 
     @property
     def folder(self) -> Path:
-        """Where the Dockerfile lies."""
+        """The folder of the Dockerfile."""
         return _folder(self.build).absolute()
 
     @property
@@ -244,7 +238,7 @@ class Recipe(Strict):
 
     @property
     def name(self) -> str:
-        """What the image is called in its repository."""
+        """The image's name in its repository."""
         return self.folder.resolve().name
 
     @property

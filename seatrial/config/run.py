@@ -21,7 +21,7 @@ Section = TypeVar("Section", bound=Strict)
 
 
 class Suite(Strict):
-    """What is run on a testbed."""
+    """The checks to run on a testbed."""
 
     name: str = Field(min_length=1, max_length=63, description="what reports and history call it")
 

@@ -25,6 +25,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
+def no_boolean(value: object) -> object:
+    """Refuse a boolean for a number: YAML reads yes and on as true, and Python counts true as 1."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a whole number, is {str(value).lower()}")
+    return value
+
+
 Model = TypeVar("Model", bound=Strict)
 
 

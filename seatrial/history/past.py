@@ -131,7 +131,7 @@ _CHANGES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class PastRuns:
-    """What the last runs (T, oldest first) measured of M series, in the unit of each series; NaN: not measured.
+    """Readings of M series in the last runs (T, oldest first), in the unit of each series; NaN: not measured.
 
     Arrays are (T, M): the first reading of each run, the second, the median of all and their number. `good`: the series
     was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is the software that is not that of the

@@ -141,7 +141,7 @@ class Check:
         return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
     def summary(self) -> dict[str, Any]:
-        """As `to_dict`, without the judgements."""
+        """Return `to_dict` without the judgements."""
         return {
             "name": self.name,
             **_outcome(self.verdict, self.reason),

@@ -65,7 +65,7 @@ Draw = Callable[["Axes"], Sequence[Mark]]
 def inline_svg(
     name: str, title: str, draw: Draw, width_in: float = 6.8, height_in: float = 3.0, top: float = 24
 ) -> str:
-    """What `draw` makes of empty axes, with the marks that it returns.
+    """Render `draw` on empty axes as inline SVG, with the marks that it returns.
 
     `name` is unique on the page; `top` is the room above the axes, in points.
     """
@@ -95,7 +95,7 @@ def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyTy
 
 
 def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, Axes]":
-    """On a figure of their own: pyplot's global state is not used, so threads and callers do not meet."""
+    """Return axes on a figure of their own, without pyplot's global state."""
     from matplotlib.figure import Figure
 
     figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
@@ -171,7 +171,7 @@ def busbw_title(curves: Sequence[Curve]) -> str:
 
 
 def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
-    """What the marks in the chart mean, those that it has."""
+    """Explain the marks that the chart has."""
     points = [point for curve in curves for point in curve.points]
     parts = (
         (
@@ -187,7 +187,7 @@ def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
 
 
 def _legend_height(curves: Sequence[Curve]) -> int:
-    """In points; a single curve needs no legend."""
+    """Return the height in points; a single curve needs no legend."""
     return 0 if len(curves) == 1 else 18 * -(-len(curves) // 5)
 
 

@@ -118,7 +118,7 @@ def _own_words(measurement: Measurement) -> str:
 
 
 def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
-    """By message size where rows have one; else the worst first."""
+    """Return a sort key: by message size if rows have one, else the worst first."""
     m = row.judgement.measurement
     size = m.conditions.get("message_bytes")
     placement = str(m.conditions.get("placement", ""))
@@ -210,7 +210,7 @@ def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
 
 
 def _log_names(m: Measurement) -> Iterator[str]:
-    """Of a sweep: by its operation, its arm and the node, where each was measured by itself."""
+    """Yield the log's name of a sweep: operation, arm and, in the arm `intra`, node."""
     operation, arm = m.conditions.get("operation"), arm_of(m)
     yield "-".join(str(part) for part in (operation, arm, m.subject.name if arm == INTRA else "") if part)
 

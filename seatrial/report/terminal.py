@@ -86,7 +86,7 @@ class TerminalSummary:
 
 
 def summary(result: RunResult) -> TerminalSummary:
-    """What `Console.print` shows at the end of a run."""
+    """Return the summary at the end of a run, for `Console.print`."""
     return TerminalSummary(result)
 
 
@@ -218,7 +218,7 @@ def show_difference(difference: Difference) -> None:
 
 
 def _rest(difference: Difference, beyond: int) -> str:
-    """What the table leaves out, in one line."""
+    """Count the rows that the table leaves out."""
     parts = (
         (beyond - MAX_ROWS, "more moved beyond their noise"),
         (len(difference.measurements) - beyond, "moved no further than their noise"),

@@ -39,7 +39,7 @@ _SHOWN = 20  # differences in a question
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Who approves, when, and why; `forced` is the reason to approve a run that would be refused."""
+    """An approval by a person; `forced` is the reason to approve a run that would be refused."""
 
     by: str
     at: datetime

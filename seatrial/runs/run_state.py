@@ -248,7 +248,7 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
 
 
 def _fact(fact: Any, clean: Clean) -> Any:
-    """Of what a node says of itself: text, in a list too."""
+    """Clean the texts of a fact, in lists too."""
     if isinstance(fact, list | tuple):
         return [_fact(each, clean) for each in fact]
     return clean(fact) if isinstance(fact, str) else fact

@@ -32,5 +32,5 @@ def as_text(cell: object) -> object:
 
 
 def from_text(cell: str) -> str:
-    """What `as_text` was given."""
+    """Undo `as_text`."""
     return cell[1:] if _ESCAPED.match(cell) else cell

@@ -1,4 +1,4 @@
-"""How numbers and names are written for people. Pure."""
+"""Format numbers and names for people. Pure."""
 
 import difflib
 import math
@@ -122,7 +122,7 @@ def file_size(count: int) -> str:
 
 
 def interval(expected: Expected, unit: str = "") -> str:
-    """What is expected: "370 – 405 GB/s", "≥ 370 GB/s", or a dash when nothing is."""
+    """Format an expected interval: "370 – 405 GB/s", "≥ 370 GB/s", or a dash without one."""
     low, high = expected.low, expected.high
     if low is not None and high is not None:
         return f"{number(low)} – {quantity(high, unit)}"

@@ -75,7 +75,7 @@ def _session() -> Any:
 
     retries = Patient(
         RETRIES,
-        allowed_methods=None,  # a POST too: a receiver tells the same event by incident and changes
+        allowed_methods=None,  # a POST too: a receiver knows a repeated event by incident and changes
         status_forcelist=(429, 500, 502, 503, 504),
         backoff_factor=0.2,
         raise_on_status=False,

@@ -171,21 +171,19 @@ class SlackSink:
         return f"slack {shown(self.channel)}"
 
     def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        delivered = receipt
+        delivered, channel = receipt, shown(self.channel)
         try:
             updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
-            if updated is None:
-                delivered = full_receipt(alert, self._post(alert))
-                return Delivery(
-                    delivered, self._joined(f"sent to {shown(self.channel)}", self._thread(alert, delivered, files))
-                )
-            if not (news := alert.incident.changes[receipt.reported :]):
-                return Delivery(receipt, f"message in {shown(self.channel)} {updated}")
-            self._reply(alert, receipt.place, news)
-            delivered = full_receipt(alert, receipt.place)
-            return Delivery(
-                delivered, self._joined(f"told {shown(self.channel)} the change", self._thread(alert, delivered, files))
-            )
+            news = alert.incident.changes[receipt.reported :]
+            if updated and not news:
+                return Delivery(receipt, f"message in {channel} {updated}")
+            if updated:
+                self._reply(alert, receipt.place, news)
+                delivered, summary = full_receipt(alert, receipt.place), f"sent the change to {channel}"
+            else:
+                delivered, summary = full_receipt(alert, self._post(alert)), f"sent to {channel}"
+            missed = self._thread(alert, delivered, files)
+            return Delivery(delivered, "; ".join([summary, *missed]))
         except Exception as error:
             return Delivery(delivered, self.scrub(explain(error)), failed=True)
 
@@ -216,38 +214,22 @@ class SlackSink:
 
     def _reply(self, alert: Alert, place: Mapping[str, str], news: Sequence[str]) -> None:
         text = change(alert, news, mentions_for(alert.incident, self.mentions))
-        where = {"channel": place["channel"], "thread_ts": place["ts"], "reply_broadcast": True}
-        self._call("chat_postMessage", text=text, **where, **_QUIET)
+        self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
 
-    def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> str | None:
-        """Details and files below the message; returns what could not be put there. The message itself is there."""
+    def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> list[str]:
+        """Post details and files below the message; return the problems. The message itself is there."""
         if alert.result is None or alert.over:
-            return None
+            return []
         text, message = details(alert.result)
-        missed = [
-            self._tried("details", lambda: self._details(receipt.place, text, message)),
-            self._tried("files", lambda: self._upload(receipt.place, files)),
-        ]
-        return "; ".join(problem for problem in missed if problem) or None
-
-    def _details(self, place: Mapping[str, str], text: str, message: list[Block]) -> None:
-        where = {"channel": place["channel"], "thread_ts": place["ts"]}
-        self._call("chat_postMessage", text=text, blocks=message, **where, **_QUIET)
-
-    def _upload(self, place: Mapping[str, str], files: Files) -> None:
-        uploads: list[dict[str, Any]] = []
-        if files.picture:
-            uploads.append({"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"})
-            uploads[0]["alt_txt"] = files.described
-        if files.report:
-            uploads.append({"filename": "report.html", "content": files.report, "title": "Report"})
+        where, uploads = _in_thread(receipt.place), _uploads(files)
+        problems = [self._tried("details", "chat_postMessage", text=text, blocks=message, **where, **_QUIET)]
         if uploads:
-            where = {"channel": place["channel"], "thread_ts": place["ts"]}
-            self._call("files_upload_v2", file_uploads=uploads, **where)
+            problems.append(self._tried("files", "files_upload_v2", file_uploads=uploads, **where))
+        return [problem for problem in problems if problem]
 
-    def _tried(self, what: str, put: Callable[[], None]) -> str | None:
+    def _tried(self, what: str, method: str, **given: Any) -> str | None:
         try:
-            put()
+            self._call(method, **given)
         except SlackRefusedError as refusal:
             scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
             return f"{what} not attached: {refusal.code}{scope}"
@@ -263,9 +245,15 @@ class SlackSink:
         except SlackApiError as error:
             raise SlackRefusedError(code(error)) from None
 
-    @staticmethod
-    def _joined(summary: str, missed: str | None) -> str:
-        return f"{summary}; {missed}" if missed else summary
+
+def _in_thread(place: Mapping[str, str]) -> dict[str, str]:
+    return {"channel": place["channel"], "thread_ts": place["ts"]}
+
+
+def _uploads(files: Files) -> list[dict[str, Any]]:
+    picture = {"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"}
+    report = {"filename": "report.html", "content": files.report, "title": "Report"}
+    return [upload for upload in ({**picture, "alt_txt": files.described}, report) if upload["content"]]
 
 
 @dataclass(frozen=True)

@@ -168,11 +168,11 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
     monkeypatch.setattr("tasks.sinks.slack.webhook_client", broken)
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
     assert notified == Notified(
-        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run tells it", failed=True
+        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run sends it", failed=True
     )
     monkeypatch.setattr(SlackSink, "send", broken)
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
-    assert notified.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
+    assert notified.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run sends it"
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])

@@ -16,7 +16,7 @@ Inventories = Mapping[str, Inventory]  # by node
 
 _ECC_CONFIDENCE = 0.9  # an uncorrectable error since the driver was loaded: the next reset may hide or show more
 _SLOWED_CONFIDENCE = 0.8  # a moment's sample
-_MOST_VALUES = 3  # of one attribute that are told one by one
+_MOST_VALUES = 3  # of one attribute that are listed one by one
 _LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segments
 
 # The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
@@ -52,7 +52,7 @@ def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
 
 
 def _of_gpus(inventories: Inventories) -> Iterator[str]:
-    """What GPUs have in common is one remark."""
+    """Yield one remark for all GPUs with the same reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):

@@ -107,9 +107,8 @@ def _broken(answers: Answers) -> Iterator[Problem]:
 
 def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
     """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
-    measured = run_probe(testbed, node, PROBE, section.arguments(node.gpus), DevicesAnswer, section.timeout_s)[
-        -1
-    ].devices
+    arguments = section.arguments(node.gpus)
+    measured = run_probe(testbed, node, PROBE, arguments, DevicesAnswer, section.timeout_s)[-1].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:
         problem = f"torch sees {visible} of {node.gpus} GPUs"
