@@ -226,8 +226,8 @@ def _reap(run: Run) -> None:
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     scheduled = current.scheduled_start_time or now()
     run_id = run_id_of(UUID(current.id), scheduled)
-    asked_for = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
-    folder = writable(asked_for.absolute(), "out")
+    requested = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
+    folder = writable(requested.absolute(), "out")
     set_aside(folder)  # an earlier run's verdict must not pass for this one's
     return Run(run_id, cluster, load_suite(suite), folder, day=scheduled.toordinal())
 

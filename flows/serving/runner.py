@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -133,9 +134,8 @@ def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ())
 
     `off`: deployment and slug of schedules that stay switched off.
     """
-    common: dict[str, Any] = {"entrypoint_type": EntrypointType.MODULE_PATH, "enforce_parameter_schema": True}
     first = site.clusters[0]
-    nights = [
+    schedules = [
         Schedule(
             cron=site.cron,
             timezone=site.timezone,
@@ -146,25 +146,27 @@ def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ())
         for file, name in site.names().items()
     ]
     nightly = {"cluster": first, "suite": site.suite}
-    yield RunnerDeployment.from_flow(check, "nightly", schedules=nights, parameters=nightly, tags=["nightly"], **common)
-    yield RunnerDeployment.from_flow(check, "ad-hoc", parameters={"cluster": first}, tags=["ad-hoc"], **common)
-    every = [Schedule(cron=REAP_CRON, timezone="UTC", slug="reap", active=("reap", "reap") not in off)]
-    yield RunnerDeployment.from_flow(
-        reap, "reap", schedules=every, parameters={"clusters": list(site.clusters)}, **common
+    reaping = Schedule(cron=REAP_CRON, timezone="UTC", slug="reap", active=("reap", "reap") not in off)
+    clusters = list(site.clusters)
+    deploy = partial(
+        RunnerDeployment.from_flow, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=True
     )
-    yield RunnerDeployment.from_flow(alarm, "alarm", **common)
-    yield RunnerDeployment.from_flow(promote_run, "promote", **common)
+    yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
+    yield deploy(check, "ad-hoc", parameters={"cluster": first}, tags=["ad-hoc"])
+    yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
+    yield deploy(alarm, "alarm")
+    yield deploy(promote_run, "promote")
 
 
 def announced(site: ServeConfig) -> list[str]:
     """Return the lines that are shown at the terminal."""
     due = first_date(site.cron, site.timezone)
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    nights = [
+    schedules = [
         f"nightly  {name}, suite {site.suite}: {site.cron} ({site.timezone}), next {due:%Y-%m-%d %H:%M}"
         for name in site.names().values()
     ]
-    return [f"Prefect  {url}", *nights, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
+    return [f"Prefect  {url}", *schedules, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
 
 
 if __name__ == "__main__":

@@ -77,9 +77,9 @@ class Run:
 
 def secrets_of(cluster: Cluster) -> Secrets:
     """Collect secrets, alert addresses included, from the environment of this process and the cluster file."""
-    known = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
+    secrets = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
     addresses = (address for address in os.environ.get("SEATRIAL_ALERT_URLS", "").split() if "://" in address)
-    return replace(known, values=(*addresses, *known.values))
+    return replace(secrets, values=(*addresses, *secrets.values))
 
 
 def set_aside(folder: Path) -> None:

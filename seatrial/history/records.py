@@ -172,11 +172,11 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     """Return the readings of the series in the runs, as indexes of both lists."""
     place = {series_key(name): i for i, name in enumerate(names)}
     query = select(series.c.series_key, series.c.id).where(series.c.series_key.in_(listed(connection, sorted(place))))
-    known = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
-    at = np.full(max((series_id for series_id, _ in known), default=0) + 2, -1, dtype=np.int64)
-    for series_id, i in known:
+    stored = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
+    at = np.full(max((series_id for series_id, _ in stored), default=0) + 2, -1, dtype=np.int64)
+    for series_id, i in stored:
         at[series_id] = i
-    few = sorted(series_id for series_id, _ in known) if len(known) <= _FEW else None
+    few = sorted(series_id for series_id, _ in stored) if len(stored) <= _FEW else None
     return _collected(connection, run_ids, at, few)
 
 
@@ -219,8 +219,8 @@ _NOT_KEPT = "what it found by itself was not kept"
 
 
 def run_row(row: Row[Any]) -> RunRow:
-    known = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
-    return RunRow(**{**known, "verdict": Verdict(row.verdict), "reason": recorded(row.reason, row.code)})
+    fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
+    return RunRow(**{**fields, "verdict": Verdict(row.verdict), "reason": recorded(row.reason, row.code)})
 
 
 def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
@@ -317,7 +317,7 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
         recorded(row.reason, row.code),
         row.seconds,
         tuple(measured),
-        before_judging=check_result,
+        raw_result=check_result,
     )
 
 

@@ -176,7 +176,7 @@ class RunJudge:
             reason=join((reason, *missing) if counted else (*missing, reason)),
             judgements=(*check.judgements, *(f.judgement for f in together), *every),
             suspects=(*check.suspects, *_suspects(own, every)),
-            before_judging=check.raw,
+            raw_result=check.raw,
         )
 
     def _name(self, place: int) -> str:

@@ -108,8 +108,8 @@ class CheckResult:
 class Check:
     """One check of a run, with its measurements and their judgements.
 
-    `before_judging`, its own result, is set once the numbers have been judged; verdict, reason and suspects then follow
-    from both.
+    `raw_result` is the check's own result; it is set once the numbers have been judged, and verdict, reason and
+    suspects then follow from both.
     """
 
     name: str
@@ -119,12 +119,12 @@ class Check:
     measurements: tuple[Measurement, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     suspects: tuple[Suspect, ...] = ()
-    before_judging: CheckResult | None = None
+    raw_result: CheckResult | None = None
 
     @property
     def raw(self) -> CheckResult:
         """The result of the check itself, before its numbers were judged."""
-        return self.before_judging or CheckResult(self.verdict, self.reason, self.suspects)
+        return self.raw_result or CheckResult(self.verdict, self.reason, self.suspects)
 
     @property
     def coverage(self) -> Coverage:
@@ -237,8 +237,8 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
     """One suspect per subject over all checks: the most confident wins, evidence is joined."""
     merged: dict[tuple[str, str], Suspect] = {}
     for suspect in (s for check in checks for s in check.suspects):
-        known = merged.get((suspect.kind, suspect.name))
-        merged[suspect.kind, suspect.name] = _joined(known, suspect) if known else suspect
+        earlier = merged.get((suspect.kind, suspect.name))
+        merged[suspect.kind, suspect.name] = _joined(earlier, suspect) if earlier else suspect
     return sorted(merged.values(), key=lambda s: -s.confidence)
 
 

@@ -227,8 +227,8 @@ def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datet
 def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> dict[str, Any]:
     """Return every link as JSON, with null if no run has measured it."""
     times = [
-        at.isoformat() if known else None
-        for at, known in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
+        at.isoformat() if is_measured else None
+        for at, is_measured in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
     ]
     links = dict(zip(ages["link"], times, strict=True))
     return {"cluster": newest.cluster, "nodes": node_count, "now": newest.started.isoformat(), "links": links}

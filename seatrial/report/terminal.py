@@ -107,13 +107,13 @@ def _checks(checks: Sequence[Check], encoding: str) -> Table:
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """One line per operation: its plateau, and its curve from the smallest message to the largest."""
     shares = [share(check, curve.operation) for check, curve in curves]
-    known = any(share is not None for share in shares)  # a column of its own only where there is something to say
-    headings = ("operation", "busbw", *(("of links",) if known else ()), "curve", "expected")
+    has_shares = any(share is not None for share in shares)  # a column of its own only where there is something to say
+    headings = ("operation", "busbw", *(("of links",) if has_shares else ()), "curve", "expected")
     rows = (
         (
             curve.operation,
             words.quantity(plateau(check, curve.operation), "GB/s"),
-            *(("" if share is None else words.fraction(share),) if known else ()),
+            *(("" if share is None else words.fraction(share),) if has_shares else ()),
             _curve(curve, encoding),
             words.interval((curve.plateau if curve.plateau != Expected() else curve.points[-1].expected), "GB/s"),
         )

@@ -84,9 +84,9 @@ def _refuse_few(
 ) -> None:
     few = [m for m in chosen if len(values[m.series()]) < MIN_SAMPLES]
     if few and not approval.forced:
-        known = len(values[few[0].series()])
+        count = len(values[few[0].series()])
         raise InputError(
-            f"run {run.run_id}: {few[0].metric} rests on {known} passing run{'' if known == 1 else 's'} with this"
+            f"run {run.run_id}: {few[0].metric} rests on {count} passing run{'' if count == 1 else 's'} with this"
             f" software, {MIN_SAMPLES} are needed: run the suite again, or --force REASON"
         )
 

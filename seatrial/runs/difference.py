@@ -93,8 +93,8 @@ def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "
     ratio, better = frame["after"] / frame["before"], frame.pop("better")
     frame["ratio"] = ratio
     frame["sigmas"] = np.abs(np.log(ratio.astype(float))) / (frame.pop("sigma") * math.sqrt(2))
-    known = [better.isna(), ratio == 1, (ratio > 1) == (better == "higher")]
-    frame["direction"] = np.select(known, ["", "same", "better"], "worse")
+    conditions = [better.isna(), ratio == 1, (ratio > 1) == (better == "higher")]
+    frame["direction"] = np.select(conditions, ["", "same", "better"], "worse")
     return frame.sort_values("sigmas", ascending=False, kind="stable", ignore_index=True)
 
 

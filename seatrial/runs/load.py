@@ -135,7 +135,7 @@ class _Check(_VerdictWithReason):
         judgements = tuple(j.to_judgement() for j in self.judgements)
         check_result = self.found.to_check_result() if self.found else None
         return Check(
-            self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, before_judging=check_result
+            self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, raw_result=check_result
         )
 
 

@@ -86,8 +86,8 @@ def read_rows(path: Path) -> "pd.DataFrame":
 
 
 def _nearest(name: str, rows: "pd.DataFrame") -> str:
-    known = [printable(str(column)) for column in rows.columns]
-    return nearest_of(name, known) or f"there are {', '.join(known[:20])}"
+    columns = [printable(str(column)) for column in rows.columns]
+    return nearest_of(name, columns) or f"there are {', '.join(columns[:20])}"
 
 
 def _blank_names(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
@@ -191,9 +191,9 @@ class _Replay:
         return Past(first, second, middle, count.astype(np.int64), good > 0)
 
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedNight) -> None:
-        readings, night = judged.readings, judged.night
+        readings, assessed = judged.readings, judged.night
         second = readings[1] if len(readings) > 1 else np.full(places.size, np.nan)
-        own = (readings[0], second, night.value, night.readings, ~judged.bad & ~judged.unproven)
+        own = (readings[0], second, assessed.value, assessed.readings, ~judged.bad & ~judged.unproven)
         for (name, rows), values in zip(self._rows.items(), own, strict=True):
             row = np.full((1, len(self._series)), 0.0 if name in ("count", "good") else np.nan)
             row[0, places] = values
@@ -206,14 +206,14 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedNight:
     """Read as often as the judge asks, as far as there are `values` (K, M)."""
     logs = judge.table.logs(values)
     judge.add(logs[0])
-    night = judge.night()
+    assessed = judge.night()
     while True:
-        row = np.minimum(night.readings, len(logs) - 1)
-        again = np.where(night.doubtful & (night.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
-        if not np.isfinite(again).any():
-            return JudgedNight(judge, night)
-        judge.add(again)
-        night = judge.night()
+        row = np.minimum(assessed.readings, len(logs) - 1)
+        repeats = np.where(assessed.doubtful & (assessed.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        if not np.isfinite(repeats).any():
+            return JudgedNight(judge, assessed)
+        judge.add(repeats)
+        assessed = judge.night()
 
 
 def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broken: Sequence[Judgement]) -> ReplayedRun:
@@ -221,10 +221,12 @@ def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broke
     broken = [j for j in broken if j.verdict is not Verdict.PASS]
     bad = [*(finding.judgement for finding in found), *unproven, *broken]
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
-    readings, known = int(judged.night.readings.sum()), int(judged.night.judged.sum())
+    readings, judged_series = int(judged.night.readings.sum()), int(judged.night.judged.sum())
     if not bad:
         count = len(judged.table.first)
-        reason = Reason.of("replayed-pass", judged=known, series=count) if known else Reason.of("replayed-unjudged")
+        reason = Reason.of("replayed-unjudged")
+        if judged_series:
+            reason = Reason.of("replayed-pass", judged=judged_series, series=count)
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     verdict = worst(judgement.verdict for judgement in bad)
     worst_reason = min(bad, key=lambda j: j.verdict.severity).reason
@@ -236,10 +238,10 @@ def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broke
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
     """The series that a row is of, without its value."""
-    known = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
+    labels = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
     subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])
-    return Measurement(row["metric"], math.nan, row["unit"], subject, known, better=better)
+    return Measurement(row["metric"], math.nan, row["unit"], subject, labels, better=better)
 
 
 def _condition(text: str) -> str | int:

@@ -266,7 +266,7 @@ def _check(check: Check, clean: Clean) -> Check:
         measurements=tuple(_measurement(m, clean) for m in check.measurements),
         judgements=tuple(_judgement(judgement, clean) for judgement in check.judgements),
         suspects=tuple(_suspect(suspect, clean) for suspect in check.suspects),
-        before_judging=_check_result(check.before_judging, clean) if check.before_judging else None,
+        raw_result=_check_result(check.raw_result, clean) if check.raw_result else None,
     )
 
 

@@ -72,8 +72,8 @@ class Secrets:
 
     def hidden_in(self, text: str) -> str:
         """The text without the values in any of their forms, and without what is assigned to one of the names."""
-        if known := _any_of(self.values):
-            text = known.sub(_HIDDEN, text)
+        if pattern := _any_of(self.values):
+            text = pattern.sub(_HIDDEN, text)
         if assigned := _assigned_to(self.names):
             text = assigned.sub(rf"\1{_HIDDEN}", text)
         return text

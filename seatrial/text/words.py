@@ -18,9 +18,9 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
-def nearest_of(name: str, known: Iterable[str]) -> str:
-    """The known names that `name` resembles, as "the nearest are A, B"; empty where none does."""
-    by_lower = {each.lower(): each for each in known}
+def nearest_of(name: str, legal: Iterable[str]) -> str:
+    """The legal names that `name` resembles, as "the nearest are A, B"; empty where none does."""
+    by_lower = {each.lower(): each for each in legal}
     near = difflib.get_close_matches(name[:100].lower(), by_lower, 3, 0.5)
     return f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else ""
 

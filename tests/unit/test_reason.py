@@ -198,7 +198,7 @@ def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
 def _run() -> RunResult:
     blamed = Suspect("node", "node-1", 1.0, REFUSED)
     unjudged = CheckResult(Verdict.FAIL, TIMEOUT, (blamed,))
-    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), before_judging=unjudged)
+    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), raw_result=unjudged)
     verdict, reason = conclude([check])
     return RunResult("run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed])
 

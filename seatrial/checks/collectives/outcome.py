@@ -255,8 +255,8 @@ def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ..
     due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [busbw_of(setting, sweep, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
-    known = tuple(rate for rate in rates if rate is not None)
-    return known if len(known) == len(due) else ()
+    present = tuple(rate for rate in rates if rate is not None)
+    return present if len(present) == len(due) else ()
 
 
 def _sides(row: Row) -> Iterator[tuple[str, Timing]]:

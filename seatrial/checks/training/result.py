@@ -26,7 +26,6 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 
-
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
 

@@ -115,7 +115,7 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     blamed = Suspect("node", "node-1", 1.0, "dead \0")
     unjudged = CheckResult(Verdict.FAIL, "node-1: dead", (blamed,))
     first = Check(
-        "connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), before_judging=unjudged
+        "connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), raw_result=unjudged
     )
     second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
     setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
