@@ -27,7 +27,7 @@ from seatrial.model.node_hardware import hardware_by_node
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tasks.compare import compare
+from tasks.check import compare
 
 NODES = (512, 4096)
 METRICS = {"matmul": "TFLOP/s", "memory": "GB/s", "host_to_device": "GB/s", "device_to_host": "GB/s"}

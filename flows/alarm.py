@@ -13,9 +13,7 @@ from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 
-from flows.serving.log_forwarding import forward_logs
-from flows.serving.outcome import has_verdict
-from flows.serving.shown import cluster_tag
+from flows.serving.ui import cluster_tag, forward_logs, has_verdict
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify

@@ -1,6 +1,8 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,17 +15,23 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 from pydantic import Field
 
-from flows.serving.artifacts import progress
 from flows.serving.limits import WAIT_S, cluster_lock
-from flows.serving.log_forwarding import forward_logs
-from flows.serving.outcome import crashed_state, has_verdict, state_of
-from flows.serving.results import opened_history, publish_results, record_cut, rewrite_run_json
-from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
+from flows.serving.ui import (
+    crashed_state,
+    forward_logs,
+    has_verdict,
+    introduce,
+    progress,
+    show_files,
+    show_verdict,
+    state_of,
+)
 from seatrial.checks.suites import load_suite
-from seatrial.checks.table import CHECKS, left_out, measure_again
+from seatrial.checks.table import CHECKS, left_out, repeat_checks
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import Run, below_runs, secrets_of, set_aside, setup_of, writable
+from seatrial.config.run import RESULT, Run, below_runs, secrets_of, set_aside, setup_of, writable
+from seatrial.history import open_store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
@@ -35,11 +43,14 @@ from seatrial.runs.progress import log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
-from tasks.check import check_task
+from tasks.check import check_task, compare_task
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
-from tasks.compare import compare_task
 from tasks.image import image_task
 from tasks.launch import keep, launch_task, reap, teardown
+from tasks.notify import notify_task
+from tasks.record import metrics_task, record_task, write_run_json
+from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
+from tasks.upload import upload, upload_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State
@@ -55,6 +66,7 @@ SuiteName = Annotated[
     Field(),
 ]
 WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]
+_CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
 def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
@@ -115,7 +127,7 @@ def check(
         cluster: Path of the cluster file, as the machine that runs the check sees it.
         suite: quick, nightly, acceptance, a4-sweep, or the path of a suite file; `seatrial suites` lists them.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
-        notify: Whether people are told, where alerts are configured.
+        notify: Whether alerts are sent, if they are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
         require_baseline: Whether a pass does not count while something that was measured has no baseline yet.
@@ -136,73 +148,69 @@ def check(
 
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """Wait for the cluster, run the steps on it, and publish the result."""
-    trial = RunState(run, timings={"startup": process_age_s()})
+    run_state = RunState(run, timings={"startup": process_age_s()})
     with opened_history() as (store, unreachable):
         try:
             with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
                 _reap(run)
-                _run_steps(trial, rebuild, store, unreachable)
+                _run_steps(run_state, rebuild, store, unreachable)
             if held.lost:
-                trial.doubt(held.lost)
+                run_state.doubt(held.lost)
         except MissingError as taken:
-            trial.add(Check("turn", Verdict.NOT_RUN, taken.reason))
-        except Exception as error:  # of the lock or the progress: what was measured is told all the same
-            trial.broke("run", error)
+            run_state.add(Check("turn", Verdict.NOT_RUN, taken.reason))
+        except Exception as error:  # of the lock or the progress: what was measured is reported all the same
+            run_state.broke("run", error)
         except BaseException as cut:
             with uninterrupted():
-                record_cut(trial, cut)
+                record_cut(run_state, cut)
             raise
-        trial.finished = now()
-        publish_results(trial, store, notify)
-    return rewrite_run_json(trial)
+        run_state.finished = now()
+        publish_results(run_state, store, notify)
+    return rewrite_run_json(run_state)
 
 
-def _run_steps(trial: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
+def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
     """Run the steps that need nodes, then tear down. A step that fails or is not tried becomes a check."""
     through = False
     try:
-        with trial.attempt("image"):
-            image = image_task(trial.run, rebuild)
-            trial.fingerprint |= image.fingerprint
-            trial.run = replace(trial.run, image=image.reference)
-        if trial.can("launch", after="image"):
-            with trial.attempt("launch"):
-                trial.up(launch_task(trial.run))
+        with run_state.attempt("image"):
+            image = image_task(run_state.run, rebuild)
+            run_state.fingerprint |= image.fingerprint
+            run_state.run = replace(run_state.run, image=image.reference)
+        if run_state.can("launch", after="image"):
+            with run_state.attempt("launch"):
+                run_state.up(launch_task(run_state.run))
         for kind in CHECKS:
-            if not trial.run.suite.section(kind.section) or not trial.can(kind.name, after=kind.after):
+            if not run_state.run.suite.section(kind.section) or not run_state.can(kind.name, after=kind.after):
                 continue
-            if reason := left_out(kind, trial.run):
-                trial.note(reason)
+            if reason := left_out(kind, run_state.run):
+                run_state.note(reason)
                 continue
-            with trial.attempt(kind.name):
-                trial.checked(check_task(kind, trial.context()))
-        with trial.attempt("compare"):
-            cluster = trial.run.cluster
-            again = partial(measure_again, trial.context()) if trial.nodes_up else None
-            nodes = tuple(trial.nodes.values())
-            context = RunContext(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started, nodes)
-            trial.checks = compare_task(trial.checks, setup_of(cluster), store, context, again)
-        if unreachable:
-            trial.add(_no_history(unreachable))
+            with run_state.attempt(kind.name):
+                run_state.checked(check_task(kind, run_state.context()))
+        with run_state.attempt("compare"):
+            cluster = run_state.run.cluster
+            repeat = partial(repeat_checks, run_state.context()) if run_state.nodes_up else None
+            nodes, suite = tuple(run_state.nodes.values()), run_state.run.suite.name
+            context = RunContext(cluster.name, suite, run_state.fingerprint, run_state.started, nodes)
+            run_state.checks = compare_task(run_state.checks, setup_of(cluster), store, context, repeat)
+        if unreachable:  # a pinned or an earlier value might not let it pass
+            reason = Reason.of("history-unavailable", problem=unreachable)
+            run_state.add(Check("history", Verdict.INCONCLUSIVE, reason))
         through = True
     finally:
         with uninterrupted():
-            _collect_and_teardown(trial, through)
+            _collect_and_teardown(run_state, through)
 
 
-def _no_history(problem: str) -> Check:
-    """Return a check that keeps the run from passing: a pinned or an earlier value might not let it pass."""
-    return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
-
-
-def _collect_and_teardown(trial: RunState, through: bool) -> None:
+def _collect_and_teardown(run_state: RunState, through: bool) -> None:
     """Collect the nodes' logs and take the nodes down, or keep them, but never those of a run that was cut off."""
-    run = trial.run
-    with trial.attempt("collect"):
-        collect(run, trial.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
-    with trial.attempt("teardown"):
-        kept = keep(run, trial.result().verdict) if through else None
-        trial.note(kept)
+    run = run_state.run
+    with run_state.attempt("collect"):
+        collect(run, run_state.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
+    with run_state.attempt("teardown"):
+        kept = keep(run, run_state.result().verdict) if through else None
+        run_state.note(kept)
         if not kept:
             teardown(run.cluster, run.run_id)
 
@@ -218,7 +226,70 @@ def _reap(run: Run) -> None:
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     scheduled = current.scheduled_start_time or now()
     run_id = run_id_of(UUID(current.id), scheduled)
-    asked_for = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
-    folder = writable(asked_for.absolute(), "out")
+    requested = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
+    folder = writable(requested.absolute(), "out")
     set_aside(folder)  # an earlier run's verdict must not pass for this one's
     return Run(run_id, cluster, load_suite(suite), folder, day=scheduled.toordinal())
+
+
+def publish_results(run_state: RunState, store: "Store | None", notify: bool) -> None:
+    """Record, upload, publish and notify. A step that fails becomes a check, and the others go on."""
+    run = run_state.run
+    written: Mapping[str, Path] = {}
+    with run_state.attempt("record"):
+        written = record_task(run_state.result(), run, store, run.logs / "run.log")
+        if missing := [name for name in RESULT if name not in written]:
+            run_state.note(f"{', '.join(missing)} could not be written: logs/run.log says why")
+        show_files(run, written, run_state.result())
+    if run.cluster.upload:
+        with run_state.attempt("upload"):
+            run_state.note(upload_task(run))
+    if os.environ.get("SEATRIAL_METRICS"):
+        with run_state.attempt("metrics"):
+            run_state.note(metrics_task(run_state.result(), store))
+    if notify:  # also of what could not be recorded
+        with run_state.attempt("notify"):
+            notified = notify_task(run_state.result(), run.cluster, store, written.get("report.html"))
+            run_state.note(f"alerts: {notified.summary}" if notified.failed else None)
+
+
+def rewrite_run_json(run_state: RunState) -> RunResult:
+    """Write run.json again, now with all timings.
+
+    Raises SeatrialError if none could be written at all, except after an alert of a deployment's run: its crash would
+    send a second one.
+    """
+    result = run_state.result()
+    try:
+        write_run_json(result, run_state.run.out)
+    except SeatrialError as error:
+        is_served = deployment.id and "notify" in run_state.done
+        if "record" not in run_state.done and not is_served:
+            raise
+        log.warning("run.json is as it was before the last steps: %s", error)
+    return result
+
+
+def record_cut(run_state: RunState, cut: BaseException) -> None:
+    """Write and upload the run.json of a run that is interrupted or cancelled."""
+    cut_by = type(cut).__name__
+    reason = Reason.of("cut-off", how=f"cut off by {_CUT.get(cut_by, cut_by)} before it was through")
+    run_state.add(Check("run", Verdict.INCONCLUSIVE, reason))
+    try:
+        write_run_json(run_state.result(), run_state.run.out)
+    except SeatrialError as error:  # must not stand in the place of what cut the run off
+        log.error("%s", error)
+    upload(run_state.run, CUT_UPLOAD_S)
+
+
+@contextmanager
+def opened_history() -> "Iterator[tuple[Store | None, str | None]]":
+    """Open the history, or give the reason why it cannot be opened: a run without one still measures."""
+    try:
+        store = open_store()
+    except Exception as error:
+        log.warning("history: %s; this run is not added to it", error)
+        yield None, str(error)
+        return
+    with store:
+        yield store, None

@@ -46,7 +46,7 @@ def promote_run(run_id: str, poll_s: int = 10) -> "State[int]":
     if answer is None or not answer.approved:
         return Failed(message=f"{run_id}: was not approved, so nothing is pinned")
     if not answer.by:
-        return Failed(message=f"{run_id}: the approval names nobody (by), so nothing is pinned")
+        return Failed(message=f"{run_id}: the approval has no name (by), so nothing is pinned")
     try:
         with open_store() as store:
             pins = promote(store, run_id, Approval(answer.by, now(), answer.note, answer.force))

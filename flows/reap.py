@@ -11,8 +11,8 @@ from prefect.states import Completed, Crashed
 from pydantic import Field
 
 from flows.serving.limits import end_if_dead, running
-from flows.serving.log_forwarding import forward_logs
 from flows.serving.signals import end_with_parent
+from flows.serving.ui import forward_logs
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms import Platform, platform_for, platforms

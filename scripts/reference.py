@@ -69,7 +69,7 @@ def pages() -> dict[Path, str]:
 
 
 def _suites() -> Iterator[str]:
-    """How long the shipped suites take, by nodes."""
+    """Return the durations of the shipped suites by nodes."""
     yield from ("## How long the suites take", "")
     yield "About, and by their timeouts at most, without bringing nodes up and without repeats of doubtful numbers."
     yield from ("", "| suite | nodes | about | at most |", "|---|---|---|---|")
@@ -114,7 +114,7 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
 def _place_all(
     path: str, holder: str, model: Schema, models: dict[str, Schema], places: dict[str, list[tuple[str, str]]]
 ) -> None:
-    """For every model below `path`: the fields that hold it, and what tells `holder` from others of its path."""
+    """Collect the fields that hold each model below `path`, with the kind of their `holder`."""
     for field_name, field in model["properties"].items():
         names = _references(field)
         for name in names:
@@ -140,7 +140,7 @@ def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
 
 
 def _kind(model: Schema) -> str:
-    """Which of the models of a field it is: `, kind gcs`."""
+    """Return the kind of one of several models of a field: `, kind gcs`."""
     kinds = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
     name, value = next(kinds, ("of", " and ".join(model["required"])))
     return f", {name} {value}"
@@ -176,7 +176,7 @@ def _default(field: Schema) -> str:
 
 
 def _legal(field: Schema, titles: dict[str, str]) -> str:
-    """What a field takes, in words, with links to the sections of models."""
+    """Describe the values of a field, with links to the sections of models."""
     match field:
         case {"$ref": reference}:
             words = _link(titles.get(reference.rpartition("/")[2]))

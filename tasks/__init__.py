@@ -1,4 +1,4 @@
-"""What: one module per step of the chain."""
+"""Steps of the chain as Prefect tasks."""
 
 from seatrial.runs import REASONS
 

@@ -1,24 +1,31 @@
-"""Any check as a step of the flow: a task in Prefect that has the check's name.
+"""Checks and `compare` as steps of the flow: tasks in Prefect that have their names.
 
 A task shows as Failed if its check was measured and bad, as Crashed if it was not measured. The flow goes on with the
 step's result, whatever its task is shown as.
 """
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Crashed, Failed
 
-from seatrial.checks.contract import CheckContext, CheckType, StepResult, try_check
+from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, StepResult, try_check
+from seatrial.judge.assess import RunJudge
+from seatrial.judge.knowledge import RunContext, explained, knowledge_of
+from seatrial.model.reason import join
 from seatrial.model.result import Check
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
+    from seatrial.history.store import Store
 
 T = TypeVar("T")
 
@@ -61,3 +68,74 @@ def _check(kind: CheckType, context: CheckContext) -> StepResult:
 def check_task(kind: CheckType, context: CheckContext) -> StepResult:
     """Run the check as a task. Raises MissingError when the nodes lack what it needs."""
     return value_of(_check.with_options(name=kind.name)(kind, context, return_state=True))
+
+
+MAX_REPEATING_S = 600  # no repeat is begun later, so that a cluster full of doubt does not hold a run for ever
+Repeat = Callable[[Mapping[str, Sequence[Doubt]], float], Mapping[str, Repeated]]  # until when, of time.monotonic
+
+
+def compare(
+    checks: Sequence[Check],
+    setup: Setup,
+    store: "Store | None" = None,
+    context: RunContext | None = None,
+    repeat: Repeat | None = None,
+) -> list[Check]:
+    """Return the checks with their judgements, verdicts, reasons and suspects.
+
+    A measurement in doubt is repeated until its judgement is certain or a repeat adds nothing. Without a store, the
+    catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run that silently forgets
+    its history would pass what it should not.
+    """
+    knowledge = knowledge_of(checks, setup, store, context)
+    judge = RunJudge(checks, knowledge)
+    deadline = time.monotonic() + MAX_REPEATING_S
+    given_up, repeats = set[str](), dict[str, Repeated]()
+    while repeat and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < deadline:
+        repeated_checks = repeat(doubts, deadline)
+        for name, repeated in repeated_checks.items():
+            repeats.setdefault(name, Repeated()).add(repeated)
+        given_up |= _unanswered(doubts, repeated_checks)
+        judge.add(m for repeated in repeated_checks.values() for m in repeated.measurements)
+        if any(repeated.over for repeated in repeated_checks.values()):
+            break
+    return explained(judge.judged([_extended(check, repeats.get(check.name)) for check in checks]), knowledge.setup)
+
+
+def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:
+    left = {check: [d for d in some if d.measurement.series() not in given_up] for check, some in doubts.items()}
+    return {check: some for check, some in left.items() if some}
+
+
+def _unanswered(doubts: Mapping[str, Sequence[Doubt]], more: Mapping[str, Repeated]) -> set[str]:
+    requested = {d.measurement.series() for some in doubts.values() for d in some}
+    return requested - {m.series() for repeated in more.values() for m in repeated.measurements}
+
+
+def _extended(check: Check, repeated: Repeated | None) -> Check:
+    """Add the repeated measurements to the check, with the problems and suspects of the repeats."""
+    if repeated is None:
+        return check
+    own = repeated.check or check
+    return replace(
+        own,
+        verdict=worst((own.verdict, *(verdict for verdict, _ in repeated.problems))),
+        reason=join((own.reason, *(reason for _, reason in repeated.problems))),
+        measurements=(*check.measurements, *repeated.measurements),
+        suspects=(*own.suspects, *repeated.suspects),
+    )
+
+
+@task(name="compare", cache_policy=NO_CACHE)
+def _compare(
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, repeat: Repeat | None
+) -> list[Check]:
+    judged = compare(checks, setup, store, context, repeat)
+    return shown(judged, judged)
+
+
+def compare_task(
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, repeat: Repeat | None
+) -> list[Check]:
+    """Run `compare` as a task."""
+    return value_of(_compare(checks, setup, store, context, repeat, return_state=True))

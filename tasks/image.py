@@ -25,7 +25,7 @@ log = logging.getLogger("seatrial.image")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the nodes run: `reference` is None without an image; `fingerprint` is version by package.
+    """The nodes' image: `reference` is None without one; `fingerprint` is version by package.
 
     The fingerprint always has the digest, the reference where it comes from a registry: what was only loaded here is
     found by its tag alone, which carries the hash of its sources.

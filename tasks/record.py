@@ -1,10 +1,14 @@
-"""Step `record`: write the files of the run and save it, so that nothing is lost when a later step fails."""
+"""Steps `record` and `metrics`: write the files of the run, save it, and publish its headline numbers.
+
+Nothing is lost when a later step fails. A failure of `metrics` is a note, never a verdict.
+"""
 
 import contextlib
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +21,14 @@ from seatrial.model.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
 from seatrial.report.markdown import judgement_rows, summary
+from seatrial.report.metrics import publish, target_of_environment
 from seatrial.runs.load import FIXED_COLUMNS
 from seatrial.runs.run_state import without_details
 from seatrial.system.atomic import write_atomic
 from seatrial.system.disk_reserve import release
-from seatrial.text.csv_cells import as_text
-from seatrial.text.markdown import escape
+from seatrial.text.escape import as_text, escape
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -34,28 +39,27 @@ log = logging.getLogger("seatrial.record")
 def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None) -> dict[str, Path]:
     """Write run.json, measurements.csv and report.html into `run.out`, then save the run in `store`.
 
-    Returns the files that were written, by name. run.json comes first: without it there is no result, so SeatrialError
-    is raised when it cannot be written. Whatever fails after it is a warning. `log_file` is the run's log, whose end
-    goes into the report of a run that does not pass.
+    Returns the files that were written, by name. Raises SeatrialError when run.json cannot be written; later failures
+    are warnings. `log_file` is the run's log, whose end goes into the report of a run that does not pass.
     """
     written = {"run.json": write_run_json(result, run.out)}
-    with _lossless("measurements.csv"):
+    with _logging_failure("measurements.csv"):
         written["measurements.csv"] = write_atomic(run.out / "measurements.csv", measurements_csv(result))
-    with _lossless("report.html"):
+    with _logging_failure("report.html"):
         written["report.html"] = write_atomic(run.out / "report.html", _report(result, run.out, store, log_file))
     if store is not None:
-        with _lossless("the history"):
+        with _logging_failure("the history"):
             store.save(result, run.out)
     return written
 
 
 def run_json(result: RunResult) -> str:
-    """run.json as text. JSON has no NaN or infinity, so those become null."""
+    """Format run.json. JSON has no NaN or infinity, so those become null."""
     return json.dumps(_jsonable(result.to_dict()), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def measurements_csv(result: RunResult) -> str:
-    """One row per measurement, tidy: conditions are columns of their own, samples a JSON list; no cell is a formula."""
+    """Format one tidy row per measurement: conditions are columns, samples a JSON list; no cell is a formula."""
     import pandas as pd
 
     rows = [_row(result, check, reading) for check in result.checks for reading in every_reading(check)]
@@ -98,10 +102,7 @@ def _report(result: RunResult, folder: Path, store: "Store | None", log_file: Pa
 
 
 def write_run_json(result: RunResult, out: Path) -> Path:
-    """Write run.json into `out`; where that cannot be done and there is none, without its details.
-
-    Raises SeatrialError when that cannot be done either, which is no bad input any more.
-    """
+    """Write run.json into `out`; without its details if the disk is full. Raises SeatrialError."""
     release(out)
     try:
         return _write_run_json(result, out)
@@ -130,8 +131,8 @@ def _write_run_json(result: RunResult, out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _lossless(what: str) -> Any:
-    """What is written next is worth less than what already is: its failure is said, and the run goes on."""
+def _logging_failure(what: str) -> Iterator[None]:
+    """Turn an error into a warning: what is written already is worth more."""
     try:
         yield
     except Exception as error:
@@ -148,14 +149,28 @@ def _jsonable(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _publish(name: str, create: Callable[[], object]) -> None:
-    with _lossless(f"the Prefect artifact {name}"):
-        create()
+def metrics(result: RunResult, store: "Store | None") -> str | None:
+    """Publish where SEATRIAL_METRICS says; return the problem, if any."""
+    try:
+        target = target_of_environment()
+        if target is None:
+            return None
+        log.info("metrics: %s", publish(result, _last_good(result, store), target))
+    except Exception as error:  # whatever it is, it is not the cluster's
+        problem = f"metrics could not be published: {error}"
+        log.warning("%s", problem)
+        return problem
+    return None
 
 
-def _publish_judgements(result: RunResult, key: str) -> None:
-    came_to = escape(f"{result.verdict.value}: {result.reason}")
-    create_table_artifact(table=judgement_rows(result), key=key, description=came_to)
+def _last_good(result: RunResult, store: "Store | None") -> datetime | None:
+    if result.verdict is Verdict.PASS:
+        return result.finished
+    row = store.last_pass(result.cluster, result.suite, result.run_id) if store else None
+    return row.finished if row else None
+
+
+metrics_task = task(name="metrics", cache_policy=NO_CACHE)(metrics)
 
 
 @task(name="record", cache_policy=NO_CACHE)
@@ -164,7 +179,10 @@ def record_task(
 ) -> dict[str, Path]:
     written = record(result, run, store, log_file)
     key = f"judgements-{run.cluster.name}"
-    _publish(key, lambda: _publish_judgements(result, key))
+    with _logging_failure(f"the Prefect artifact {key}"):
+        verdict = escape(f"{result.verdict.value}: {result.reason}")
+        create_table_artifact(table=judgement_rows(result), key=key, description=verdict)
     key = f"summary-{run.cluster.name}"
-    _publish(key, lambda: create_markdown_artifact(markdown=summary(result), key=key))
+    with _logging_failure(f"the Prefect artifact {key}"):
+        create_markdown_artifact(markdown=summary(result), key=key)
     return written

@@ -33,7 +33,7 @@ SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
 
 
 def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
-    """Says where the run's files are now; None where the cluster file does not ask for it, or it went wrong.
+    """Upload the run's files; return a note with their address, None without an upload or after an error.
 
     What an earlier run left in the same folder, before `started`, stays here. fsspec's file systems try again by
     themselves what is worth it; what is not through in time is given up.
@@ -86,7 +86,7 @@ def _sweeps(run: Run, logs: Sequence[Path]) -> list[Path]:
 
 
 def _about_connectivity(path: Path) -> Iterator[str]:
-    """What the log of the run says of the check connectivity, and what its mpirun printed."""
+    """Yield the lines of the check connectivity: of the run's log, and of its mpirun."""
     if path.name == "run.log":
         return (line for line in _lines(path) if _OF_CONNECTIVITY.search(line))
     return _lines(path) if path.name.startswith("mpirun-hostname") else iter(())
@@ -98,7 +98,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:
-    """Nothing where there are no lines."""
+    """Write the lines; no file without lines."""
     first = next(lines, None)
     if first is None:
         return

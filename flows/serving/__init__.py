@@ -1,1 +1,1 @@
-"""What serves the flows on Prefect: server, runner, worker, login, hooks."""
+"""Servers, runner and hooks that serve the flows on Prefect."""

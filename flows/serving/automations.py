@@ -43,7 +43,7 @@ def deaths(alarm: UUID) -> AutomationCore:
     """Return the automation that starts the deployment `alarm` for a check that crashed or is late."""
     return AutomationCore(
         name="seatrial: a check died or did not run",
-        description="Starts the deployment alarm, which tells people.",
+        description="Starts the deployment alarm, which sends an alert.",
         trigger=EventTrigger(
             match=_EVERY_RUN,
             match_related=_OF_THE_CHECK,

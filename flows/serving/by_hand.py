@@ -102,7 +102,7 @@ def _run_flow(**parameters: Any) -> Any:
     from prefect.settings import get_current_settings
 
     from flows.check import check
-    from flows.serving.outcome import results
+    from flows.serving.ui import results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
     if not has_lasting_server():

@@ -26,7 +26,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
 from flows.serving.server import has_lasting_server
-from flows.serving.shown import PROCESS, RUN, SLOT, cluster_tag, set_label, show_waiting
+from flows.serving.ui import PROCESS, RUN, SLOT, cluster_tag, set_label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by

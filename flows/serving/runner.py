@@ -1,14 +1,15 @@
 """The process of `seatrial serve` that starts its runs.
 
-python -m flows.serving.runner SITE      SITE is JSON; see flows/serving/site.py
+python -m flows.serving.runner SITE      SITE is a ServeConfig as JSON
 """
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,16 +25,22 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import StateType
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
+from prefect.flows import EntrypointType  # type: ignore[attr-defined]
 from prefect.runner import Runner
+from prefect.schedules import Schedule
 from prefect.utilities.callables import parameter_schema
 
+from flows.alarm import alarm
 from flows.check import check
+from flows.promote import promote_run
 from flows.reap import reap
 from flows.serving.automations import install_all
 from flows.serving.limits import end, end_if_dead
+from flows.serving.serve import REAP_CRON, ServeConfig, first_date
 from flows.serving.signals import end_runs, end_with_parent
-from flows.serving.site import ServeConfig, deployments, first_date, with_choices
+from seatrial.checks.suites import SHIPPED
 
+_TYPED = ", or the path of a suite file"  # says flows.check; who chooses types none
 _STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 
 
@@ -107,15 +114,59 @@ def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConf
         client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
+def with_choices(schema: dict[str, Any], site: ServeConfig) -> dict[str, Any]:
+    """Return the form's schema with this site's clusters and suites as choices, instead of paths to type. Pure."""
+    suites = dict.fromkeys([*SHIPPED, site.suite])
+    chosen = {"cluster": list(site.clusters), "suite": list(suites)}
+    fields = {
+        name: _choice(field, chosen[name]) if name in chosen else field for name, field in schema["properties"].items()
+    }
+    return {**schema, "properties": fields}
+
+
+def _choice(field: dict[str, Any], legal: list[str]) -> dict[str, Any]:
+    kept = {key: value for key, value in field.items() if key != "anyOf"}
+    return {**kept, "type": "string", "enum": legal, "description": field["description"].replace(_TYPED, "")}
+
+
+def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ()) -> Iterator[RunnerDeployment]:
+    """Return the deployments. `nightly` is a single one with a schedule per cluster, so that one list shows all.
+
+    `off`: deployment and slug of schedules that stay switched off.
+    """
+    first = site.clusters[0]
+    schedules = [
+        Schedule(
+            cron=site.cron,
+            timezone=site.timezone,
+            slug=name,
+            parameters={"cluster": file, "suite": site.suite},
+            active=("nightly", name) not in off,
+        )
+        for file, name in site.names().items()
+    ]
+    nightly = {"cluster": first, "suite": site.suite}
+    reaping = Schedule(cron=REAP_CRON, timezone="UTC", slug="reap", active=("reap", "reap") not in off)
+    clusters = list(site.clusters)
+    deploy = partial(
+        RunnerDeployment.from_flow, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=True
+    )
+    yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
+    yield deploy(check, "ad-hoc", parameters={"cluster": first}, tags=["ad-hoc"])
+    yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
+    yield deploy(alarm, "alarm")
+    yield deploy(promote_run, "promote")
+
+
 def announced(site: ServeConfig) -> list[str]:
     """Return the lines that are shown at the terminal."""
     due = first_date(site.cron, site.timezone)
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    nights = [
+    schedules = [
         f"nightly  {name}, suite {site.suite}: {site.cron} ({site.timezone}), next {due:%Y-%m-%d %H:%M}"
         for name in site.names().values()
     ]
-    return [f"Prefect  {url}", *nights, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
+    return [f"Prefect  {url}", *schedules, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
 
 
 if __name__ == "__main__":

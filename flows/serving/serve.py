@@ -1,9 +1,9 @@
 """`seatrial serve`: a Prefect server, its UI, the deployments, their schedule and a runner, on one machine.
 
 This process starts server and runner again when they die. It owns the socket, so callers queue while a server that died
-comes up again, and runs go on meanwhile.
-"""
+comes up again, and runs go on meanwhile."""
 
+import asyncio
 import dataclasses
 import errno
 import fcntl
@@ -16,25 +16,94 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from flows.serving.artifacts import RUNS_URL
-from flows.serving.auth import (
+from flows.serving.server import (
     CLIENT_AUTH,
+    HEARTBEAT_S,
     ORIGINS,
+    RUNS_URL,
     SERVER_AUTH,
+    TEMPORARY,
     auth_file,
     configured_auth_string,
     kept_auth_string,
+    listen,
     prefect_home,
 )
-from flows.serving.guard import own_hosts, own_origins
-from flows.serving.server import HEARTBEAT_S, TEMPORARY
 from flows.serving.signals import uninterrupted
-from flows.serving.site import ServeConfig, validated
-from flows.serving.webserver import FILES, listen
+from flows.serving.webserver import FILES, own_hosts, own_origins
+from seatrial.alerts.settings import check_alerts
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import load_cluster
+from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
+
+REAP_CRON = "*/15 * * * *"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """Clusters, suite and schedule. Paths are absolute."""
+
+    clusters: tuple[str, ...]
+    suite: str
+    cron: str
+    timezone: str
+
+    def names(self) -> dict[str, str]:
+        """Return the clusters' names by their file. Raises InputError."""
+        return {file: load_cluster(Path(file)).name for file in self.clusters}
+
+
+def validated(site: ServeConfig) -> ServeConfig:
+    """Return the site if it is valid, else raise InputError."""
+    names = list(site.names().values())
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
+    load_suite(site.suite)
+    for file in site.clusters:
+        check_alerts(load_cluster(Path(file)).notify)
+    check_history()
+    _check_schedule(site.cron, site.timezone)
+    return site
+
+
+def _check_schedule(cron: str, timezone: str) -> None:
+    from prefect.client.schemas.schedules import CronSchedule
+    from pydantic import ValidationError
+
+    try:
+        ZoneInfo(timezone)
+        CronSchedule(cron=REAP_CRON, timezone=timezone)  # Prefect does not take all that there are: posix/...
+    except (KeyError, ValueError, OSError) as error:
+        raise InputError(f"--timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC") from error
+    try:
+        first_date(cron, timezone)
+    except ValidationError as error:
+        legal = "needs minute, hour, day, month and weekday, such as '0 2 * * *'"
+        raise InputError(f"--cron {cron!r}: {legal}") from error
+    except ValueError as error:
+        raise InputError(f"--cron {cron!r}: there is no such day; legal is what comes, such as '0 2 * * *'") from error
+
+
+def first_date(cron: str, timezone: str) -> datetime:
+    """Return the next date of a schedule. Raises ValueError if there is none, or if it is no schedule."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    (due,) = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(1))
+    return due
+
+
+def local_timezone() -> str:
+    """Return the name of the machine's time zone, or UTC."""
+    where = Path("/etc/localtime").resolve().as_posix()
+    return where.partition("/zoneinfo/")[2].removeprefix("posix/") or "UTC"
+
 
 _LOOK_S = 0.5
 _STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
@@ -118,7 +187,7 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
     fd = listener.fileno()
-    life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
+    life, living = os.pipe()  # its other end keeps the server alive: this process and the runner have it
     web = [
         "flows.serving.webserver",
         str(fd),

@@ -1,12 +1,20 @@
-"""The Prefect server of a run by hand: the configured one, else a temporary one on this machine for this run alone.
+"""Prefect servers: their login, their socket, and the temporary one of a run by hand.
 
-Prefect would start one itself, but only after it was imported, without a login, and it would outlive a killed run.
-Started first and beside the imports it is up when the flow needs it; the kernel ends it when the run's process dies.
+A run by hand uses the configured server, else a temporary one on this machine. Prefect would start one itself, but only
+after it was imported, without a login, and it would outlive a killed run. Started first and beside the imports it is up
+when the flow needs it; the kernel ends it when the run's process dies.
+
+A login is `user:password`, which Prefect calls an auth string. It is handed on by the environment alone, which other
+users of the machine cannot read; a command line they can.
 """
 
 import atexit
+import gc
 import logging
 import os
+import re
+import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,9 +26,124 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from flows.serving.auth import CLIENT_AUTH, ORIGINS, SERVER_AUTH, prefect_home, random_auth_string
-from flows.serving.webserver import listen
+from seatrial.model.errors import InputError
+from seatrial.system.private import private_opener, read_private
 from seatrial.text.lines import last_line
+
+SERVER_AUTH = "PREFECT_SERVER_API_AUTH_STRING"  # what a server asks for
+CLIENT_AUTH = "PREFECT_API_AUTH_STRING"  # what a client gives
+RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`
+ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
+_FILE = "seatrial-serve.auth"
+_LONGEST = 512
+_USER_AND_PASSWORD = re.compile(r"[^\s:]+:\S+")
+
+
+def random_auth_string() -> str:
+    return f"seatrial:{secrets.token_urlsafe(24)}"
+
+
+def prefect_home() -> Path:
+    """Return Prefect's folder, made if need be, with a database that other users cannot read: it holds secrets.
+
+    A folder that is there keeps its mode: it may be the system's. Raises InputError.
+    """
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for database in home.glob("prefect.db*"):
+            if not database.is_symlink() and database.stat().st_uid == os.geteuid():
+                database.chmod(0o600)
+    except OSError as error:
+        raise InputError(f"PREFECT_HOME {home}: {error.strerror}; name a folder that can be written to") from error
+    return home
+
+
+def auth_file(home: Path) -> Path:
+    return home / _FILE
+
+
+def kept_auth_string(home: Path) -> tuple[str, bool]:
+    """Return the auth string that is kept in `home`, and whether it is new. Raises InputError."""
+    path = auth_file(home)
+    try:
+        with open(path, "x", opener=private_opener) as file:
+            made = random_auth_string()
+            file.write(f"{made}\n")
+        return made, True
+    except FileExistsError:
+        return _read(path), False
+
+
+def _read(path: Path) -> str:
+    try:
+        text = read_private(path, _LONGEST).decode(errors="replace").strip()
+        is_open = bool(path.stat().st_mode & 0o077)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; remove it for a new login") from error
+    if is_open:
+        raise InputError(f"{path}: other users may have read it, its mode must be 0600; remove it for a new login")
+    if not _USER_AND_PASSWORD.fullmatch(text):
+        raise InputError(f"{path}: must be one line user:password; remove it for a new login")
+    return text
+
+
+def configured_auth_string() -> str | None:
+    """Return the login set in the environment or Prefect's profile. Raises InputError if that is no login."""
+    from prefect.settings import get_current_settings
+
+    setting = get_current_settings().server.api.auth_string
+    if setting is None:
+        return None
+    text = setting.get_secret_value()
+    if not _USER_AND_PASSWORD.fullmatch(text):
+        raise InputError(f"{SERVER_AUTH}: must be user:password without spaces; unset it for a random login")
+    return text
+
+
+_COLLECT_S = 1.0
+_OLD, _OF_ALL = 1, 2  # generations of garbage
+_ALL_EVERY = 60  # times; old objects are seldom garbage, and there are many
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """Listen on a TCP address; port 0 is any free one. Raises OSError, or TypeError for what is no host name.
+
+    Connections inherit TCP_NODELAY. asyncio sets it only on sockets that it knows to be TCP, and uvicorn takes a socket
+    by its number for a Unix one: each answer would wait 40 ms for the client's delayed acknowledgement.
+    """
+    listener = socket.socket()
+    try:
+        # One that was closed a moment ago does not count.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind((host, port))
+        listener.listen(backlog)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def collect_apart() -> None:
+    """Collect garbage in a thread for as long as the process lives: on the event loop it can halt a server on SQLite.
+
+    After an error SQLAlchemy leaves a cursor behind, and the collector ends it: it waits for the cursor's connection,
+    which another thread may be using to wait for a write. On the event loop that write is then never committed, and the
+    server stands still until SQLite gives up, a minute later.
+    """
+    gc.disable()
+    gc.freeze()
+    threading.Thread(target=_collect, name="garbage", daemon=True).start()
+
+
+def _collect() -> None:
+    times = 0
+    while True:
+        time.sleep(_COLLECT_S)
+        times += 1
+        gc.collect(_OF_ALL if times % _ALL_EVERY == 0 else _OLD)
+
 
 log = logging.getLogger("seatrial")
 
@@ -45,7 +168,7 @@ import ctypes, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
 import uvicorn
 from prefect.server.api.server import create_app
-from flows.serving.webserver import collect_apart
+from flows.serving.server import collect_apart
 app = create_app(ephemeral=True, final=True)  # without the services that only a lasting server needs
 collect_apart()
 uvicorn.run(app, fd=int(sys.argv[1]), log_level="error", lifespan="on")

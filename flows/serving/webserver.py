@@ -10,68 +10,146 @@ PREFECT_SERVER_API_AUTH_STRING; without one it does not start.
 FD is a socket that listens already, RUNS the folder that browsers may read, HOSTS the server's names with commas. LIFE
 is the end of a pipe: once it is closed on the other side, `seatrial serve` and its runner have both ended, and this
 server ends too. Not sooner: runs that end with them report here.
+
+Prefect asks for the login on its API and on websockets. It leaves to others which names it is reached by (a page whose
+name begins to point here would be of the server's own origin), which pages may send what needs no answer, and files.
 """
 
-import gc
+import hmac
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
-import time
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from flows.serving.auth import ORIGINS, SERVER_AUTH
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from flows.serving.server import ORIGINS, SERVER_AUTH, collect_apart
+
+_COOKIE = "seatrial-runs"
+_LOOPBACK = ("127.0.0.1", "localhost")
+# What is in a report came from nodes: its scripts run where they see neither the UI nor the login that it keeps.
+_OF_FILES = {
+    "Content-Security-Policy": "sandbox allow-scripts allow-popups allow-downloads",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "private, no-cache",
+}
+
+
+def own_hosts(host: str, public_host: str) -> list[str]:
+    """Return the host names of a server on `host`, and that of the address in browsers."""
+    return sorted({*_LOOPBACK, host, urlsplit(public_host).hostname or host} - {"0.0.0.0"})
+
+
+def own_origins(host: str, port: int, public_url: str) -> list[str]:
+    """Return the origins of the server's own pages."""
+    parts = urlsplit(public_url)
+    return sorted({f"{parts.scheme}://{parts.netloc}", *(f"http://{name}:{port}" for name in (*_LOOPBACK, host))})
+
+
+class Credentials:
+    """The login as a header of HTTP or, for the runs' folders, as a cookie made of it."""
+
+    def __init__(self, auth_string: str) -> None:
+        self._basic = b"Basic " + b64encode(auth_string.encode())
+        self.cookie = hmac.new(auth_string.encode(), b"the runs' folders", sha256).hexdigest()
+
+    def is_given(self, headers: Headers) -> bool:
+        return hmac.compare_digest(headers.get("Authorization", "").encode(), self._basic)
+
+    def is_kept(self, request: HTTPConnection) -> bool:
+        return hmac.compare_digest(request.cookies.get(_COOKIE, "").encode(), self.cookie.encode())
+
+
+class _OwnPages:
+    """Refuses requests from pages of other origins, among them forms and websockets, which browsers let through."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app, self._origins = app, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = Headers(scope=scope).get("Origin") if scope["type"] in ("http", "websocket") else None
+        if origin is None or origin in self._origins:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(code=1008, reason="foreign origin")(scope, receive, send)
+        else:
+            await PlainTextResponse("foreign origin", 403)(scope, receive, send)
+
+
+class _Remembered:
+    """Gives a browser that has logged in to the API a cookie for the runs' folders."""
+
+    def __init__(self, app: ASGIApp, login: Credentials, path: str) -> None:
+        self._app, self._login, self._path = app, login, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                cookie = f"{_COOKIE}={self._login.cookie}; Path={self._path}; HttpOnly; SameSite=Strict"
+                MutableHeaders(scope=message).append("Set-Cookie", cookie)
+            await send(message)
+
+        given = scope["type"] == "http" and self._login.is_given(Headers(scope=scope))
+        await self._app(scope, receive, send_with_cookie if given else send)
+
+
+class _AskForLogin:
+    """Serves files only with the login."""
+
+    def __init__(self, app: ASGIApp, login: Credentials) -> None:
+        self._app, self._login = app, login
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = HTTPConnection(scope)
+
+        async def send_shut_in(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_OF_FILES)
+            await send(message)
+
+        if self._login.is_given(request.headers) or self._login.is_kept(request):
+            await self._app(scope, receive, send_shut_in)
+        else:
+            ask = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
+            await PlainTextResponse("log in", 401, ask)(scope, receive, send)
+
+
+def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:
+    """`app` with the folder `runs` at `files`, behind the app's own login."""
+    login = Credentials(auth_string)
+    folder = StaticFiles(directory=runs, check_dir=False)
+    mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])
+    app.router.routes.insert(0, mount)  # the UI takes every path that is left
+    return _Remembered(app, login, files)
+
+
+def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> ASGIApp:
+    """`app` for requests to those hosts, from pages of those origins or from no page.
+
+    Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
+    """
+    return TrustedHostMiddleware(_OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False)
+
 
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 HOSTS = "SEATRIAL_SERVER_HOSTS"
 PORT = 4200
 _UI_API_URL = "PREFECT_SERVER_UI_API_URL"
-_COLLECT_S = 1.0
-_OLD, _OF_ALL = 1, 2  # generations of garbage
-_ALL_EVERY = 60  # times; old objects are seldom garbage, and there are many
-
-
-def listen(host: str, port: int, backlog: int) -> socket.socket:
-    """Listen on a TCP address; port 0 is any free one. Raises OSError, or TypeError for what is no host name.
-
-    Connections inherit TCP_NODELAY. asyncio sets it only on sockets that it knows to be TCP, and uvicorn takes a socket
-    by its number for a Unix one: each answer would wait 40 ms for the client's delayed acknowledgement.
-    """
-    listener = socket.socket()
-    try:
-        # One that was closed a moment ago does not count.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind((host, port))
-        listener.listen(backlog)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def collect_apart() -> None:
-    """Collect garbage in a thread for as long as the process lives: on the event loop it can halt a server on SQLite.
-
-    After an error SQLAlchemy leaves a cursor behind, and the collector ends it: it waits for the cursor's connection,
-    which another thread may be using to wait for a write. On the event loop that write is then never committed, and the
-    server stands still until SQLite gives up, a minute later.
-    """
-    gc.disable()
-    gc.freeze()
-    threading.Thread(target=_collect, name="garbage", daemon=True).start()
-
-
-def _collect() -> None:
-    times = 0
-    while True:
-        time.sleep(_COLLECT_S)
-        times += 1
-        gc.collect(_OF_ALL if times % _ALL_EVERY == 0 else _OLD)
 
 
 def own_names(environment: Mapping[str, str]) -> list[str]:
@@ -97,7 +175,7 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from flows.serving.guard import guarded, own_pages_alone
+    from flows.serving.webserver import guarded, own_pages_alone
 
     app: Any = create_app()
     logging.getLogger("prefect.server.events.actions").addFilter(_HeartbeatNoiseFilter())

@@ -1,14 +1,18 @@
 """The nearest reference to a configuration without one."""
 
 import math
+import re
+from collections.abc import Iterable
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup, is_busbw, part_of
-from seatrial.model.sizes import format_size
-from seatrial.text.numbers import short
+from seatrial.model.sizes import size_span
+from seatrial.nccl import Device, Transport
+from seatrial.text.words import short
 
 
 def missing_reference(check: Check, setup: Setup) -> str | None:
@@ -46,7 +50,7 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
             claimed = f"{short(low)} to {short(same[0].busbw_gb_s)} GB/s"
             return f"{same[0].source} expects {claimed} of {same[0].place}, more than its links carry"
         sizes = sorted({row.message_bytes for row in same})
-        return f"what is published for {same[0].place} is for {_span(sizes)}"
+        return f"what is published for {same[0].place} is for {size_span(sizes[0], sizes[-1])}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
     return f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{_hint(setup, rows)}"
 
@@ -72,6 +76,50 @@ def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     return len(_differs(row, setup)), nodes, abs(row.gpus_per_node - setup.gpus_per_node)
 
 
-def _span(sizes: list[int]) -> str:
-    first, last = format_size(sizes[0]), format_size(sizes[-1])
-    return first if first == last else f"{first} to {last}"
+# The longer names first: a GB200 is no B200, and a GH200 no H200.
+_MODEL = re.compile(r"\b(GB300|GB200|GH200|B300|B200|H200|H100|H20|A100|V100|MI\d{3}[AX]?)\b")
+_RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = "InfiniBand or RoCE", "EFA", "GPUDirect-TCPXO", "GPUDirect-TCPX", "Slingshot"
+# What names of fabrics, of NCCL's networks and of libfabric's providers begin with; the longer ones first.
+_KINDS = {
+    "gpudirect-tcpxo": _TCPXO, "fastrak": _TCPXO, "gpudirect-tcpx": _TCPX, "gpudirecttcpx": _TCPX,
+    "efa": _EFA, "slingshot": _SLINGSHOT, "cxi": _SLINGSHOT,
+    "ib": _RDMA, "infiniband": _RDMA, "roce": _RDMA, "gib": _RDMA, "ucx": _RDMA, "sharp": _RDMA, "verbs": _RDMA,
+}  # fmt: skip
+_OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})  # a cloud's type of machine has these NICs and no others
+
+
+def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
+    """Return which other GPUs the log names; None where they fit, or where either name says nothing."""
+    required = _MODEL.search(hardware)
+    names = {device.name: match[1] for device in devices if (match := _MODEL.search(device.name))}
+    others = sorted(name for name, model in names.items() if required and model != required[1])
+    return Reason.of("log-of-other-gpu", others=others[0], hardware=hardware) if others else None
+
+
+def other_network(fabric: str | None, transport: Transport | None) -> str | None:
+    """Return which other kind of network NCCL took; None where it fits, or where either name says nothing."""
+    claimed, used = _kind(fabric or ""), _kind_used(transport)
+    if transport is None or claimed is None or used in (None, claimed):
+        return None
+    return Reason.of("log-of-other-network", network=used, fabric=fabric, evidence=transport.evidence)
+
+
+def fabric_named(hardware: str, transport: Transport | None) -> str | None:
+    """Return the one published fabric of that hardware that NCCL's network belongs to; None where there are several."""
+    used = _kind_used(transport)
+    if used not in _OF_MACHINES:
+        return None
+    fabrics = {row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used}
+    return fabrics.pop() if len(fabrics) == 1 else None
+
+
+def _kind_used(transport: Transport | None) -> str | None:
+    """Return the kind of the only network between nodes; None if there are none or several."""
+    if transport is None or transport.nodes == 1:
+        return None
+    kinds = {_kind(name) for name in ((transport.provider,) if transport.provider else transport.networks)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind(name: str) -> str | None:
+    return next((kind for begins, kind in _KINDS.items() if name.lower().startswith(begins)), None)

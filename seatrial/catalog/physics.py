@@ -16,7 +16,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 # Rates are exact, protocols take their part of them, and no published row reaches its limit; times are rounded.
 _ALLOWANCE = 1.05

@@ -1,20 +1,20 @@
 """Baselines of a measurement that need no earlier run: links, catalog, model and published trainings. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from seatrial.catalog import Reference, one_nic, references
+from seatrial.catalog import DeviceFigure, Reference, TrainingFigure, devices, one_nic, references, trainings
 from seatrial.catalog.physics import from_links, from_physics, wire
 from seatrial.catalog.reach import from_reach
-from seatrial.catalog.training import from_training
 from seatrial.model.arms import INTRA, NETWORK, arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check
 from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 # How far below a measured reference is still as expected. Two tools on one machine agree within 1 %; two clouds with
 # the same parts differ by 10 %. Between nodes it is less where the loss of one NIC would be: see `_tolerance`.
@@ -270,3 +270,93 @@ def _is_beyond_the_network(measurement: Measurement, baseline: Baseline, setup: 
     links = wire(measurement, setup) if arm_of(measurement) == NETWORK else None
     low = baseline.low or 0.0
     return links is not None and measurement.value < low and links.gb_s < low
+
+
+_FAIL_BELOW = 0.5
+_SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
+_TRAINED: dict[str, object] = {
+    "image_size": 224,
+    "data": "synthetic",
+    "compile": False,
+}  # as every figure has it
+
+
+def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
+    """Return the published figure for the same GPUs, model, precision and batch; None if there is none."""
+    if not _is_throughput(measurement):
+        return None
+    row = next((row for row in trainings() if not list(_differences(row, measurement, setup))), None)
+    if row is None or row.low_samples_s is None:
+        return None
+    words = f"the {short(row.samples_s)} samples/s expected of {row.place} ({row.source})"
+    return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
+
+
+def beside(measurement: Measurement, setup: Setup) -> str | None:
+    """The published figure that comes nearest to a throughput that none judges, and how it differs; None without."""
+    if not _is_throughput(measurement) or from_training(measurement, setup):
+        return None
+    model = _kind(_trained(measurement))
+    of_model = [row for row in trainings() if row.hardware == setup.hardware and _kind(row.model) == model]
+    if not of_model:
+        return None
+    row = min(of_model, key=lambda row: len(list(_differences(row, measurement, setup))))
+    differences = " and ".join(_differences(row, measurement, setup))
+    cause = f"differs in {differences}" if differences else "it has no range to judge by"
+    words = "expected of" if row.kind == "expected" else "measured on"
+    return f"not judged by the {short(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
+
+
+def _is_throughput(measurement: Measurement) -> bool:
+    return measurement.metric == "throughput" and measurement.unit == "samples/s"
+
+
+def _kind(model: str) -> str:
+    """The name that a model begins with: of a transformer its size follows."""
+    return model.partition(" ")[0]
+
+
+def _trained(measurement: Measurement) -> str:
+    """The model as a row names it, with all that is not usual of its size: "transformer 12x1024, heads 16"."""
+    conditions = measurement.conditions
+    others = [f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions]
+    return ", ".join((str(conditions.get("model", "tiny")), *others))
+
+
+def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) -> Iterator[str]:
+    """Yield the differences between the training and the row; defaults are no conditions."""
+    conditions = measurement.conditions
+    if row.hardware != setup.hardware:
+        yield "hardware"
+    if row.gpus != ranks_of(measurement, setup):
+        yield "number of GPUs"
+    if row.model != _trained(measurement):
+        yield "model"
+    if row.precision != conditions.get("precision", "fp32"):
+        yield "precision"
+    if row.batch_per_rank != conditions.get("batch_per_rank"):
+        yield "batch"
+    for name, value in _TRAINED.items():
+        if conditions.get(name, value) != value:
+            yield name.replace("_", " ")
+
+
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
+
+
+def figures_beside(check: Check, setup: Setup) -> list[str]:
+    """Each figure once, in words."""
+    notes = (note for m in check.measurements for note in (beside(m, setup), *_of_devices(m, setup)) if note)
+    return list(dict.fromkeys(notes))
+
+
+def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
+    """Single GPUs: what others reached is the best of many shapes or tools, so it is no bound."""
+    metric = f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}" if "dtype" in m.conditions else m.metric
+    if m.subject.kind == "gpu":
+        yield from (_words(row) for row in devices() if (row.hardware, row.metric) == (setup.hardware, metric))
+
+
+def _words(row: DeviceFigure) -> str:
+    figure = f"{short(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
+    return f"not judged by the {figure} ({row.kind}, {row.source})"

@@ -26,7 +26,7 @@ from seatrial.model.sizes import format_size
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 LOW, FLOOR = 0.8, 0.5  # of what the model says: below LOW is degraded, below FLOOR fails
 SMALLEST_BYTES = 256 << 20  # below it latency decides, which differs more between fabrics than the model knows

@@ -1,4 +1,4 @@
-"""What the checks mean: from what was seen on the nodes to verdicts, measurements, suspects. Nearly all of it pure."""
+"""Checks: turn observations of the nodes into verdicts, measurements and suspects. Nearly all of it is pure."""
 
 from seatrial.checks.reasons import REASONS
 

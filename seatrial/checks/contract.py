@@ -106,7 +106,7 @@ class Repeated:
         self.check = later.check or self.check
 
     def broke(self, verdict: Verdict, reason: str) -> None:
-        """Only a cluster that breaks or computes wrongly says something about the cluster."""
+        """Add a problem if the cluster broke or computed wrongly; log any other outcome."""
         if verdict in _BROKEN:
             self.problems.append((verdict, placed("when it was repeated", reason)))
         elif verdict is not Verdict.PASS:
@@ -115,7 +115,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class TimeLeft:
-    """How long repeats may take: none begins after `until` (of time.monotonic)."""
+    """Time limit of repeats: none begins after `until` (of time.monotonic)."""
 
     until: float
 
@@ -129,7 +129,7 @@ class TimeLeft:
 
 
 def was_cut(began: float, limit_s: float, usual_s: float) -> bool:
-    """Whether it might have ended well, given the usual time; ranks that wait give up at half of their limit."""
+    """Return whether a shortened time limit may have ended it; waiting ranks give up at half of theirs."""
     return limit_s < usual_s and time.monotonic() - began >= limit_s / 2
 
 
@@ -153,7 +153,7 @@ UNIT = {"units": 1}  # `extra` of a log record that reports one more unit of pro
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check gets: the run, the nodes that are left, and the facts about them (empty until a check asks them).
+    """Input of a check: the run, the nodes that are left, and their facts (empty until a check asks for them).
 
     `kept` is what the checks before kept for their repeats.
     """
@@ -164,7 +164,7 @@ class CheckContext:
     kept: tuple[object, ...] = ()
 
     def recall(self, model: type[Kept]) -> Kept | None:
-        """What a check kept of that type; None where it did not."""
+        """Return the object of that type that a check kept; None without one."""
         return next((each for each in self.kept if isinstance(each, model)), None)
 
     def section(self, model: type[Section]) -> Section:
@@ -258,7 +258,7 @@ def try_check(kind: CheckType, context: CheckContext) -> StepResult:
 
 
 def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
-    """Why the nodes or ranks are too few to talk to each other; None when they are enough, or need not talk."""
+    """Return the reason if nodes or ranks are too few to exchange data; else None."""
     if least_ranks < 2:
         return None
     left = len(testbed.nodes)
@@ -268,7 +268,7 @@ def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
 
 
 def lacking(kind: CheckType, context: CheckContext) -> str | None:
-    """Why the nodes cannot run the check, by their facts; None when they can, or when the facts are not known yet.
+    """Return the reason if the nodes cannot run the check, by their facts; None if they can or facts are missing.
 
     A version that no node could report counts as present.
     """
@@ -285,7 +285,7 @@ def lacking(kind: CheckType, context: CheckContext) -> str | None:
 
 
 def _is_missing(need: str, facts: Facts, node: str) -> bool:
-    """Whether the node reports that it has none, which is an empty text."""
+    """Return whether the node reports that it has none, as an empty text."""
     versions = facts[node]["versions"]
     return (versions[need] if need in versions else facts[node].get(need.replace("-", "_"))) == ""
 

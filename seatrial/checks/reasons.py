@@ -40,7 +40,7 @@ REASONS = {
     ),
     "rank-lost": Explanation(
         "rank {rank}{device} went without a word: {peers} other ranks lost their connection to it",
-        "The rank ended before all others, and its node was there. What ended it, nobody heard.",
+        "The rank ended before all others without a message, and its node was there.",
         "Look for the OOM killer in `dmesg` of the node, and at the log of the check in `logs/`.",
     ),
     "rank-out-of-memory": Explanation(
@@ -61,7 +61,7 @@ REASONS = {
     "launcher-setup": Explanation(
         "{problem}: {next_step}",
         "mpirun could not start the ranks as asked: the cause is in the set-up, not in a node's hardware.",
-        "Do what stands at the end of the line.",
+        "Correct the set-up as the end of the line says: mpirun, the image, or the hostfile.",
     ),
     "head-connection-lost": Explanation(
         "the connection to the head node broke after {seconds} s{cause}",
@@ -97,7 +97,7 @@ REASONS = {
     "single-gpu": Explanation(
         "{check} left out: it needs at least two GPUs, and the cluster is a single one",
         "The check measures between GPUs, and a single GPU has no other one to exchange data with.",
-        "Nothing has to be done. Ask for a second GPU or node to measure the links between them.",
+        "Ask for a second GPU or node to measure the links between them; a single GPU needs no action.",
     ),
     "ranks-output-flood": Explanation(
         "output flood: the ranks printed more than they may and were ended after {seconds}",

@@ -19,7 +19,7 @@ CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DEVICES, COLLECTIVES, TRAINING)
 
 
 def left_out(kind: CheckType, run: Run) -> str | None:
-    """Why the run does without a check of its suite: a single GPU has no other one to exchange data with.
+    """Return the reason to leave out a check of the suite: a single GPU has no other one to exchange data with.
 
     Only where another check of the suite measures that GPU: a pass needs something that was measured.
     """
@@ -33,10 +33,10 @@ def left_out(kind: CheckType, run: Run) -> str | None:
 log = logging.getLogger("seatrial.repeat")
 
 
-def measure_again(
+def repeat_checks(
     context: CheckContext, doubts: Mapping[str, Sequence[Doubt]], until: float = math.inf
 ) -> dict[str, Repeated]:
-    """By check, one more measurement of each of its doubtful series, as far as it can be had before `until`."""
+    """Measure each doubtful series once more until the time `until`; return the repeats by check."""
     by_check: dict[str, Repeated] = {}
     kinds, left = {kind.name: kind for kind in CHECKS}, TimeLeft(until)
     for name, doubted in doubts.items():
@@ -58,7 +58,7 @@ def measure_again(
 
 
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:
-    """Whether these nodes can measure it: over fewer ranks, since nodes were taken out, it is another number."""
+    """Return whether the testbed still has the ranks of the measurement; over fewer it is another number."""
     m = doubt.measurement
     if arm_of(m) == INTRA:  # over the ranks of one node
         return any(node.name == m.subject.name for node in testbed.nodes)

@@ -10,12 +10,10 @@ import click
 
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
-from seatrial.cli.logs import explain, judge, parse
+from seatrial.cli.logs import explain, judge, parse, simulate
 from seatrial.cli.nodes import dial, probe, reap, render, ssh
-from seatrial.cli.past_runs import compare, history, rejudge, replay
-from seatrial.cli.report import bundle, report, verify
+from seatrial.cli.past_runs import bundle, compare, history, rejudge, replay, report, verify
 from seatrial.cli.run import run, suites
-from seatrial.cli.simulate import simulate
 from seatrial.cli.upkeep import doctor, prune, serve
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home

@@ -29,9 +29,6 @@ def list_catalog(hardware: str | None, as_json: bool) -> None:
         show_catalog(rows)
 
 
-run_argument = click.argument("run_id", metavar="RUN")
-
-
 def _who() -> str:
     """Return the user's name, or the uid in a container without one."""
     try:
@@ -41,7 +38,7 @@ def _who() -> str:
 
 
 @click.command()
-@run_argument
+@click.argument("run_id", metavar="RUN")
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
 @click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
 def promote(run_id: str, note: str, force: str) -> None:
@@ -79,7 +76,7 @@ def show(cluster: str, as_json: bool) -> None:
 
 
 @click.command()
-@run_argument
+@click.argument("run_id", metavar="RUN")
 @json_option
 def diff(run_id: str, as_json: bool) -> None:
     """Compare RUN with the pinned baselines of its cluster, largest deviation first."""
@@ -109,13 +106,13 @@ def expire(cluster: str, metric: str | None) -> None:
     with open_store() as store:
         pins = store.pinned(cluster)
         if not pins:
-            known = ", ".join(store.pinned_clusters()) or "none"
-            raise InputError(f"baseline expire: no pinned baselines for {cluster!r}; clusters with some: {known}")
+            clusters = ", ".join(store.pinned_clusters()) or "none"
+            raise InputError(f"baseline expire: no pinned baselines for {cluster!r}; clusters with some: {clusters}")
         chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
         if not chosen:
-            known = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
+            metrics = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
             raise InputError(
-                f"baseline expire: no pinned baselines of metric {metric!r} for {cluster!r}; pinned metrics: {known}"
+                f"baseline expire: no pinned baselines of metric {metric!r} for {cluster!r}; pinned metrics: {metrics}"
             )
         gone = store.unpin(cluster, chosen)
     print(f"{cluster}: {gone} pinned baselines removed")

@@ -81,7 +81,7 @@ def _alerts(cluster: Cluster) -> Finding:
 
 
 def _metrics() -> Iterator[Finding]:
-    """Only where they are asked for."""
+    """Yield a finding only if metrics are configured."""
     try:
         if target_of_environment():
             yield "metrics", None

@@ -1,4 +1,4 @@
-"""`seatrial parse`, `judge` and `explain`: logs that exist already, and codes of reasons."""
+"""Commands that need no nodes: parse, judge, explain and simulate."""
 
 import sys
 import textwrap
@@ -12,7 +12,13 @@ from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.runs.explanations import CATALOG, current
 from seatrial.text.printable import printable
-from seatrial.text.similar import nearest_of
+from seatrial.text.words import nearest_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from seatrial.judge.logs import Log
+    from seatrial.nccl import Sweep
 
 
 @click.command()
@@ -23,13 +29,13 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
 
     LOGS are files, text or JSON; - is standard input. Exit status 2 if one of them has no nccl-tests output.
     """
-    from seatrial.nccl import Sweep, parse_file, parse_text, render
+    from seatrial.nccl import Sweep, render
 
     by_log: dict[str, list[Sweep]] = {}
     nothing: NothingFoundError | None = None
     for log in logs:
         try:
-            by_log[log] = parse_text(sys.stdin, "standard input") if log == "-" else parse_file(log)
+            by_log[log] = _sweeps(log)
         except NothingFoundError as error:
             nothing = error
             by_log[log] = [Sweep.nothing(str(error))]
@@ -43,10 +49,8 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
 
 
 OTHER = "other"
-
-if TYPE_CHECKING:
-    from seatrial.judge.logs import Log
-    from seatrial.nccl import Sweep
+_SHOWN_CHARS = 100
+_SENTENCE = "{subject} is {size} slower from {from_run} on. Judge these nights: seatrial replay {file}"
 
 
 @click.command()
@@ -111,7 +115,7 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else path
         try:
-            sweeps_by_log[name] = _sweeps(path)
+            sweeps_by_log[name] = tuple(_sweeps(path))
         except NothingFoundError as error:
             sweeps_by_log[name], nothing = (), error
     if nothing and not any(sweeps_by_log.values()):
@@ -119,13 +123,10 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     return [Log(name, sweeps) for name, sweeps in sweeps_by_log.items()]
 
 
-def _sweeps(path: str) -> "tuple[Sweep, ...]":
+def _sweeps(path: str) -> "list[Sweep]":
     from seatrial.nccl import parse_file, parse_text
 
-    return tuple(parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path))
-
-
-_SHOWN_CHARS = 100
+    return parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path)
 
 
 @click.command()
@@ -139,16 +140,83 @@ def explain(code: str, as_json: bool) -> None:
     explanation = CATALOG.get(current(code))
     if explanation is None:
         raise InputError(_unknown(code))
+    fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
     if as_json:
-        fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
         print_json({"code": code, **fields})
         return
-    lines = {"reason": explanation.pattern, "meaning": explanation.meaning, "next step": explanation.next_step}
     print(code)
-    for name, text in ((name, text) for name, text in lines.items() if text):
-        print(textwrap.fill(text, 100, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13))
+    for name, text in fields.items():
+        if text:
+            print(
+                textwrap.fill(text, 100, initial_indent=f"  {name.replace('_', ' '):<11}", subsequent_indent=" " * 13)
+            )
 
 
 def _unknown(code: str) -> str:
     legal = nearest_of(code[:_SHOWN_CHARS], CATALOG) or "docs/runbook.md lists the codes"
     return f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}"
+
+
+@click.command()
+@click.option(
+    "--nodes",
+    type=click.IntRange(4, 20_000),
+    default=64,
+    show_default=True,
+    help="Number of nodes, with eight GPUs each.",
+)
+@click.option(
+    "--nights", type=click.IntRange(1, 1000), default=10, show_default=True, help="Nights that a fault lasts."
+)
+@click.option("--trials", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Trials per fault.")
+@click.option(
+    "--healthy", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Number of healthy nights."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Random seed; the same seed gives the same numbers.",
+)
+@click.option(
+    "--csv",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the readings of one fleet with a slow node to this file, for `seatrial replay`, and judge nothing.",
+)
+@json_option
+def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, file: Path | None, as_json: bool) -> None:
+    """Inject faults into a simulated fleet and score the judge's verdicts and suspects against the truth.
+
+    Readings have 3 % noise with heavy tails, nodes differ by 1 %, and every fault follows ten healthy nights.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    if file:
+        written = _write(file, nodes, nights, rng)
+        print_json(written) if as_json else click.echo(_SENTENCE.format(**written))
+        return
+    from seatrial.simulate.score import quiet, scores, simulated_json, simulated_table
+
+    calm = quiet(nodes, healthy, rng)
+    results = list(scores(nodes, nights, trials, rng))
+    if as_json:
+        print_json(simulated_json(nodes, seed, calm, results))
+    else:
+        from rich.console import Console
+
+        Console().print(simulated_table(calm, results))
+
+
+def _write(file: Path, nodes: int, nights: int, rng: "np.random.Generator") -> dict[str, str]:
+    """Write a fleet with a slow node; which one, by how much, and from which run on."""
+    from seatrial.simulate.rows import RUN, fleet_series, make
+    from seatrial.simulate.score import NIGHTS_BEFORE, simulated_rows
+
+    fault = make("slow node", "10 %", fleet_series(nodes, RUN), rng)
+    rows = simulated_rows(nodes, nights, fault, rng)
+    rows.to_csv(file, index=False, float_format="%.6g")
+    from_run = rows["run_id"].unique()[NIGHTS_BEFORE]
+    return {"file": str(file), "subject": fault.culprit, "size": fault.size, "from_run": from_run}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.text.csv_cells import as_text
+from seatrial.text.escape import as_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

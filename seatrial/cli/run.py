@@ -3,7 +3,7 @@
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -64,17 +64,7 @@ LIST = "list"
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
 @click.pass_context
-def run(
-    context: click.Context,
-    cluster: Path | None,
-    suite: str,
-    out: Path | None,
-    notify: bool,
-    rebuild: bool,
-    require_baseline: bool,
-    as_json: bool,
-    verbose: bool,
-) -> NoReturn:
+def run(context: click.Context, cluster: Path | None, suite: str, as_json: bool, **options: Any) -> NoReturn:
     """Run all checks on CLUSTER; the last line is the verdict with its reason.
 
     Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
@@ -90,14 +80,4 @@ def run(
         provide_prefect_server()  # it starts while the rest is imported and the input is checked
     from seatrial.cli.run_by_hand import run_by_hand
 
-    status = run_by_hand(
-        cluster,
-        suite,
-        out,
-        notify=notify,
-        rebuild=rebuild,
-        require_baseline=require_baseline,
-        as_json=as_json,
-        verbose=verbose,
-    )
-    sys.exit(status)
+    sys.exit(run_by_hand(cluster, suite, as_json=as_json, **options))

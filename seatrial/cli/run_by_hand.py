@@ -64,7 +64,7 @@ def run_by_hand(
     try:
         _show(outcome, out or Path("runs") / outcome.run_id, as_json)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read this has gone; the verdict stands
+    except BrokenPipeError:  # the reader has gone; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return exit_status(outcome.verdict, outcome.coverage, require_baseline)
 

@@ -32,8 +32,8 @@ def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | Non
     CLUSTERs are cluster files; default: deployments/clusters/local.yaml. Runs write to runs/ in the current folder. The
     same command resumes after a restart.
     """
+    from flows.serving.serve import ServeConfig, local_timezone
     from flows.serving.serve import serve as serve_site
-    from flows.serving.site import ServeConfig, local_timezone
 
     if not clusters and not _EXAMPLE.exists():
         raise InputError("no CLUSTER given, and there is no deployments/clusters/local.yaml here; name a cluster file")

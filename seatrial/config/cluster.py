@@ -14,7 +14,7 @@ from seatrial.catalog import hardware_of, known_hardware
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, SettingsByKind
-from seatrial.config.yamlfile import Strict, load_yaml
+from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.model.sizes import ByteSize
 
@@ -208,12 +208,6 @@ _EXPANDED_BETWEEN_QUOTES = re.compile(r"[$`\"\\\x00-\x1f\x7f]")
 _MPI_VARIABLE = re.compile(r"(OMPI|PRTE|PMIX)_MCA_")
 
 
-def _no_boolean(value: object) -> object:
-    if isinstance(value, bool):  # YAML reads yes and on as true, and Python counts true as 1
-        raise ValueError(f"must be a whole number, is {str(value).lower()}")
-    return value
-
-
 def _legal_env(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
         if not _ENV_NAME.fullmatch(key):
@@ -235,17 +229,17 @@ def _not_expanded(value: str) -> str:
     return value
 
 
-Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_no_boolean)]
+Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(no_boolean)]
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
 MpiWord = Annotated[str, AfterValidator(_not_expanded)]
-Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_boolean)]
-Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(_no_boolean)]
+Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
+Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(no_boolean)]
 KeptSeconds = Annotated[float, Field(gt=0, le=7 * 86400)]
-Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(_no_boolean)]
+Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
 
 
 class Hardware(Strict):
-    """What a node is made of. A name of the catalog is enough; other hardware is described here.
+    """Hardware of a node. A name of the catalog is enough; other hardware is described here.
 
     The two rates bound what busbw can be: GB/s (1e9 bytes) and one direction, per GPU inside a node and per node
     between nodes.
@@ -273,17 +267,17 @@ def _read_hardware(value: object) -> object:
 
 
 class Mpi(Strict):
-    """How mpirun is called on the head node."""
+    """Call of mpirun on the head node."""
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
     interface: MpiWord | None = Field(
-        None, description="network (CIDR) or interface that MPI uses; told by the platform when unset"
+        None, description="network (CIDR) or interface that MPI uses; chosen by the platform when unset"
     )
     args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is; no shell expands them")
 
 
 class Cluster(Strict):
-    """What is checked: how many nodes of which hardware, on which platform."""
+    """The cluster to check: how many nodes of which hardware, on which platform."""
 
     name: Name = Field(description="what history, reports and alerts call it: 1 to 40 of a-z, 0-9 and '-'")
     nodes: Nodes = Field(description="how many take part; local takes at most 512")

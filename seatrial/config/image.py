@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from seatrial.config.yamlfile import Strict
+from seatrial.config.yamlfile import Strict, no_boolean
 from seatrial.text.secret_values import looks_secret
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
@@ -30,18 +30,18 @@ def arguments(text: str) -> set[str]:
 
 def bases(text: str, given: Mapping[str, str]) -> list[str]:
     """Return the images that a Dockerfile starts or copies from, in order, with the `given` arguments filled in."""
-    known: dict[str, str] = {}
+    values: dict[str, str] = {}
     stages = {"scratch"}
     images: list[str] = []
     for keyword, rest in instructions(text):
         if keyword == "ARG" and not images:
-            known |= _defaults(rest, known, given)
+            values |= _defaults(rest, values, given)
         elif keyword == "FROM":
             words = [word for word in rest.split() if not word.startswith("--")]
-            images += _outside(_filled(words[0], known), stages)
+            images += _outside(_filled(words[0], values), stages)
             stages |= {words[2].lower()} if len(words) > 2 else set()
         elif keyword == "COPY" and (source := re.search(r"--from=(\S+)", rest)) and not source[1].isdigit():
-            images += _outside(_filled(source[1], known), stages)
+            images += _outside(_filled(source[1], values), stages)
     return list(dict.fromkeys(images))
 
 
@@ -49,14 +49,14 @@ def _outside(image: str, stages: set[str]) -> list[str]:
     return [] if image.lower() in stages else [image]
 
 
-def _defaults(rest: str, known: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+def _defaults(rest: str, values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Return the values of an ARG instruction before the first FROM."""
     pairs = (word.partition("=") for word in _words(rest))
-    return {name: given.get(name, _filled(default.strip("\"'"), known)) for name, _, default in pairs}
+    return {name: given.get(name, _filled(default.strip("\"'"), values)) for name, _, default in pairs}
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: known.get(match[1] or match[3]) or match[2] or "", text)
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda match: values.get(match[1] or match[3]) or match[2] or "", text)
 
 
 def _words(rest: str) -> list[str]:
@@ -81,13 +81,7 @@ class Mount(Strict):
     read_only: bool = Field(True, description="whether the containers may only read it")
 
 
-def _no_boolean(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError(f"must be a whole number, is {str(value).lower()}")
-    return value
-
-
-Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(_no_boolean)]
+Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(no_boolean)]
 LimitName = Literal[
     "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
     "sigpending", "stack",
@@ -138,8 +132,8 @@ def _legal_repository(value: str) -> str:
 def _legal_build(value: str) -> str:
     folder = _folder(value)
     if not (folder / "Dockerfile").is_file():
-        known = ", ".join(sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile")))
-        raise ValueError(f"{folder} has no Dockerfile; legal: {known}, or a folder that has one")
+        names = ", ".join(sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile")))
+        raise ValueError(f"{folder} has no Dockerfile; legal: {names}, or a folder that has one")
     if not re.fullmatch(_PART, folder.resolve().name):
         raise ValueError(f"the folder's name names the image, so it must be of a-z, 0-9, '.', '_', '-', is {value!r}")
     return value
@@ -171,7 +165,7 @@ def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
         if not _SUBSTITUTION.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal")
         if name == "_TAG":
-            raise ValueError("_TAG is told by the build context; leave it out")
+            raise ValueError("_TAG is set from the build context; leave it out")
     return value
 
 
@@ -189,7 +183,7 @@ class Prebuilt(Strict):
 
     @property
     def planned(self) -> str:
-        """What nodes run, before it is looked for."""
+        """The image of the nodes, before it is looked for."""
         return self.reference
 
 
@@ -203,7 +197,7 @@ class ImageFile(Strict):
 
     @property
     def planned(self) -> str:
-        """What nodes run."""
+        """The image of the nodes."""
         return self.path
 
 
@@ -229,12 +223,12 @@ class Recipe(Strict):
 
     @property
     def planned(self) -> str:
-        """What nodes run, before it is built."""
+        """The image of the nodes, before it is built."""
         return f"<{self.name}, once built>"
 
     @property
     def folder(self) -> Path:
-        """Where the Dockerfile lies."""
+        """The folder of the Dockerfile."""
         return _folder(self.build).absolute()
 
     @property
@@ -244,7 +238,7 @@ class Recipe(Strict):
 
     @property
     def name(self) -> str:
-        """What the image is called in its repository."""
+        """The image's name in its repository."""
         return self.folder.resolve().name
 
     @property

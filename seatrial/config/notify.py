@@ -43,7 +43,7 @@ Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
 
 
 class SlackNotify(Strict):
-    """Where in Slack, and who is called."""
+    """The Slack channel, and the members to mention."""
 
     channel: Channel | None = Field(None, description="this cluster's own; SEATRIAL_SLACK_CHANNEL wins")
     mentions: dict[Severity, tuple[Mention, ...]] = Field(
@@ -52,7 +52,7 @@ class SlackNotify(Strict):
 
 
 class Notify(Strict):
-    """What people are told of this cluster, besides the secrets that the environment holds (docs/alerts.md)."""
+    """Alerts of this cluster. Their secrets are in the environment (docs/alerts.md)."""
 
     slack: SlackNotify = Field(SlackNotify.model_construct(), description="where in Slack, and who is called")
     quiet: Literal["nothing", "digest"] = Field("nothing", description="what a run posts when there is nothing new")

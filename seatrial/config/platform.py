@@ -46,7 +46,7 @@ class PlatformSettings(Strict):
             takers = "slurm and baremetal"
             yield f"image: a file is only for platforms {takers}; {self.kind} takes a reference such as repo/name:tag"
         if cluster.faults and not self.injects_faults:
-            yield "faults: are only for platform local; nobody's real cluster is broken on purpose"
+            yield "faults: are only for platform local; no real cluster is broken on purpose"
 
     @classmethod
     def implementation(cls) -> str:

@@ -21,7 +21,7 @@ Section = TypeVar("Section", bound=Strict)
 
 
 class Suite(Strict):
-    """What is run on a testbed."""
+    """The checks to run on a testbed."""
 
     name: str = Field(min_length=1, max_length=63, description="what reports and history call it")
 
@@ -77,9 +77,9 @@ class Run:
 
 def secrets_of(cluster: Cluster) -> Secrets:
     """Collect secrets, alert addresses included, from the environment of this process and the cluster file."""
-    known = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
+    secrets = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
     addresses = (address for address in os.environ.get("SEATRIAL_ALERT_URLS", "").split() if "://" in address)
-    return replace(known, values=(*addresses, *known.values))
+    return replace(secrets, values=(*addresses, *secrets.values))
 
 
 def set_aside(folder: Path) -> None:

@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from seatrial.model.errors import InputError
-from seatrial.text.similar import nearest_of
+from seatrial.text.words import nearest_of
 
 try:
     from yaml import CSafeLoader as Loader  # libyaml's is many times faster
@@ -23,6 +23,13 @@ class Strict(BaseModel):
     """A model that refuses fields it does not know and cannot be changed once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+def no_boolean(value: object) -> object:
+    """Refuse a boolean for a number: YAML reads yes and on as true, and Python counts true as 1."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a whole number, is {str(value).lower()}")
+    return value
 
 
 Model = TypeVar("Model", bound=Strict)
@@ -59,7 +66,8 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError, LookupError) as error:  # PyYAML's own slips: !!int abc, 2020-13-45
         raise InputError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}: must be a mapping of fields, is {_kind(content)}")
+        kind = "empty" if content is None else f"a {type(content).__name__}"
+        raise InputError(f"{path}: must be a mapping of fields, is {kind}")
     return {str(key): value for key, value in content.items()}
 
 
@@ -83,10 +91,6 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     return f"line {mark.line + 1}: not YAML: {problem}" if mark else f"not YAML: {problem}"
-
-
-def _kind(content: object) -> str:
-    return "empty" if content is None else f"a {type(content).__name__}"
 
 
 def _refuse(path: Path, error: ValidationError, model: type[Strict]) -> NoReturn:

@@ -43,7 +43,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """How many changes of an incident were delivered to a sink, and the `place` that the sink gave them."""
+    """The number of changes that a sink received, and the `place` that it gave them."""
 
     reported: int = 0
     place: Mapping[str, str] = field(default_factory=dict)

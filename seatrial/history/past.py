@@ -22,24 +22,24 @@ Hardware = Mapping[str, NodeHardware]  # by node
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
 
 
-def earlier_names(tonight: Hardware, then: Hardware) -> dict[str, str | None]:
+def earlier_names(current: Hardware, earlier: Hardware) -> dict[str, str | None]:
     """Return the names of nodes in an earlier run where they differ; None for other hardware of the same name.
 
     A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If fewer than half of
     the nodes are machines of that run, machines change with every run, as in clouds, and names count.
     """
-    if tonight == then:
+    if current == earlier:
         return {}
-    own, before = _distinctive(tonight), _distinctive(then)
+    own, before = _distinctive(current), _distinctive(earlier)
     same = _same_machines(own, before)
     if 2 * len(same) < min(len(own), len(before)):
         same = {}
     taken = set(same.values())
     names: dict[str, str | None] = {}
-    for node, hardware in tonight.items():
+    for node, hardware in current.items():
         was = same.get(node, node)
         replaced = node not in same and (node in taken or (bool(same) and node in own and node in before))
-        if replaced or (was in then and hardware.replaces(then[was])):
+        if replaced or (was in earlier and hardware.replaces(earlier[was])):
             names[node] = None
         elif was != node:
             names[node] = was
@@ -131,7 +131,7 @@ _CHANGES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class PastRuns:
-    """What the last runs (T, oldest first) measured of M series, in the unit of each series; NaN: not measured.
+    """Readings of M series in the last runs (T, oldest first), in the unit of each series; NaN: not measured.
 
     Arrays are (T, M): the first reading of each run, the second, the median of all and their number. `good`: the series
     was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is the software that is not that of the

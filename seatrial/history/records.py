@@ -1,19 +1,27 @@
-"""Convert a run to rows of the tables."""
+"""Convert a run to rows of the tables, and read runs, series and readings back."""
 
 import hashlib
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from seatrial.history.rows import Pin
-from seatrial.history.schema import clean
-from seatrial.model.measurement import Measurement
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import JSON, Connection, Row, Select, Text, and_, case, cast, func, literal, outerjoin, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from seatrial.history.rows import VERDICTS, Pin, Readings, RunRow
+from seatrial.history.schema import checks, clean, node_hardware, readings, runs, samples, series, suspects
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware, hardware_by_node
-from seatrial.model.reason import code_of
-from seatrial.model.result import Check, RunResult
+from seatrial.model.reason import code_of, recorded
+from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
@@ -24,7 +32,7 @@ def series_key(series: str) -> str:
     return hashlib.sha256(series.encode("utf-8", "replace")).hexdigest()
 
 
-def run(result: RunResult, out: Path) -> Record:
+def run_record(result: RunResult, out: Path) -> Record:
     return {
         "run_id": result.run_id,
         "cluster": result.cluster,
@@ -40,7 +48,7 @@ def run(result: RunResult, out: Path) -> Record:
     }
 
 
-def checks(result: RunResult) -> list[Record]:
+def check_records(result: RunResult) -> list[Record]:
     return [{"run_id": result.run_id, "nth": nth, **check.summary()} for nth, check in enumerate(result.checks)]
 
 
@@ -57,13 +65,13 @@ def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
     ]
 
 
-def series(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Record]:
+def series_records(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Record]:
     """Return a description of each series."""
     one_of_each = {key: (check, m) for key, check, m in measured}
     return {key: _described(key, check, m) for key, (check, m) in one_of_each.items()}
 
 
-def readings(
+def reading_records(
     result: RunResult, measured: Sequence[tuple[Key, Check, Measurement]], ids: Mapping[Key, int]
 ) -> tuple[list[Record], list[Record]]:
     """Return every number with the worst verdict of its series in its check, and its samples."""
@@ -79,7 +87,7 @@ def readings(
     return numbers, raw
 
 
-def node_hardware(result: RunResult) -> list[Record]:
+def hardware_records(result: RunResult) -> list[Record]:
     """Return one row for nodes that differ only in their serials."""
     alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
@@ -93,11 +101,11 @@ def _hardware_row(run_id: str, hardware: NodeHardware, ids_by_node: Mapping[str,
     return {"run_id": run_id, **facts, "nodes": list(ids_by_node), "ids": ids or None}
 
 
-def suspects(result: RunResult) -> list[Record]:
+def suspect_records(result: RunResult) -> list[Record]:
     return [{"run_id": result.run_id, **suspect.to_dict()} for suspect in result.suspects]
 
 
-def pin(cluster: str, pin: Pin) -> Record:
+def pin_record(cluster: str, pin: Pin) -> Record:
     return {"cluster": cluster, "series_key": series_key(pin.series), **asdict(pin)}
 
 
@@ -110,7 +118,10 @@ def _described(key: Key, check: Check, m: Measurement) -> Record:
         "metric": m.metric,
         "subject_kind": m.subject.kind,
         "subject_name": m.subject.name,
-        "conditions": {key: _condition(value) for key, value in m.conditions.items()},
+        "conditions": {
+            key: (str(value) if isinstance(value, float) and not math.isfinite(value) else value)
+            for key, value in m.conditions.items()
+        },
         "better": m.better,
     }
 
@@ -129,5 +140,200 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _condition(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+_FEW = 500  # series that are looked up one by one; of more, runs are read whole
+
+
+def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
+    """Return a query of the values as one parameter, since databases limit the number of parameters."""
+    each = func.json_each if connection.dialect.name == "sqlite" else func.json_array_elements_text
+    return select(each(literal(list(values), JSON)).table_valued("value").c.value)
+
+
+def series_ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
+    """Return the id of each series, adding new ones; others may add the same at the same time."""
+    ids = _ids(connection, requested)
+    # Always in the same order, or two runs that add the same series could wait for each other for ever.
+    new = [requested[key] for key in sorted(requested) if key not in ids]
+    if not new:
+        return ids
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(series).on_conflict_do_nothing(), new)
+    return _ids(connection, requested)
+
+
+def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
+    columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
+    digests = sorted({digest for digest, _, _ in requested})
+    query = select(*columns).where(series.c.series_key.in_(listed(connection, digests)))
+    return {(digest, check, unit): series_id for digest, check, unit, series_id in _plain(connection, query)}
+
+
+def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
+    """Return the readings of the series in the runs, as indexes of both lists."""
+    place = {series_key(name): i for i, name in enumerate(names)}
+    query = select(series.c.series_key, series.c.id).where(series.c.series_key.in_(listed(connection, sorted(place))))
+    stored = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
+    at = np.full(max((series_id for series_id, _ in stored), default=0) + 2, -1, dtype=np.int64)
+    for series_id, i in stored:
+        at[series_id] = i
+    few = sorted(series_id for series_id, _ in stored) if len(stored) <= _FEW else None
+    return _collected(connection, run_ids, at, few)
+
+
+def _collected(
+    connection: Connection, run_ids: Sequence[str], at: NDArray[np.int64], few: Sequence[int] | None
+) -> Readings:
+    """`at`: the index of each series by its id, -1 for others; `few`: the ids if they are few."""
+    tables = [_table(_rows(connection, run_id, few)) for run_id in run_ids]
+    run = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    ids, value, verdict = np.concatenate([_table([]), *tables]).T
+    where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
+    return Readings(run, where, value, verdict.astype(np.int64)).moved(where)
+
+
+def _table(rows: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
+    """Return the finite numbers of the run, of all series if `few` is None."""
+    places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}  # nearly all passed
+    verdict = case(places, value=readings.c.verdict, else_=-1)
+    query = (
+        select(readings.c.series_id, readings.c.value, verdict)
+        .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
+        .order_by(readings.c.series_id, readings.c.nth)
+    )
+    return _plain(connection, query if few is None else query.where(readings.c.series_id.in_(few)))
+
+
+def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
+    """Return the driver's rows: SQLAlchemy's cost three times as much as reading."""
+    cursor = connection.execute(query).cursor
+    assert cursor is not None
+    return list(cursor.fetchall())
+
+
+_DESCRIBED = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
+_NOT_KEPT = "what it found by itself was not kept"
+
+
+def run_row(row: Row[Any]) -> RunRow:
+    fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
+    return RunRow(**{**fields, "verdict": Verdict(row.verdict), "reason": recorded(row.reason, row.code)})
+
+
+def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
+    """Return every measurement of the run with its check; NaN for values that were not finite."""
+    beside = and_(
+        samples.c.run_id == readings.c.run_id,
+        samples.c.series_id == readings.c.series_id,
+        samples.c.nth == readings.c.nth,
+    )
+    query = (
+        select(*(series.c[name] for name in _DESCRIBED), readings.c.value, samples.c.samples)
+        .select_from(outerjoin(readings.join(series, readings.c.series_id == series.c.id), samples, beside))
+        .where(readings.c.run_id == run_id)
+        .order_by(readings.c.series_id, readings.c.nth)
+    )
+    return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
+
+
+def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
+    """Return every series of the subject with NaN for a value."""
+    of_subject = series.c.subject_kind == subject.kind, series.c.subject_name == subject.name
+    query = select(series, literal(None).label("value"), literal(None).label("samples")).where(*of_subject)
+    measured = (_measurement(row) for row in connection.execute(query.order_by(series.c.id)))
+    return list({m.series(): m for m in measured}.values())
+
+
+def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
+    """Return the hardware by run and node."""
+    names = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
+    texts = (cast(node_hardware.c[name], Text) for name in ("nodes", "ids"))
+    query = select(node_hardware.c.run_id, *(node_hardware.c[name] for name in names), *texts)
+    nodes, by_run = cache(_nodes), dict[str, dict[str, NodeHardware]]()
+    for run_id, *row in connection.execute(
+        query.where(node_hardware.c.run_id.in_(run_ids)).order_by(node_hardware.c.id)
+    ):
+        by_run.setdefault(run_id, {}).update(nodes(*row))
+    return by_run
+
+
+def _nodes(
+    gpu_model: str, gpu_clock_mhz: int | None, cpu_model: str, driver: str, nodes: str, ids: str | None
+) -> dict[str, NodeHardware]:
+    """Parse the nodes of one row; `nodes` and `ids` are JSON."""
+    by_node = (json.loads(ids) if ids else None) or {}
+    facts = gpu_model, gpu_clock_mhz, cpu_model, driver
+    return {name: NodeHardware(*facts, frozenset(by_node.get(name, ()))) for name in json.loads(nodes)}
+
+
+def stored_result(connection: Connection, run_id: str) -> RunResult | None:
+    row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+    if row is None:
+        return None
+    blamed = connection.execute(select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id))
+    run = run_row(row)
+    nodes = hardware_of(connection, [run_id]).get(run_id, {})
+    return RunResult(
+        run.run_id,
+        run.cluster,
+        run.suite,
+        run.started,
+        run.finished,
+        run.verdict,
+        run.reason,
+        nodes=[{"name": name, **_hardware_fields(hardware)} for name, hardware in nodes.items()],
+        checks=_checks(connection, run),
+        suspects=[_suspect(s.kind, s.name, s.confidence, s.evidence, s.code) for s in blamed],
+        fingerprint=run.fingerprint,
+        setup=Setup(**row.setup) if row.setup else None,
+    )
+
+
+def _hardware_fields(hardware: NodeHardware) -> dict[str, Any]:
+    facts = {name: value for name, value in asdict(hardware).items() if value and name != "ids"}
+    return {**facts, "hardware_ids": sorted(hardware.ids)} if hardware.ids else facts
+
+
+def _checks(connection: Connection, run: RunRow) -> list[Check]:
+    measured: dict[str, list[Measurement]] = {}
+    for name, m in stored_measurements(connection, run.run_id):
+        measured.setdefault(name, []).append(m)
+    query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
+    stored = [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
+    return stored or [_older(run, name, some) for name, some in measured.items()]
+
+
+def _check(row: Row[Any], measured: list[Measurement]) -> Check:
+    blamed = tuple(_suspect(**suspect) for suspect in row.found["suspects"])
+    check_result = CheckResult(
+        Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed
+    )
+    return Check(
+        row.name,
+        Verdict(row.verdict),
+        recorded(row.reason, row.code),
+        row.seconds,
+        tuple(measured),
+        raw_result=check_result,
+    )
+
+
+def _suspect(kind: SuspectKind, name: str, confidence: float, evidence: str, code: str | None = None) -> Suspect:
+    """Return the suspect; earlier versions saved none with a code."""
+    return Suspect(kind, name, confidence, recorded(evidence, code))
+
+
+def _older(run: RunRow, name: str, measured: list[Measurement]) -> Check:
+    """Return a check of a run saved before checks were: its verdict is known only if the run passed."""
+    verdict = Verdict.PASS if run.verdict is Verdict.PASS else Verdict.INCONCLUSIVE
+    return Check(name, verdict, "" if verdict is Verdict.PASS else _NOT_KEPT, measurements=tuple(measured))
+
+
+def _measurement(row: Any) -> Measurement:
+    subject = Subject(row.subject_kind, row.subject_name)
+    value = math.nan if row.value is None else row.value
+    taken = tuple(math.nan if sample is None else sample for sample in row.samples or ())
+    return Measurement(row.metric, value, row.unit, subject, row.conditions, taken, row.better)

@@ -47,7 +47,7 @@ class Readings:
 
     @property
     def good(self) -> "NDArray[np.bool_]":
-        """Which were not judged bad, as a mask."""
+        """Mask of the readings that were not judged bad."""
         passed: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
         return passed
 

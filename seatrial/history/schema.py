@@ -131,7 +131,7 @@ series = Table(
 
 
 def _place() -> list[Column[Any]]:
-    """Which reading: the run, the series, and which one of several of the same series. Rows of one run lie together."""
+    """Columns of a reading's key: run, series, and number within the series. Rows of one run lie together."""
     return [
         Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
         Column("series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False),

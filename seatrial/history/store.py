@@ -9,10 +9,27 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from seatrial.history import records
 from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
-from seatrial.history.records import series_key
+from seatrial.history.records import (
+    check_records,
+    described_series,
+    hardware_of,
+    hardware_records,
+    keyed,
+    listed,
+    numbers_of,
+    pin_record,
+    reading_records,
+    run_record,
+    run_row,
+    series_ids,
+    series_key,
+    series_records,
+    stored_measurements,
+    stored_result,
+    suspect_records,
+)
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import (
     baselines,
@@ -24,16 +41,6 @@ from seatrial.history.schema import (
     samples,
     series,
     suspects,
-)
-from seatrial.history.stored import (
-    described_series,
-    hardware_of,
-    known_series,
-    listed,
-    numbers_of,
-    run_row,
-    stored_measurements,
-    stored_result,
 )
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
@@ -129,16 +136,16 @@ class Store:
 
     def _replace(self, result: RunResult, out: Path) -> None:
         with self._writer.begin() as connection:
-            measured = records.keyed(result)
-            numbers, raw = records.readings(result, measured, known_series(connection, records.series(measured)))
+            measured = keyed(result)
+            numbers, raw = reading_records(result, measured, series_ids(connection, series_records(measured)))
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
-            connection.execute(insert(runs), records.run(result, out))
+            connection.execute(insert(runs), run_record(result, out))
             rows_by_table = (
-                (node_hardware, records.node_hardware(result)),
-                (checks, records.checks(result)),
+                (node_hardware, hardware_records(result)),
+                (checks, check_records(result)),
                 (readings, numbers),
                 (samples, raw),
-                (suspects, records.suspects(result)),
+                (suspects, suspect_records(result)),
             )
             for table, rows in rows_by_table:
                 if rows:
@@ -245,7 +252,12 @@ class Store:
         """Return the cluster's pinned baselines by series."""
         query = select(baselines).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
         with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
-            return {row.series: _pin(row) for row in connection.execute(query)}
+            return {
+                row.series: Pin(
+                    **{key: value for key, value in row._mapping.items() if key not in ("id", "cluster", "series_key")}
+                )
+                for row in connection.execute(query)
+            }
 
     def pinned_clusters(self) -> list[str]:
         """Return the names of clusters with pinned baselines."""
@@ -258,7 +270,7 @@ class Store:
         with explained(self._engine.url, "baselines cannot be pinned"), self._writer.begin() as connection:
             _forget(connection, cluster, [pin.series for pin in pins])
             if pins:
-                connection.execute(insert(baselines), [records.pin(cluster, pin) for pin in pins])
+                connection.execute(insert(baselines), [pin_record(cluster, pin) for pin in pins])
 
     def unpin(self, cluster: str, series: Iterable[str]) -> int:
         """Delete pins; return how many there were."""
@@ -272,7 +284,3 @@ def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
         match = and_(baselines.c.cluster == cluster, baselines.c.series_key == series_key(name))
         gone += connection.execute(delete(baselines).where(match)).rowcount
     return gone
-
-
-def _pin(row: Row[Any]) -> Pin:
-    return Pin(**{key: value for key, value in row._mapping.items() if key not in ("id", "cluster", "series_key")})

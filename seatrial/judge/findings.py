@@ -20,8 +20,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, code_of, recorded
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict
-from seatrial.text.numbers import short
-from seatrial.text.words import some_of
+from seatrial.text.words import short, some_of
 
 # How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
 _CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))

@@ -10,7 +10,7 @@ import numpy as np
 from seatrial.catalog import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import wire, with_shares
-from seatrial.catalog.training import figures_beside
+from seatrial.catalog.published import figures_beside
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.node_groups import NodeGroups, group_nodes

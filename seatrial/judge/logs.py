@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from seatrial.catalog import usual_gpus, with_links
-from seatrial.catalog.log_facts import fabric_named, other_model, other_network
-from seatrial.catalog.nearest import missing_reference
+from seatrial.catalog.nearest import fabric_named, missing_reference, other_model, other_network
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
 from seatrial.catalog.reach import one_nic_less
 from seatrial.checks.collectives.logs import (
@@ -41,7 +40,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 _MAX_REASONS = 4
 

@@ -10,7 +10,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 # Best first: a person's word, then what others published, then a model of that.
 _PREFERENCE = ("pinned", "catalog", "model")

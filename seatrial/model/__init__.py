@@ -1,4 +1,4 @@
-"""What a run is about: verdicts, measurements, results, nodes. Plain data that every other package may use."""
+"""Verdicts, measurements, results and nodes: plain data for every other package."""
 
 from seatrial.model.reasons import REASONS
 

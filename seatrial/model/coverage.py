@@ -1,4 +1,4 @@
-"""How many numbers of a run were compared with a baseline. Pure.
+"""Count the numbers of a run that were compared with a baseline. Pure.
 
 A number without one passes for being finite and positive, which says nothing of the speed of the cluster.
 """

@@ -33,7 +33,7 @@ class NodeHardware:
         return self.gpu_model or self.cpu_model
 
     def replaces(self, earlier: "NodeHardware") -> bool:
-        """Whether the model differs from the earlier one, where both are known."""
+        """Return whether the model differs from the earlier one; False if one is unknown."""
         return bool(self.model and earlier.model) and self.model != earlier.model
 
 

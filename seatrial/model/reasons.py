@@ -112,9 +112,9 @@ REASONS = {
     ),
     "low-unproven": Explanation(
         "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}:"
-        " too few to blame anybody",
+        " too few to blame a node",
         "The number is beyond its limit, and could not be measured often enough to tell a fault from a stray reading.",
-        "Run the suite again.",
+        "Run the suite again while nothing else uses the nodes; `seatrial history CLUSTER` shows whether it stays low.",
     ),
     "above-physics": Explanation(
         "{comparison}, so it was not measured over those links",
@@ -128,7 +128,7 @@ REASONS = {
     ),
     "nothing-measured": Explanation(
         "nothing was measured",
-        "No check of the suite came to a result.",
+        "No check of the suite has a result.",
         "Check that the suite enables at least one check, then read `logs/run.log`.",
     ),
     "within-limit": Explanation(

@@ -108,8 +108,8 @@ class CheckResult:
 class Check:
     """One check of a run, with its measurements and their judgements.
 
-    `raw_result`, its own result, is set once the numbers have been judged; verdict, reason and suspects then follow
-    from both.
+    `raw_result` is the check's own result; it is set once the numbers have been judged, and verdict, reason and
+    suspects then follow from both.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Check:
         return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
     def summary(self) -> dict[str, Any]:
-        """As `to_dict`, without the judgements."""
+        """Return `to_dict` without the judgements."""
         return {
             "name": self.name,
             **_outcome(self.verdict, self.reason),
@@ -237,8 +237,8 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
     """One suspect per subject over all checks: the most confident wins, evidence is joined."""
     merged: dict[tuple[str, str], Suspect] = {}
     for suspect in (s for check in checks for s in check.suspects):
-        known = merged.get((suspect.kind, suspect.name))
-        merged[suspect.kind, suspect.name] = _joined(known, suspect) if known else suspect
+        earlier = merged.get((suspect.kind, suspect.name))
+        merged[suspect.kind, suspect.name] = _joined(earlier, suspect) if earlier else suspect
     return sorted(merged.values(), key=lambda s: -s.confidence)
 
 

@@ -27,4 +27,10 @@ def format_size(size: int) -> str:
     return str(size)
 
 
+def size_span(smallest: int, largest: int) -> str:
+    """Format a range of sizes: "8 to 64K", or one size."""
+    first, last = format_size(smallest), format_size(largest)
+    return first if first == last else f"{first} to {last}"
+
+
 ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(gt=0, le=1 << 40)]

@@ -37,18 +37,18 @@ class RankProcess(Protocol):
     received_bytes: int
 
     def send(self, data: bytes) -> None:
-        """Raises OSError when the command does not take it."""
+        """Write to its standard input. Raises OSError when the command does not take it."""
 
     def close_stdin(self) -> None: ...
 
     def read(self, timeout_s: float) -> bytes | None:
-        """Some of the output, empty when nothing arrives within `timeout_s`, None at its end."""
+        """Read some of the output; empty if nothing arrives within `timeout_s`, None at its end."""
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
         """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output."""
 
     def exit_status(self) -> int | None:
-        """None if it is unknown."""
+        """Return the exit status; None if it is unknown."""
 
 
 class RankLauncher(Protocol):

@@ -65,7 +65,7 @@ Draw = Callable[["Axes"], Sequence[Mark]]
 def inline_svg(
     name: str, title: str, draw: Draw, width_in: float = 6.8, height_in: float = 3.0, top: float = 24
 ) -> str:
-    """What `draw` makes of empty axes, with the marks that it returns.
+    """Render `draw` on empty axes as inline SVG, with the marks that it returns.
 
     `name` is unique on the page; `top` is the room above the axes, in points.
     """
@@ -95,7 +95,7 @@ def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyTy
 
 
 def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, Axes]":
-    """On a figure of their own: pyplot's global state is not used, so threads and callers do not meet."""
+    """Return axes on a figure of their own, without pyplot's global state."""
     from matplotlib.figure import Figure
 
     figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
@@ -171,22 +171,23 @@ def busbw_title(curves: Sequence[Curve]) -> str:
 
 
 def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
-    """What the marks in the chart mean, those that it has."""
+    """Explain the marks that the chart has."""
     points = [point for curve in curves for point in curve.points]
     parts = (
-        (any(_has_expected(curve) for curve in curves), "Shaded or dashed: what is expected."),
+        (
+            any(
+                any(e.low is not None for e in (*(p.expected for p in curve.points), curve.plateau)) for curve in curves
+            ),
+            "Shaded or dashed: what is expected.",
+        ),
         (any(last(p) is not None for p in points), "Dotted: the last good run."),
         (any(p.verdict not in (None, Verdict.PASS) for p in points), "A cross: not a pass."),
     )
     return " ".join(text for there, text in parts if there)
 
 
-def _has_expected(curve: Curve) -> bool:
-    return any(e.low is not None for e in (*(p.expected for p in curve.points), curve.plateau))
-
-
 def _legend_height(curves: Sequence[Curve]) -> int:
-    """In points; a single curve needs no legend."""
+    """Return the height in points; a single curve needs no legend."""
     return 0 if len(curves) == 1 else 18 * -(-len(curves) // 5)
 
 
@@ -233,7 +234,11 @@ def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
 
 def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     """Shade where points have both bounds, dash where only one; else the plateau's bound over the largest messages."""
-    both = [(p.message_bytes, p.expected.low, p.expected.high) for p in curve.points if _both(p)]
+    both = [
+        (p.message_bytes, p.expected.low, p.expected.high)
+        for p in curve.points
+        if (p.expected.low is not None and p.expected.high is not None)
+    ]
     if len(both) > 1:
         sizes, low_edge, high_edge = _columns(both)
         axes.fill_between(sizes, low_edge, high_edge, color=colour, alpha=0.16, lw=0)
@@ -262,10 +267,6 @@ def _draw_last(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None
     before = [(p.message_bytes, value) for p in curve.points if (value := last(p)) is not None]
     if len(before) > 1:
         axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
-
-
-def _both(point: Point) -> bool:
-    return point.expected.low is not None and point.expected.high is not None
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -169,7 +169,7 @@ class Headline:
 
     @property
     def name(self) -> str:
-        """As short as it stays clear: busbw plateau of all_reduce."""
+        """Short name: busbw plateau of all_reduce."""
         operation = self.measurement.operation
         return words.metric_name(self.measurement.metric) + (f" of {operation}" if operation else "")
 

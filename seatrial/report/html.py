@@ -118,7 +118,7 @@ def _own_words(measurement: Measurement) -> str:
 
 
 def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
-    """By message size where rows have one; else the worst first."""
+    """Return a sort key: by message size if rows have one, else the worst first."""
     m = row.judgement.measurement
     size = m.conditions.get("message_bytes")
     placement = str(m.conditions.get("placement", ""))
@@ -210,7 +210,7 @@ def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
 
 
 def _log_names(m: Measurement) -> Iterator[str]:
-    """Of a sweep: by its operation, its arm and the node, where each was measured by itself."""
+    """Yield the log's name of a sweep: operation, arm and, in the arm `intra`, node."""
     operation, arm = m.conditions.get("operation"), arm_of(m)
     yield "-".join(str(part) for part in (operation, arm, m.subject.name if arm == INTRA else "") if part)
 
@@ -247,7 +247,7 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
         "suspects": list(result.suspects)[:MAX_SUSPECTS],
         "software": software(result, context.past),
         "nodes": sorted(result.nodes, key=_blamed_first(result))[:MAX_NODES],
-        "node_fields": _node_fields(result.nodes),
+        "node_fields": list(dict.fromkeys(str(field) for node in result.nodes[:MAX_NODES] for field in node)),
         "timings": _timings(result.timings),
         "logs_open": LOGS_OPEN,
     }
@@ -280,10 +280,6 @@ def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
 def _blamed_first(result: RunResult) -> Any:
     blamed = {s.name for s in result.suspects if s.kind == "node"}
     return lambda node: str(node.get("name")) not in blamed
-
-
-def _node_fields(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(str(field) for node in nodes[:MAX_NODES] for field in node))
 
 
 def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, float]]:

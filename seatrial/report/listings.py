@@ -17,7 +17,7 @@ from seatrial.model.sizes import format_size
 from seatrial.report.terminal import output, print_line, table, verdict_cell
 from seatrial.runs.approve import PinDifference
 from seatrial.text import words
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -192,12 +192,7 @@ def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
     """Return one row per run with a column per software version, such as `fingerprint.driver`."""
     import pandas as pd
 
-    return pd.json_normalize(history_json(rows))
-
-
-def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
-    """Return the runs as JSON with whole reasons and times in UTC."""
-    return [row.to_dict() for row in rows]
+    return pd.json_normalize([row.to_dict() for row in rows])
 
 
 def _cells(row: RunRow) -> tuple[str | Text, ...]:
@@ -232,8 +227,8 @@ def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datet
 def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> dict[str, Any]:
     """Return every link as JSON, with null if no run has measured it."""
     times = [
-        at.isoformat() if known else None
-        for at, known in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
+        at.isoformat() if is_measured else None
+        for at, is_measured in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
     ]
     links = dict(zip(ages["link"], times, strict=True))
     return {"cluster": newest.cluster, "nodes": node_count, "now": newest.started.isoformat(), "links": links}

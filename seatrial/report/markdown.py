@@ -1,12 +1,14 @@
-"""The summary of a run as GitHub-flavoured markdown, for a Prefect artifact and CI logs; judgements as plain rows."""
+"""A run as Markdown, for a Prefect artifact and CI logs, and as one JSON document."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from seatrial.model.curves import bad_judgements
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.report.context import Headline, ReportContext, headline_numbers, software
+from seatrial.report.heatmap import heat_map
 from seatrial.text import words
-from seatrial.text.markdown import code, escape
+from seatrial.text.escape import code, escape
 
 MAX_ROWS = 20
 
@@ -23,7 +25,7 @@ def summary(result: RunResult) -> str:
         _table("Checks", ("check", "verdict", "reason", "time"), map(_check_row, result.checks)),
         _notes(result),
         _bad(result),
-        _software(result),
+        " · ".join(f"{escape(name)} `{code(version)}`" for name, version in result.fingerprint.items() if version),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -124,10 +126,6 @@ def _bad_row(judgement: Judgement) -> tuple[str, ...]:
     )
 
 
-def _software(result: RunResult) -> str:
-    return " · ".join(f"{escape(name)} `{code(version)}`" for name, version in result.fingerprint.items() if version)
-
-
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
     if not lines:
@@ -137,3 +135,43 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 def _more(count: int, what: str) -> list[str]:
     return ["", f"and {count - MAX_ROWS} more {what} in `run.json`"] if count > MAX_ROWS else []
+
+
+def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
+    """{"run", "last_good", "headlines", "software", "nodes", "logs"}; docs/report.md says what is in each."""
+    last = context.past.last_good
+    heat = heat_map(result)
+    titles = [f"{column.check}: {column.title}" for column in heat.columns] if heat else []
+    lines = heat.lines if heat else ()
+    return {
+        "run": result.to_dict(),
+        "last_good": {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")} if last else None,
+        "headlines": [_headline(headline) for headline in headline_numbers(result, context.past)],
+        "software": [
+            {"what": f.what, "last_good": f.before, "this_run": f.after} for f in software(result, context.past)
+        ],
+        "nodes": [
+            {"name": line.node, "blamed": line.blamed, "verdicts": dict(zip(titles, line.verdicts, strict=True))}
+            for line in lines
+        ],
+        "logs": [{"name": file.name, "bytes": file.size} for file in context.logs],
+    }
+
+
+def _headline(headline: Headline) -> dict[str, Any]:
+    m = headline.measurement
+    return {
+        "name": headline.name,
+        "metric": m.metric,
+        "conditions": dict(m.conditions),
+        "value": m.value,
+        "unit": m.unit,
+        "expected": {"low": headline.expected.low, "high": headline.expected.high},
+        "verdict": headline.verdict.value if headline.verdict else None,
+        "last_good": headline.last,
+        "change": headline.change,
+        "history": [
+            {"run_id": then.run_id, "started": then.started.isoformat(timespec="seconds"), "value": then.value}
+            for then in headline.trend
+        ],
+    }

@@ -70,7 +70,7 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
     from prometheus_client import CollectorRegistry, Gauge
 
     into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
-    verdict = Gauge("seatrial_verdict", "1 for what the last run came to", (*_LABELS, "verdict"), registry=into)
+    verdict = Gauge("seatrial_verdict", "1 for the verdict of the last run", (*_LABELS, "verdict"), registry=into)
     for standing in (*Verdict, UNJUDGED):
         verdict.labels(**own, verdict=str(standing)).set(standing == result.standing)
     for name, description, value in _of_the_run(result, last_good):
@@ -114,7 +114,7 @@ def target_of_environment() -> str | None:
             raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
     elif not target.startswith("/"):
         raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
-    elif not os.path.isdir(target):  # nobody would collect what is written to a folder that was mistyped
+    elif not os.path.isdir(target):  # a mistyped folder would never be collected
         raise InputError(f"{VARIABLE} must be a folder that exists, is {target}; make it, or correct the path")
     return target
 

@@ -12,7 +12,6 @@ from rich.text import Text
 from seatrial.judge.logs import LogsJudgement
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -87,7 +86,7 @@ class TerminalSummary:
 
 
 def summary(result: RunResult) -> TerminalSummary:
-    """What `Console.print` shows at the end of a run."""
+    """Return the summary at the end of a run, for `Console.print`."""
     return TerminalSummary(result)
 
 
@@ -108,23 +107,19 @@ def _checks(checks: Sequence[Check], encoding: str) -> Table:
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """One line per operation: its plateau, and its curve from the smallest message to the largest."""
     shares = [share(check, curve.operation) for check, curve in curves]
-    known = any(share is not None for share in shares)  # a column of its own only where there is something to say
-    headings = ("operation", "busbw", *(("of links",) if known else ()), "curve", "expected")
+    has_shares = any(share is not None for share in shares)  # a column of its own only where there is something to say
+    headings = ("operation", "busbw", *(("of links",) if has_shares else ()), "curve", "expected")
     rows = (
         (
             curve.operation,
             words.quantity(plateau(check, curve.operation), "GB/s"),
-            *(("" if share is None else words.fraction(share),) if known else ()),
+            *(("" if share is None else words.fraction(share),) if has_shares else ()),
             _curve(curve, encoding),
-            words.interval(_expected(curve), "GB/s"),
+            words.interval((curve.plateau if curve.plateau != Expected() else curve.points[-1].expected), "GB/s"),
         )
         for (check, curve), share in zip(curves, shares, strict=True)
     )
     return table(headings, rows, encoding, folded=headings)
-
-
-def _expected(curve: Curve) -> Expected:
-    return curve.plateau if curve.plateau != Expected() else curve.points[-1].expected
 
 
 def _curve(curve: Curve, encoding: str) -> str:
@@ -182,7 +177,10 @@ def show_judged(judged: LogsJudgement) -> None:
 
 def _judgement_cells(check: Check) -> tuple[str, ...]:
     """Log, operation, plateau, share, expected, latency."""
-    plateau, share, latency = (_one(check, metric) for metric in ("busbw_plateau", SHARE, "latency"))
+    plateau, share, latency = (
+        next((m for m in check.measurements if m.metric == metric), None)
+        for metric in ("busbw_plateau", SHARE, "latency")
+    )
     return (
         check.name,
         str(plateau.conditions["operation"]) if plateau else "",
@@ -191,10 +189,6 @@ def _judgement_cells(check: Check) -> tuple[str, ...]:
         words.interval(_expected_cell(check), "GB/s") if plateau else "",
         words.quantity(latency.value, "us") if latency else "",
     )
-
-
-def _one(check: Check, metric: str) -> Measurement | None:
-    return next((m for m in check.measurements if m.metric == metric), None)
 
 
 def _expected_cell(check: Check) -> Expected:
@@ -224,7 +218,7 @@ def show_difference(difference: Difference) -> None:
 
 
 def _rest(difference: Difference, beyond: int) -> str:
-    """What the table leaves out, in one line."""
+    """Count the rows that the table leaves out."""
     parts = (
         (beyond - MAX_ROWS, "more moved beyond their noise"),
         (len(difference.measurements) - beyond, "moved no further than their noise"),

@@ -23,7 +23,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.text.markdown import code, escape
+from seatrial.text.escape import code, escape
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -39,7 +39,7 @@ _SHOWN = 20  # differences in a question
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Who approves, when, and why; `forced` is the reason to approve a run that would be refused."""
+    """An approval by a person; `forced` is the reason to approve a run that would be refused."""
 
     by: str
     at: datetime
@@ -84,9 +84,9 @@ def _refuse_few(
 ) -> None:
     few = [m for m in chosen if len(values[m.series()]) < MIN_SAMPLES]
     if few and not approval.forced:
-        known = len(values[few[0].series()])
+        count = len(values[few[0].series()])
         raise InputError(
-            f"run {run.run_id}: {few[0].metric} rests on {known} passing run{'' if known == 1 else 's'} with this"
+            f"run {run.run_id}: {few[0].metric} rests on {count} passing run{'' if count == 1 else 's'} with this"
             f" software, {MIN_SAMPLES} are needed: run the suite again, or --force REASON"
         )
 

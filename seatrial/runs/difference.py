@@ -1,4 +1,4 @@
-"""What changed between two runs, in order of weight: verdicts, software, then measurements. Pure.
+"""Differences between two runs in order of weight: verdicts, software, measurements. Pure.
 
 A measurement's move counts by its own noise: the natural log of the ratio over the standard deviation of the difference
 of two such values. The noise is what the interval of a judgement by earlier runs rests on, else what is assumed of such
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """What changed from one run to the other; `only_before` and `only_after` count measurements of one of them.
+    """Differences of two runs; `only_before` and `only_after` count measurements of one of them.
 
     `measurements` has a row per measurement of both runs, the furthest move first. Columns: what (in words), check,
     metric, subject_kind, subject, conditions, unit, before, after, ratio (after over before), sigmas (how far that is
@@ -65,7 +65,7 @@ class Difference:
 
 
 def difference(before: RunResult, after: RunResult) -> Difference:
-    """What changed, the weightiest first."""
+    """Compare two runs."""
     old, new = _by_series(before), _by_series(after)
     return Difference(
         before,
@@ -79,7 +79,7 @@ def difference(before: RunResult, after: RunResult) -> Difference:
 
 
 def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "DataFrame":
-    """Those whose two values have logarithms."""
+    """Return a row for each pair of positive values."""
     import numpy as np
     import pandas as pd
 
@@ -93,8 +93,8 @@ def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "
     ratio, better = frame["after"] / frame["before"], frame.pop("better")
     frame["ratio"] = ratio
     frame["sigmas"] = np.abs(np.log(ratio.astype(float))) / (frame.pop("sigma") * math.sqrt(2))
-    known = [better.isna(), ratio == 1, (ratio > 1) == (better == "higher")]
-    frame["direction"] = np.select(known, ["", "same", "better"], "worse")
+    conditions = [better.isna(), ratio == 1, (ratio > 1) == (better == "higher")]
+    frame["direction"] = np.select(conditions, ["", "same", "better"], "worse")
     return frame.sort_values("sigmas", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -103,7 +103,7 @@ def _by_series(run: RunResult) -> dict[tuple[str, str], Reading]:
 
 
 def _anywhere(measurement: Measurement) -> Measurement:
-    """What is of the whole cluster without the cluster's name: two runs may be of two clusters."""
+    """Remove the cluster's name from the subject: two runs may be of two clusters."""
     subject = measurement.subject
     return replace(measurement, subject=replace(subject, name="")) if subject.kind == "cluster" else measurement
 

@@ -28,7 +28,7 @@ from seatrial.model.result import (
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.system.private import read_opener
-from seatrial.text.csv_cells import from_text
+from seatrial.text.escape import from_text
 
 MAX_BYTES = 100_000_000  # of run.json: 1,000 nodes take 6 MB
 MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes

@@ -106,8 +106,6 @@ def _run_id(run: str) -> str:
         return run
     if not (path / "run.json").exists():
         return path.resolve().name
-    from seatrial.runs.load import load_result
-
     return load_result(path).run_id
 
 

@@ -216,7 +216,7 @@ _ALL = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was or would be removed; `skipped` is no run, `failed` could not be removed."""
+    """The folders that were or would be removed; `skipped` is no run, `failed` could not be removed."""
 
     folders: Sequence[RunFolder]
     rows: int
@@ -229,7 +229,7 @@ class Outcome:
         return sum(folder.size_bytes for folder in self.folders)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `seatrial prune --json` prints it."""
+        """Return the document of `seatrial prune --json`."""
         return {
             "deleted": self.deleted,
             "folders": [{"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders],

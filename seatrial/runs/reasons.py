@@ -6,7 +6,7 @@ REASONS = {
     "no-testbed": Explanation(
         "no testbed is up",
         "A step needed nodes, and there are none. The step that launches them has the reason.",
-        "Look up the code of the launch.",
+        "Run `seatrial explain` with the code of the step `launch`.",
     ),
     "cluster-taken": Explanation(
         "{holds}; start it again later, or give it longer to wait (wait_s)",
@@ -50,7 +50,7 @@ REASONS = {
     "prerequisite-failed": Explanation(
         "{step}: {cause}",
         "This step was not tried, because an earlier step did not work. The reason of that step follows its name.",
-        "Look up the code of the earlier step.",
+        "Run `seatrial explain` with the code of the earlier step.",
     ),
     "prerequisite-missing": Explanation(
         "step {step} did not run",
@@ -87,8 +87,7 @@ REASONS = {
     "cut-off": Explanation(
         "{how}",
         "The run was interrupted, terminated or cancelled. Its nodes are taken down.",
-        "Start it again. `seatrial reap CLUSTER` removes what a killed run left, `seatrial history` shows who holds"
-        " the cluster.",
+        "Remove what a killed run left with `seatrial reap CLUSTER`, then start it again.",
         formerly=("interrupted", "terminated"),
     ),
     "leftovers-remain": Explanation(
@@ -99,7 +98,7 @@ REASONS = {
     "alerts-failed": Explanation(
         "alerts: {words}",
         "The flow `watch` could not deliver an alert.",
-        "The line names the receiver and the next step.",
+        "Check the settings of the receiver that the line names (docs/alerts.md), then its host and the network.",
     ),
     "run-json-not-written": Explanation(
         "{out}: run.json cannot be written: {strerror}; choose another --out",

@@ -29,7 +29,7 @@ from seatrial.model.result import Judgement, RunResult, Suspect, conclude, merge
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
-from seatrial.text.similar import nearest_of
+from seatrial.text.words import nearest_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,8 +86,8 @@ def read_rows(path: Path) -> "pd.DataFrame":
 
 
 def _nearest(name: str, rows: "pd.DataFrame") -> str:
-    known = [printable(str(column)) for column in rows.columns]
-    return nearest_of(name, known) or f"there are {', '.join(known[:20])}"
+    columns = [printable(str(column)) for column in rows.columns]
+    return nearest_of(name, columns) or f"there are {', '.join(columns[:20])}"
 
 
 def _blank_names(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
@@ -224,11 +224,9 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
     readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
     if not bad:
         count = len(judged.table.first)
-        reason = (
-            Reason.of("replayed-pass", judged=judged_series, series=count)
-            if judged_series
-            else Reason.of("replayed-unjudged")
-        )
+        reason = Reason.of("replayed-unjudged")
+        if judged_series:
+            reason = Reason.of("replayed-pass", judged=judged_series, series=count)
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     verdict = worst(judgement.verdict for judgement in bad)
     worst_reason = min(bad, key=lambda j: j.verdict.severity).reason
@@ -240,10 +238,10 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
     """The series that a row is of, without its value."""
-    known = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
+    labels = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
     subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])
-    return Measurement(row["metric"], math.nan, row["unit"], subject, known, better=better)
+    return Measurement(row["metric"], math.nan, row["unit"], subject, labels, better=better)
 
 
 def _condition(text: str) -> str | int:

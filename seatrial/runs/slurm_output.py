@@ -27,7 +27,7 @@ _MAX_BYTES = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class OutputOutcome:
-    """What was or would be removed; `skipped` is not as the script leaves it, `failed` could not be removed."""
+    """The outputs that were or would be removed; `skipped` is not the script's, `failed` could not be removed."""
 
     jobs: Sequence["JobOutput"]
     skipped: Sequence[Skipped]
@@ -39,7 +39,7 @@ class OutputOutcome:
         return sum(job.size_bytes for job in self.jobs)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `seatrial prune --json` prints it."""
+        """Return the document of `seatrial prune --json`."""
         return {
             "deleted": self.deleted,
             "jobs": [{"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes} for job in self.jobs],

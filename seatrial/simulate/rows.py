@@ -194,7 +194,7 @@ class Fault:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def names(self, suspect: str) -> bool:
-        """Whether that is the culprit, its node, or a GPU of it."""
+        """Return whether the name is the culprit, its node, or a GPU of it."""
         return suspect in (self.culprit, self.culprit.partition("/")[0]) or suspect.partition("/")[0] == self.culprit
 
 

@@ -23,7 +23,7 @@ _DECAY_NIGHTS = 35  # 5 % at 1 % per week
 
 @dataclass(frozen=True, slots=True)
 class HealthyNights:
-    """Healthy nights: how many, in how many the verdict was not pass, and how often a series was measured."""
+    """Healthy runs: their number, those without a pass, and the readings of a series."""
 
     nights: int
     alarms: int
@@ -81,7 +81,7 @@ def simulated_rows(nodes: int, nights: int, fault: Fault | None, rng: np.random.
 
 
 def quiet(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
-    """Nights on which nothing is wrong."""
+    """Judge healthy runs."""
     lengths = [min(_MOST_HEALTHY, nights - start) for start in range(0, nights, _MOST_HEALTHY)]
     runs = [run for count in lengths for run in replay(simulated_rows(nodes, count, None, rng))[NIGHTS_BEFORE:]]
     readings = float(np.mean([run.readings for run in runs])) / len(fleet_series(nodes, RUN)) if runs else 0.0

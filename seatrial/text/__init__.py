@@ -1,1 +1,1 @@
-"""How values are written for people, and how secrets and control characters are taken out of text."""
+"""Format values for people, and remove secrets and control characters from text."""

@@ -15,7 +15,7 @@ def split(url: str) -> SplitResult | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there does not leave this machine."""
+    """Return whether the host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -55,14 +55,14 @@ _KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY")
 
 @dataclass(frozen=True)
 class Secrets:
-    """What is known to be secret: values, and names of variables whose values only the nodes know."""
+    """Secret values, and names of variables whose values only the nodes know."""
 
     values: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, environ: Mapping[str, str], names: Iterable[str] = ()) -> "Secrets":
-        """Those of an environment, and `names` of which it has no value."""
+        """Collect the secrets of an environment; it has no values for `names`."""
         return cls(tuple(secrets_in(environ)), tuple(names))
 
     @cached_property
@@ -72,8 +72,8 @@ class Secrets:
 
     def hidden_in(self, text: str) -> str:
         """The text without the values in any of their forms, and without what is assigned to one of the names."""
-        if known := _any_of(self.values):
-            text = known.sub(_HIDDEN, text)
+        if pattern := _any_of(self.values):
+            text = pattern.sub(_HIDDEN, text)
         if assigned := _assigned_to(self.names):
             text = assigned.sub(rf"\1{_HIDDEN}", text)
         return text
@@ -84,11 +84,11 @@ class Secrets:
         return (left for line in lines if (left := redactor.line(line)) or not line)
 
     def out_of_line(self, text: str) -> str:
-        """As `out_of_text`, on one line without control characters: fit to be shown to people."""
+        """Redact a text onto one line without control characters, to show to people."""
         return printable(self.out_of_text(text).rstrip("\n"))
 
     def out_of_text(self, text: str) -> str:
-        """As `out_of`, for a whole text."""
+        """Redact a whole text."""
         redactor = Redactor(self)
         return redactor.feed(text) + redactor.end()
 
@@ -105,7 +105,7 @@ class Redactor:
         self._key_lines: int | None = None  # of the private key that the text is in
 
     def feed(self, text: str) -> str:
-        """What can be said of all that has arrived so far, without secrets."""
+        """Add text; return what can be shown of it so far, without secrets."""
         whole, newline, self._pending = (self._pending + text).rpartition("\n")
         ready = self._whole(whole + newline)
         if len(self._pending) > _MAX_PENDING + self._secrets.longest:
@@ -113,7 +113,7 @@ class Redactor:
         return ready
 
     def end(self) -> str:
-        """What was held back: nothing follows."""
+        """Return the rest after the last text."""
         rest, self._pending = self._pending, ""
         return self.line(rest) if rest else ""
 
@@ -130,7 +130,7 @@ class Redactor:
         return _without_shapes(self._secrets.hidden_in(lines))
 
     def _beginning(self) -> str:
-        """Of a line without an end, all but what may be the beginning of a secret: it waits for what follows."""
+        """Return the unfinished line up to what may be the beginning of a secret, which waits."""
         text = self._secrets.hidden_in(self._pending)
         cut = len(text) - self._secrets.longest
         cut = max(text.rfind(" ", cut - _WORD_BACK, cut), 0) or cut
@@ -193,7 +193,7 @@ def _trie(words: Sequence[str]) -> str:
 
 
 def _common_prefix(first: str, last: str) -> str:
-    """Of all that is sorted between the two."""
+    """Return the common prefix of all that is sorted between the two."""
     return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
 
 

@@ -1,4 +1,4 @@
-"""Which values of an environment are secret, and the forms in which such a value may be printed. Pure."""
+"""Secret values of an environment, and the forms in which they may be printed. Pure."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable of that name holds what must not be shown."""
+    """Return whether a variable of that name is secret."""
     return bool(SECRET_NAME.search(name))
 
 
@@ -70,7 +70,7 @@ def _is_password(text: str) -> bool:
 
 
 def _is_random(text: str) -> bool:
-    """Whether it looks like a generated token: hexadecimal, or letters of both cases and digits in constant change."""
+    """Return whether it looks generated: hexadecimal, or letters of both cases and digits in constant change."""
     if _HEX.fullmatch(text):
         return True
     if not _RANDOM.fullmatch(text):

@@ -1,5 +1,6 @@
-"""How numbers and names are written for people. Pure."""
+"""Format numbers and names for people. Pure."""
 
+import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -10,6 +11,19 @@ from seatrial.model.result import Expected, RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
+
+
+def short(value: float) -> str:
+    """Four significant digits, never in powers of ten where a plain number does."""
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def nearest_of(name: str, legal: Iterable[str]) -> str:
+    """The legal names that `name` resembles, as "the nearest are A, B"; empty where none does."""
+    by_lower = {each.lower(): each for each in legal}
+    near = difflib.get_close_matches(name[:100].lower(), by_lower, 3, 0.5)
+    return f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else ""
+
 
 # A verdict is never told by colour alone. `unjudged` is a pass that was compared with nothing.
 GLYPHS: dict[str, str] = {
@@ -108,7 +122,7 @@ def file_size(count: int) -> str:
 
 
 def interval(expected: Expected, unit: str = "") -> str:
-    """What is expected: "370 – 405 GB/s", "≥ 370 GB/s", or a dash when nothing is."""
+    """Format an expected interval: "370 – 405 GB/s", "≥ 370 GB/s", or a dash without one."""
     low, high = expected.low, expected.high
     if low is not None and high is not None:
         return f"{number(low)} – {quantity(high, unit)}"
@@ -166,7 +180,7 @@ def plain(text: object, encoding: str = "utf-8") -> str:
     try:
         return line.encode(encoding, "strict").decode(encoding)
     except (UnicodeEncodeError, LookupError):
-        return _ascii(line)
+        return line.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def unformatted(line: str) -> str:
@@ -199,10 +213,6 @@ _EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a w
 
 # Escapes differ from chat to chat, and a letter would show them, so these stay readable instead.
 _LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200b"})
-
-
-def _ascii(line: str) -> str:
-    return line.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _condition(key: str, value: ConditionValue) -> str:

@@ -11,7 +11,7 @@ from seatrial.model.result import RunResult
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What goes with an alert where a sink takes files: the curve (PNG) and the report, each if there is one."""
+    """The attachments of an alert: the curve as PNG with its description, and the report, each if it exists."""
 
     picture: bytes | None = None
     described: str = ""
@@ -20,7 +20,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How it went: `summary` is one line; the receipt is as far as the sink came, also where it `failed`."""
+    """The outcome of a delivery on one line, and the receipt of what was sent, even if a later part `failed`."""
 
     receipt: Receipt
     summary: str
@@ -32,18 +32,18 @@ class Sink(Protocol):
 
     @property
     def name(self) -> str:
-        """What receipts are kept under: the same every night, and no secret."""
+        """Key of the receipts: the same for every run, and no secret."""
         ...
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         """Send what is new since the receipt, and update earlier messages. Raises nothing."""
         ...
 
     def digest(self, result: RunResult) -> Delivery:
-        """One line of a run with nothing new. Raises nothing."""
+        """Send one line for a run with nothing new. Raises nothing."""
         ...
 
 
 def full_receipt(alert: Alert, place: Mapping[str, str]) -> Receipt:
-    """The receipt of a sink that has heard everything."""
+    """Return the receipt of a sink that has received all changes."""
     return Receipt(len(alert.incident.changes), place)

@@ -32,13 +32,13 @@ MAX_WAIT_S = 10  # of what the receiver asks for: a run does not wait longer
 
 @dataclass(frozen=True)
 class WebhookSink:
-    """What SEATRIAL_ALERT_WEBHOOK names; the address is a secret."""
+    """The receiver at SEATRIAL_ALERT_WEBHOOK; the address is a secret."""
 
     url: SecretStr
     scrub: Callable[[str], str]
     name: str = "webhook"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
@@ -50,7 +50,7 @@ class WebhookSink:
         return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _posted(self, body: dict[str, Any]) -> str | None:
-        """Returns what went wrong, if anything."""
+        """Return the problem, if any."""
         import requests
         from urllib3.exceptions import HTTPError
 
@@ -63,7 +63,7 @@ class WebhookSink:
 
 
 def _session() -> Any:
-    """Tries again where the receiver is busy or broken, and waits as it says."""
+    """Return a session that retries while the receiver is busy, and honours its Retry-After."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3 import Retry
@@ -73,26 +73,26 @@ def _session() -> Any:
             after = super().get_retry_after(response)
             return None if after is None else min(after, MAX_WAIT_S)
 
-    again = Patient(
+    retries = Patient(
         RETRIES,
-        allowed_methods=None,  # a POST too: a receiver tells the same event by incident and changes
+        allowed_methods=None,  # a POST too: a receiver knows a repeated event by incident and changes
         status_forcelist=(429, 500, 502, 503, 504),
         backoff_factor=0.2,
         raise_on_status=False,
     )
     session = requests.Session()
-    session.mount("http://", HTTPAdapter(max_retries=again))
-    session.mount("https://", HTTPAdapter(max_retries=again))
+    session.mount("http://", HTTPAdapter(max_retries=retries))
+    session.mount("https://", HTTPAdapter(max_retries=retries))
     return session
 
 
 def _cause(error: Exception) -> str:
-    """The innermost reason: requests and urllib3 wrap it, with the address in every layer."""
+    """Return the innermost reason: requests and urllib3 wrap it, with the address in every layer."""
     inner = getattr(error.args[0], "reason", None) if error.args else None
     return type(inner or error).__name__
 
 
-_CAUSE = "Exception: "  # how apprise begins what it was told, at the level of debugging
+_CAUSE = "Exception: "  # prefix of causes in apprise's debug log
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class AppriseSink:
         digest_of_all = hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()
         return f"{'/'.join(masked.split('/')[:3])} ({digest_of_all[:4]})"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
@@ -125,7 +125,7 @@ class AppriseSink:
         return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _notified(self, body: str, title: str, kind: str, attached: list[str], thread: str | None) -> str | None:
-        """Returns what went wrong, if anything."""
+        """Return the problem, if any."""
         import apprise
         from apprise.plugins.email import NotifyEmail
 
@@ -134,7 +134,7 @@ class AppriseSink:
         if thread and isinstance(service, NotifyEmail):
             service.headers |= {"References": thread, "In-Reply-To": thread}
         files = attached if service.attachment_support else None
-        with muted(URLLIB3), _listened() as messages:
+        with muted(URLLIB3), _captured_log() as messages:
             try:
                 # As text: what is HTML to the service is escaped on the way, and letters hold nothing that is Markdown.
                 text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
@@ -158,7 +158,7 @@ def _kind(alert: Alert) -> str:
 
 
 def _thread(alert: Alert) -> str:
-    """What mail programs put an incident's letters together by: the id of a letter that was never sent."""
+    """Return the message id that threads the mails of an incident; no mail has it."""
     incident = alert.incident
     about = f"{incident.cluster}/{incident.suite}/{incident.kind}/{incident.opened.isoformat()}"
     return f"<{hashlib.sha256(about.encode()).hexdigest()[:24]}@seatrial>"
@@ -176,7 +176,7 @@ def _attached(files: Files) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _listened() -> Iterator[list[str]]:
+def _captured_log() -> Iterator[list[str]]:
     """Collect what apprise logs of a failure; it logs addresses too, so other handlers do not get it."""
     messages: list[str] = []
 
@@ -216,7 +216,7 @@ def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str
 
 
 def settings_of(cluster: Cluster) -> AlertSettings:
-    """What the environment says; what it leaves open, from the Prefect Secret blocks of that name."""
+    """Read the settings from the environment, else from the Prefect Secret blocks of the same names."""
     own = AlertSettings.from_env(cluster.notify)
     slack = own.slack or _slack_of_blocks(cluster)
     urls = own.urls or tuple(SecretStr(url) for url in (_block("seatrial-alert-urls") or "").split())
@@ -234,7 +234,7 @@ def _slack_of_blocks(cluster: Cluster) -> SlackSettings | None:
 
 
 def _block(name: str) -> str | None:
-    """The value of a Secret block; None if the block does not exist."""
+    """Return the value of a Secret block; None if it does not exist."""
     from prefect.blocks.system import Secret
 
     try:

@@ -44,7 +44,7 @@ _NEXT_STEPS = {
 
 
 class SlackRefusedError(Exception):
-    """Slack answered, and said no; `code` is its word for why."""
+    """Slack refused a call, with its error `code`."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -72,7 +72,7 @@ def webhook_client(webhook: SecretStr) -> "WebhookClient":
 
 
 def explain(error: Exception) -> str:
-    """What went wrong, and the next step."""
+    """Describe the error, with the next step."""
     if isinstance(error, SlackRefusedError):
         step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
         return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
@@ -80,31 +80,29 @@ def explain(error: Exception) -> str:
 
 
 def code(error: "SlackApiError") -> str:
-    """The error code of what the Web API answered; `response` is a mapping, or text where it was no JSON."""
+    """Return the error code of an answer of the Web API; `response` is a mapping, or text if it was no JSON."""
     response: Any = error.response
-    error_code = response.get("error") if hasattr(response, "get") else None
-    return word(error_code, getattr(response, "status_code", None))
+    answered = response.get("error") if hasattr(response, "get") else None
+    return error_code(answered, getattr(response, "status_code", None))
 
 
-def word(error_code: object, status: int | None) -> str:
-    """Slack's word for an error, such as invalid_auth; the HTTP status where a page or a proxy answered instead."""
+def error_code(answered: object, status: int | None) -> str:
+    """Return Slack's error code, such as invalid_auth; the HTTP status if a page or a proxy answered instead."""
     if status == 429:
         return "ratelimited"
     return (
-        error_code
-        if isinstance(error_code, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", error_code)
-        else f"HTTP {status}"
+        answered if isinstance(answered, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", answered) else f"HTTP {status}"
     )
 
 
 def shown(channel: str) -> str:
-    """As people write it: #alerts; an id stays as it is."""
+    """Format a channel: #alerts; an id stays as it is."""
     is_id = channel[:1] in "CGD" and channel.isalnum() and channel.isupper()
     return channel if is_id or channel.startswith("#") else f"#{channel}"
 
 
 def _network(error: Exception) -> str:
-    """Slack could not be reached, or was not understood."""
+    """Describe an error of the connection or of Slack's answer."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
         return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
@@ -114,7 +112,7 @@ def _network(error: Exception) -> str:
 
 
 def _retry_handlers() -> "list[RetryHandler]":
-    """Wait when Slack says how long, but not for longer than a run can wait."""
+    """Return handlers that honour Slack's Retry-After up to MAX_WAIT_S."""
     from slack_sdk.http_retry.builtin_handlers import (
         ConnectionErrorRetryHandler,
         RateLimitErrorRetryHandler,
@@ -137,7 +135,7 @@ def _wait_s(headers: Mapping[str, Any]) -> float:
 
 
 def _mute() -> logging.Logger:
-    """slack_sdk logs addresses and bodies, and a webhook's address is its secret: its records go nowhere."""
+    """Return a logger without output: slack_sdk logs addresses and bodies, and a webhook's address is its secret."""
     logger = logging.Logger("seatrial.notify.slack_sdk", level=logging.CRITICAL + 1)
     logger.addHandler(logging.NullHandler())
     return logger
@@ -151,7 +149,7 @@ _FIXED = ("cant_update_message", "edit_window_closed")  # it is there: the works
 def slack_sink(
     settings: SlackSettings, mentions: Mapping[str, Sequence[str]], scrub: Callable[[str], str]
 ) -> "SlackSink | SlackWebhookSink":
-    """By token where both ways are set, as only that can update, thread and attach."""
+    """Return the sink for a token if both are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
     assert settings.webhook is not None  # SlackSettings.problem has said so
@@ -160,7 +158,7 @@ def slack_sink(
 
 @dataclass(frozen=True)
 class SlackSink:
-    """A channel."""
+    """A Slack channel, by bot token."""
 
     token: SecretStr
     channel: str
@@ -172,22 +170,20 @@ class SlackSink:
     def name(self) -> str:
         return f"slack {shown(self.channel)}"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        delivered = receipt
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+        delivered, channel = receipt, shown(self.channel)
         try:
             updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
-            if updated is None:
-                delivered = full_receipt(alert, self._post(alert))
-                return Delivery(
-                    delivered, self._joined(f"sent to {shown(self.channel)}", self._thread(alert, delivered, files))
-                )
-            if not (news := alert.incident.changes[receipt.reported :]):
-                return Delivery(receipt, f"message in {shown(self.channel)} {updated}")
-            self._reply(alert, receipt.place, news)
-            delivered = full_receipt(alert, receipt.place)
-            return Delivery(
-                delivered, self._joined(f"told {shown(self.channel)} the change", self._thread(alert, delivered, files))
-            )
+            news = alert.incident.changes[receipt.reported :]
+            if updated and not news:
+                return Delivery(receipt, f"message in {channel} {updated}")
+            if updated:
+                self._reply(alert, receipt.place, news)
+                delivered, summary = full_receipt(alert, receipt.place), f"sent the change to {channel}"
+            else:
+                delivered, summary = full_receipt(alert, self._post(alert)), f"sent to {channel}"
+            missed = self._thread(alert, delivered, files)
+            return Delivery(delivered, "; ".join([summary, *missed]))
         except Exception as error:
             return Delivery(delivered, self.scrub(explain(error)), failed=True)
 
@@ -218,38 +214,22 @@ class SlackSink:
 
     def _reply(self, alert: Alert, place: Mapping[str, str], news: Sequence[str]) -> None:
         text = change(alert, news, mentions_for(alert.incident, self.mentions))
-        where = {"channel": place["channel"], "thread_ts": place["ts"], "reply_broadcast": True}
-        self._call("chat_postMessage", text=text, **where, **_QUIET)
+        self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
 
-    def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> str | None:
-        """Details and files below the message; returns what could not be put there. The message itself is there."""
+    def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> list[str]:
+        """Post details and files below the message; return the problems. The message itself is there."""
         if alert.result is None or alert.over:
-            return None
+            return []
         text, message = details(alert.result)
-        missed = [
-            self._tried("details", lambda: self._details(receipt.place, text, message)),
-            self._tried("files", lambda: self._upload(receipt.place, files)),
-        ]
-        return "; ".join(problem for problem in missed if problem) or None
-
-    def _details(self, place: Mapping[str, str], text: str, message: list[Block]) -> None:
-        where = {"channel": place["channel"], "thread_ts": place["ts"]}
-        self._call("chat_postMessage", text=text, blocks=message, **where, **_QUIET)
-
-    def _upload(self, place: Mapping[str, str], files: Files) -> None:
-        uploads: list[dict[str, Any]] = []
-        if files.picture:
-            uploads.append({"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"})
-            uploads[0]["alt_txt"] = files.described
-        if files.report:
-            uploads.append({"filename": "report.html", "content": files.report, "title": "Report"})
+        where, uploads = _in_thread(receipt.place), _uploads(files)
+        problems = [self._tried("details", "chat_postMessage", text=text, blocks=message, **where, **_QUIET)]
         if uploads:
-            where = {"channel": place["channel"], "thread_ts": place["ts"]}
-            self._call("files_upload_v2", file_uploads=uploads, **where)
+            problems.append(self._tried("files", "files_upload_v2", file_uploads=uploads, **where))
+        return [problem for problem in problems if problem]
 
-    def _tried(self, what: str, put: Callable[[], None]) -> str | None:
+    def _tried(self, what: str, method: str, **given: Any) -> str | None:
         try:
-            put()
+            self._call(method, **given)
         except SlackRefusedError as refusal:
             scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
             return f"{what} not attached: {refusal.code}{scope}"
@@ -265,21 +245,27 @@ class SlackSink:
         except SlackApiError as error:
             raise SlackRefusedError(code(error)) from None
 
-    @staticmethod
-    def _joined(summary: str, missed: str | None) -> str:
-        return f"{summary}; {missed}" if missed else summary
+
+def _in_thread(place: Mapping[str, str]) -> dict[str, str]:
+    return {"channel": place["channel"], "thread_ts": place["ts"]}
+
+
+def _uploads(files: Files) -> list[dict[str, Any]]:
+    picture = {"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"}
+    report = {"filename": "report.html", "content": files.report, "title": "Report"}
+    return [upload for upload in ({**picture, "alt_txt": files.described}, report) if upload["content"]]
 
 
 @dataclass(frozen=True)
 class SlackWebhookSink:
-    """An incoming webhook, which can only post: what is new, and nothing where nothing is."""
+    """An incoming webhook of Slack, which can only post."""
 
     webhook: SecretStr
     mentions: Mapping[str, Sequence[str]]
     scrub: Callable[[str], str]
     name: str = "slack webhook"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
@@ -301,4 +287,4 @@ class SlackWebhookSink:
     def _send(self, text: str, message: list[Block] | None) -> None:
         answer = webhook_client(self.webhook).send(text=text, blocks=message, unfurl_links=False)
         if answer.status_code != 200:
-            raise SlackRefusedError(word(answer.body, answer.status_code))
+            raise SlackRefusedError(error_code(answer.body, answer.status_code))

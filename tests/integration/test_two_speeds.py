@@ -6,7 +6,7 @@ from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.config.run import setup_of
 from seatrial.model.verdict import Verdict
-from tasks.compare import compare
+from tasks.check import compare
 from tests.integration.conftest import LocalTestbed
 from tests.stored_nights import as_before
 

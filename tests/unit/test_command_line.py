@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.site import ServeConfig
+from flows.serving.serve import ServeConfig
 from seatrial.cli.app import main
 from seatrial.history import open_store
 from tests.unit.history.stored import a_run

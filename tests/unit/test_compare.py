@@ -15,7 +15,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tasks.compare import compare
+from tasks.check import compare
 from tests.stored_nights import as_before, knowing, settled
 
 CLUSTER = Subject("cluster", "lab")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.outcome import has_verdict, state_of
+from flows.serving.ui import has_verdict, state_of
 from seatrial.alerts import slack
 from seatrial.model.coverage import UNJUDGED, coverage, exit_status
 from seatrial.model.measurement import Measurement, Subject

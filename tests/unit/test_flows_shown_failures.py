@@ -7,7 +7,7 @@ import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 
-from flows.serving import shown
+from flows.serving import ui
 
 ERRORS = [httpx.ConnectError("away"), ObjectNotFound(ValueError("gone")), ValueError("no JSON"), TypeError("no list")]
 
@@ -18,9 +18,9 @@ def test_an_error_of_the_server_costs_the_decoration_alone(
 ) -> None:
     server = MagicMock()
     server.__enter__.return_value.read_flow_run.side_effect = error
-    monkeypatch.setattr(shown, "get_client", Mock(return_value=server))
+    monkeypatch.setattr(ui, "get_client", Mock(return_value=server))
     server.__exit__.return_value = False
-    monkeypatch.setattr(shown, "current", Mock(id=str(uuid4())))
-    caplog.set_level("DEBUG", logger="seatrial.shown")
-    shown.show_verdict(Mock())
+    monkeypatch.setattr(ui, "current", Mock(id=str(uuid4())))
+    caplog.set_level("DEBUG", logger="seatrial")
+    ui.show_verdict(Mock())
     assert "Prefect does not show it" in caplog.text

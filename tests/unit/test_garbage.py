@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.auth import ORIGINS, SERVER_AUTH
-from flows.serving.server import _SERVE
+from flows.serving.server import _SERVE, ORIGINS, SERVER_AUTH
 
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
 # the only one who can end that wait making so many objects that the collector is due.
 _SERVER = """
 import contextlib, sqlite3, sys, threading, weakref
-from flows.serving.webserver import collect_apart
+from flows.serving.server import collect_apart
 
 collect_apart()
 writes = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -8,8 +8,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from flows.serving.guard import own_pages_alone
-from flows.serving.webserver import own_names
+from flows.serving.webserver import own_names, own_pages_alone
 
 
 def test_the_names_of_a_server() -> None:

@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Cancelling, Completed, Running
 
 from flows.serving.limits import end_if_dead
-from flows.serving.shown import PROCESS
+from flows.serving.ui import PROCESS
 from seatrial.runs.cluster_lock import ProcessIdentity
 
 

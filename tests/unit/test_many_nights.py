@@ -22,7 +22,7 @@ from seatrial.model.result import Check, RunResult, conclude, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.report.terminal import closing_line, summary
-from tasks.compare import compare
+from tasks.check import compare
 from tasks.record import record
 from tests.unit.collectives.fake_mpirun import make_run
 

@@ -19,7 +19,7 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.metrics import headlines, publish, target_of_environment
-from tasks.metrics import metrics
+from tasks.record import metrics
 from tests import nights, samples
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from seatrial.history import open_store
 from seatrial.history.incident import Receipt, advance, outcome_of
 from seatrial.model.errors import InputError
 from seatrial.platforms.local.config import LocalPlatform
-from tasks.notify import Notified, _listeners, notify, watch
-from tasks.sinks import Delivery, Files, Sink, configured, full_receipt, material
+from tasks.notify import AlertContext, Notified, _receivers, notify, watch
+from tasks.sinks import Delivery, Files, Sink, configured, full_receipt
 from tasks.sinks.configured import AppriseSink, WebhookSink
 from tasks.sinks.slack import SlackSink, shown
 from tests import nights
@@ -130,11 +130,11 @@ def test_what_an_address_is_made_of_does_not_show(address: str, error: str) -> N
 def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
 
-    def tell(self: AppriseSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(self: AppriseSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard.append(self.name)
         return Delivery(full_receipt(alert, {}), "sent")
 
-    monkeypatch.setattr(AppriseSink, "tell", tell)
+    monkeypatch.setattr(AppriseSink, "send", send)
     own = settings(
         SLACK_TOKEN=TOKEN,
         SLACK_CHANNEL="two words",
@@ -168,11 +168,11 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
     monkeypatch.setattr("tasks.sinks.slack.webhook_client", broken)
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
     assert notified == Notified(
-        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run tells it", failed=True
+        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run sends it", failed=True
     )
-    monkeypatch.setattr(SlackSink, "tell", broken)
+    monkeypatch.setattr(SlackSink, "send", broken)
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
-    assert notified.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
+    assert notified.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run sends it"
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
@@ -202,9 +202,9 @@ def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
     (incident,) = advance([], CLUSTER.name, "nightly", bad, ["before"])
     (over,) = advance([incident], CLUSTER.name, "nightly", good, ["before", "new"])
     assert over.closed
-    site = material.AlertContext(CLUSTER, None, [before, new])
-    assert _listeners(site, over, outcome_of(nights.good(3))) == [before]
-    assert _listeners(site, incident, bad) == [before, new]
+    site = AlertContext(CLUSTER, None, [before, new])
+    assert _receivers(site, over, outcome_of(nights.good(3))) == [before]
+    assert _receivers(site, incident, bad) == [before, new]
 
 
 def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
@@ -213,7 +213,7 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
     history, own = f"sqlite:///{tmp_path}/history.sqlite", settings(ALERT_WEBHOOK=WEBHOOK)
     heard: list[str] = []
 
-    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         if not heard:
             heard.append("slowly")
             with open_store(history) as other:
@@ -221,7 +221,7 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
         heard.extend(alert.incident.changes[receipt.reported :])
         return Delivery(full_receipt(alert, {}), "sent")
 
-    monkeypatch.setattr(WebhookSink, "tell", tell)
+    monkeypatch.setattr(WebhookSink, "send", send)
     with open_store(history) as store:
         watch(CLUSTER, nights.good(1).suite, timedelta.max, store, own, "it died")
         assert heard == ["slowly", "not run: it died", "runs again", "not run: it died"]

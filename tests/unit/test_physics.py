@@ -19,7 +19,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local.config import LocalPlatform
-from tasks.compare import compare
+from tasks.check import compare
 
 G = 1 << 30
 NODE = with_links(Setup("H100-SXM", 1, 8, 8, "NVLink"))

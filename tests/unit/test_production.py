@@ -19,11 +19,11 @@ from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
 from flows.check import check
-from flows.serving.artifacts import _STEPS, _Watcher, share
 from flows.serving.automations import SILENCE_S
-from flows.serving.outcome import crashed_state, has_verdict, state_of
+from flows.serving.runner import deployments, with_choices
+from flows.serving.serve import ServeConfig, local_timezone, validated
 from flows.serving.server import provide_prefect_server
-from flows.serving.site import ServeConfig, deployments, local_timezone, validated, with_choices
+from flows.serving.ui import _STEPS, _Watcher, crashed_state, has_verdict, share, state_of
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
 from seatrial.checks.contract import PlannedNodes
@@ -117,11 +117,11 @@ def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: py
     assert cluster_of(run).name == "h100-east"
     heard: list[str] = []
 
-    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
         return Delivery(full_receipt(alert, {}), "sent")
 
-    monkeypatch.setattr(WebhookSink, "tell", tell)
+    monkeypatch.setattr(WebhookSink, "send", send)
     settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
         notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, settings, died(run))
@@ -133,11 +133,11 @@ def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, mo
     """Both may have died of the same cause. Whether a run is late cannot be told then."""
     heard: list[str] = []
 
-    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard.append(alert.incident.reason)
         return Delivery(full_receipt(alert, {}), "sent")
 
-    monkeypatch.setattr(WebhookSink, "tell", tell)
+    monkeypatch.setattr(WebhookSink, "send", send)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}")  # a folder is no database
     settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
     with _history("the check of trial died") as store:

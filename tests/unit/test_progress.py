@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.serving.log_forwarding import forward_logs
+from flows.serving.ui import forward_logs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.progress import TerminalHandler, log_file
+from seatrial.runs.run_state import without_secrets
 from seatrial.text.redact import Secrets
-from seatrial.text.redact_result import without_secrets
 from tests import samples
 
 SECRETS = Secrets(("s3cr3t-value",))

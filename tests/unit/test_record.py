@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from flows.serving import by_hand, results
+from flows import check
+from flows.serving import by_hand
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
@@ -100,19 +101,19 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     full: RunState, caplog: pytest.LogCaptureFixture
 ) -> None:
     full.done.add("record")
-    assert results.rewrite_run_json(full).verdict is Verdict.FAIL
+    assert check.rewrite_run_json(full).verdict is Verdict.FAIL
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
 def test_a_run_that_was_told_though_not_recorded_did_not_die(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "deployment", SimpleNamespace(id="1"))
+    monkeypatch.setattr(check, "deployment", SimpleNamespace(id="1"))
     full.done.add("notify")
-    assert results.rewrite_run_json(full).verdict is Verdict.FAIL
+    assert check.rewrite_run_json(full).verdict is Verdict.FAIL
 
 
 def test_a_run_that_is_recorded_nowhere_could_not_measure(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeatrialError, match="No space left") as raised:
-        results.rewrite_run_json(full)
+        check.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: raised.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -123,8 +124,8 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(full: RunState, monkey
 
 def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: RunState, monkeypatch: pytest.MonkeyPatch) -> None:
     uploaded: list[Run] = []
-    monkeypatch.setattr(results, "upload", lambda run, *_: uploaded.append(run))
-    results.record_cut(full, KeyboardInterrupt())
+    monkeypatch.setattr(check, "upload", lambda run, *_: uploaded.append(run))
+    check.record_cut(full, KeyboardInterrupt())
     assert uploaded == [full.run]
 
 

@@ -22,7 +22,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.login import run_of
 from seatrial.runs.replay import rejudge
-from tasks.compare import compare
+from tasks.check import compare
 from tasks.record import record
 from tests.stored_nights import as_before
 from tests.unit.collectives.fake_mpirun import make_run

@@ -15,7 +15,7 @@ from seatrial.model.node_hardware import NodeHardware, hardware_by_node
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tasks.compare import compare
+from tasks.check import compare
 
 START = datetime(2026, 11, 2, 1, tzinfo=UTC)
 SETUP = Setup("cpu", 8, 0, 1)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 
-from flows.serving.auth import configured_auth_string, kept_auth_string
 from flows.serving.serve import _listening
+from flows.serving.server import configured_auth_string, kept_auth_string
 from seatrial.model.errors import InputError
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from flows.serving.auth import ORIGINS
+from flows.serving.server import ORIGINS
 from flows.serving.webserver import own_names
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from flows import check
-from flows.serving import results
 from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
@@ -62,10 +61,10 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
     }
     for name, step in steps.items():
         monkeypatch.setattr(check, name, step)
-    monkeypatch.setattr(results, "notify_task", notify)
-    monkeypatch.setattr(results, "record_task", record.record)
-    monkeypatch.setattr(results, "upload_task", lambda *_: None)
-    monkeypatch.setattr(results, "metrics_task", lambda *_: None)
+    monkeypatch.setattr(check, "notify_task", notify)
+    monkeypatch.setattr(check, "record_task", record.record)
+    monkeypatch.setattr(check, "upload_task", lambda *_: None)
+    monkeypatch.setattr(check, "metrics_task", lambda *_: None)
     monkeypatch.setenv("SEATRIAL_METRICS", "textfile:/nowhere")
     return sent
 
@@ -91,7 +90,7 @@ def test_a_run_in_which_nothing_breaks_passes(run: Run, alerts: list[RunResult])
     ("module", "name"),
     [
         *((check, name) for name in (*MEASURING, *LEAVING)),
-        *((results, name) for name in TELLING),
+        *((check, name) for name in TELLING),
         *((run_state, name) for name in RESULT_MAKING),
         *((record, name) for name in WRITING),
     ],

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.serving import server
-from flows.serving.server import _events_are_due, provide_prefect_server
-from flows.serving.webserver import listen
+from flows.serving.server import _events_are_due, listen, provide_prefect_server
 
 DAY_S = 86400
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"

@@ -19,8 +19,8 @@ from dataclasses import replace
 from functools import partial
 
 from seatrial.checks.collectives.outcome import SweepOutcome
-from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, PlannedSweep, plan_sweeps
-from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep_each_node, sweep_once
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, plan_sweeps
+from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import RollCall, conclude_repeat, roll_call
 from seatrial.checks.contract import (
@@ -46,7 +46,7 @@ from seatrial.model.baseline import SINGLE_SIZE
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check, Suspect
-from seatrial.model.sizes import format_size
+from seatrial.model.sizes import size_span
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
@@ -62,11 +62,19 @@ def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repe
         doubtful = sorted({size for d in own for size in _sizes_behind(d.measurement, planned.sizes.sizes())})
         if not doubtful or left.over:
             continue
-        log_repeat(f"{planned.label} at {_span(doubtful)}", own)
+        log_repeat(f"{planned.label} at {size_span(doubtful[0], doubtful[-1])}", own)
         limit_s, began = left.limit(section.timeout_s), time.monotonic()
         sizes = planned.sizes.model_copy(update={"min_bytes": doubtful[0], "max_bytes": doubtful[-1]})
-        hurried = section.model_copy(update={"timeout_s": limit_s})
-        outcome = _once_more(run, testbed, hurried, replace(planned, sizes=sizes), own, writes_json=writes_json)
+        doubtful_nodes = {d.measurement.subject.name for d in own}
+        outcome = sweep(
+            run,
+            testbed.without(n.name for n in testbed.nodes if planned.arm == INTRA and n.name not in doubtful_nodes),
+            section.model_copy(update={"timeout_s": limit_s}),
+            replace(planned, sizes=sizes),
+            name_log=partial(unused_label, run.logs),
+            is_repeat=True,
+            writes_json=writes_json,
+        )
         repeated.measurements += outcome.measurements
         repeated.over = outcome.fabric_gone
         cut = outcome.fabric_gone and was_cut(began, limit_s, section.timeout_s)
@@ -82,29 +90,6 @@ def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[in
     if not isinstance(moved, int):
         return plateau_sizes(sizes)
     return [size for size in sizes if size >= moved][:1]
-
-
-def _once_more(
-    run: Run, testbed: Testbed, section: Collectives, planned: PlannedSweep, own: Sequence[Doubt], *, writes_json: bool
-) -> SweepOutcome:
-    if planned.arm != INTRA:
-        label = unused_label(run.logs, planned.label)
-        return sweep_once(run, testbed, section, planned, label=label, is_repeat=True, writes_json=writes_json)
-    doubtful = {d.measurement.subject.name for d in own}
-    return sweep_each_node(
-        run,
-        testbed.without(node.name for node in testbed.nodes if node.name not in doubtful),
-        section,
-        planned,
-        label_of=lambda node: unused_label(run.logs, f"{planned.label}-{node}"),
-        is_repeat=True,
-        writes_json=writes_json,
-    )
-
-
-def _span(sizes: Sequence[int]) -> str:
-    first, last = format_size(sizes[0]), format_size(sizes[-1])
-    return first if first == last else f"{first} to {last}"
 
 
 log = logging.getLogger("seatrial.collectives")
@@ -129,26 +114,16 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
         if not_tried := _pointless(run, present.testbed, outcomes, planned.label):
             outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
-        outcome = _sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
+        outcome = sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
         outcome, present = _who_is_left(run, present, outcome)
         if planned.arm == INTRA:  # nodes that are gone are named, and tell nothing of what joins the others
             outcome = replace(outcome, fabric_gone=False)
         if planned.arm == NETWORK and not present.suspects:
             outcome = _without_blame(outcome, outcomes)
         outcomes.append(outcome)
-        log.log(_level(outcome), "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
+        level = logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
+        log.log(level, "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
     return outcomes, _with_lost(present, outcomes)
-
-
-def _sweep(
-    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, writes_json: bool, verbose: bool
-) -> SweepOutcome:
-    if planned.arm != INTRA:
-        return sweep_once(run, testbed, settings, planned, writes_json=writes_json, verbose=verbose)
-    label = planned.label
-    return sweep_each_node(
-        run, testbed, settings, planned, label_of=lambda node: f"{label}-{node}", writes_json=writes_json
-    )
 
 
 def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> SweepOutcome:
@@ -191,24 +166,18 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], ope
 
 
 def _without(present: RollCall, suspects: tuple[Suspect, ...]) -> RollCall:
-    """Who is left to measure on without nodes that are not gone, but spoil what the others do."""
+    """Take out nodes that are up but spoil the sweep."""
     testbed = present.testbed.without(suspect.name for suspect in suspects)
     return replace(present, testbed=testbed, suspects=(*present.suspects, *suspects))
 
 
 def _missed(run: Run, before: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
-    """Who is not there any more after `outcome`. Without them the rest may well work."""
+    """Find the nodes that are gone after `outcome`; the others go on without them."""
     now = roll_call(run, before.testbed)
     if not now.problems:
         return outcome, before
-    # Nodes that were taken away on purpose are no failure of the cluster, and nothing was measured either.
-    verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
-    gone = replace(outcome, verdict=verdict, reason=now.reason(outcome.reason), fabric_gone=False)
+    gone = replace(outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False)
     return gone, replace(now, suspects=(*before.suspects, *now.suspects))
-
-
-def _level(outcome: SweepOutcome) -> int:
-    return logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
 
 
 def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Check:

@@ -20,7 +20,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, classify
 from seatrial.remote.mpi import MpiResult
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
 
@@ -40,11 +40,11 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
 def _suffix(part: Sweep, varies: Sequence[bool]) -> str:
     row = part.rows[0]
     words = (dtype_of(part), row.redop, f"root {row.root}")
-    return "".join(f" {word}" for word, is_told in zip(words, varies, strict=True) if is_told)
+    return "".join(f" {word}" for word, differs in zip(words, varies, strict=True) if differs)
 
 
 def is_of_cpus(sweep: Sweep) -> bool:
-    """Whether it is of the gloo probe, which sweeps on nodes without GPUs."""
+    """Return whether the gloo probe printed the sweep, on nodes without GPUs."""
     return bool(sweep.devices) and all(device.name == "CPU" for device in sweep.devices)
 
 
@@ -60,7 +60,7 @@ def dtype_of(sweep: Sweep) -> str:
 
 
 def algorithms_of(sweep: Sweep) -> Mapping[int, str]:
-    """By message size as NCCL's log has it, and for the largest; one that the settings leave holds for all."""
+    """Return NCCL's algorithms by message size, 0 for the largest; a single one holds for all."""
     transport = sweep.transport
     if transport is None or transport.algorithm is None:
         return {}
@@ -78,7 +78,7 @@ class Group:
 
 
 def group_of(sweep: Sweep) -> Group | None:
-    """None where the ranks are in one group, or where the groups, or a group's nodes, are not alike."""
+    """Return the first of equal groups; None for a single group, or if groups or their nodes differ."""
     first = min(sweep.devices, key=lambda device: device.rank, default=None)
     sizes = set(Counter(device.group for device in sweep.devices).values())
     if first is None or sweep.groups < 2 or len(sizes) > 1:
@@ -112,7 +112,7 @@ def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None
 
 
 def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> str | None:
-    """Why the `ranks` are of another cluster than one of that many `nodes`: each has a line, and names more hosts."""
+    """Return the reason if the header names all ranks on more hosts than `nodes`; else None."""
     hosts = {device.host for device in sweep.devices}
     if len(sweep.devices) != ranks or sweep.groups > 1 or len(hosts) <= nodes:
         return None

@@ -67,7 +67,7 @@ class SweepOutcome:
 def conclude(
     setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None
 ) -> SweepOutcome:
-    """What one mpirun, the sweep in its output and NCCL's word on the network come to.
+    """Conclude one sweep from its mpirun, its output and NCCL's log of the network.
 
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
     """
@@ -121,12 +121,12 @@ def _both(problem: Problem, other: Problem | None) -> Problem:
 
 
 def _one_rank(setting: Setting) -> Problem | None:
-    """Whether there is one rank only, whose busbw is 0 by definition."""
+    """Return a problem for a single rank, whose busbw is 0 by definition."""
     return (Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None
 
 
 def wrong_results(sweep: Sweep | None) -> Problem | None:
-    """Whether results were wrong, which counts more than anything else that is odd."""
+    """Return a problem if results were wrong, which outweighs all others."""
     rows = sorted(sweep.rows, key=lambda row: row.size) if sweep else []
     wrong = [
         f"{timing.wrong} at {format_size(row.size)} {placement.replace('_', '-')}"
@@ -163,7 +163,7 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
 
 
 def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | None:
-    """Whether NCCL lists fewer network devices on a node than the name of the fabric says that it has."""
+    """Return a problem if NCCL lists fewer network devices on a node than the fabric's name says."""
     nics = nics_of(setting.fabric)
     if nics is None or transport is None or transport.nics is None or transport.nodes == 1:
         return None
@@ -188,7 +188,7 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> 
 
 
 def _is_due(setting: Setting, size: int) -> bool:
-    """Whether a message is large enough to give every rank a part, so that a row must come of it."""
+    """Return whether the message gives every rank a part, so that it must have a row."""
     return _smallest(setting, size) > 0
 
 
@@ -207,7 +207,7 @@ def _smallest(setting: Setting, size: int) -> int:
 
 
 def _began(sweep: Sweep | None) -> bool:
-    """Whether the ranks had met: nccl-tests and the probe name their devices only then."""
+    """Return whether the ranks had met: nccl-tests and the probe name their devices only then."""
     return bool(sweep and (sweep.devices or sweep.rows))
 
 
@@ -255,8 +255,8 @@ def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ..
     due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [busbw_of(setting, sweep, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
-    known = tuple(rate for rate in rates if rate is not None)
-    return known if len(known) == len(due) else ()
+    present = tuple(rate for rate in rates if rate is not None)
+    return present if len(present) == len(due) else ()
 
 
 def _sides(row: Row) -> Iterator[tuple[str, Timing]]:

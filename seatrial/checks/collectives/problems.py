@@ -13,14 +13,14 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a sweep was asked to measure, and over how many ranks of which cluster.
+    """The request of a sweep: what to measure, over how many ranks of which cluster.
 
     `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
     many the ranks must be spread over, None if unknown. `algorithms` are NCCL's by message size, 0 for the
@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As reasons call the sweep: all_reduce, "all_reduce (network)", "all_reduce (intra)"."""
+        """Name of the sweep in reasons: all_reduce, "all_reduce (network)"."""
         return f"{self.operation} ({self.arm})" if self.arm else self.operation
 
     @property
@@ -52,7 +52,7 @@ class Setting:
 
 
 def network_of(fabric: str | None) -> str | None:
-    """What data between nodes must go over; None where sockets, or nothing but the GPUs' own links, do."""
+    """Return the network that data between nodes must use; None if sockets or the GPUs' own links will do."""
     return None if fabric is None or fabric in _INSIDE_A_NODE or is_sockets(fabric) else fabric
 
 
@@ -71,7 +71,7 @@ _SLOW_US, _RANKS = 1000.0, 128
 
 
 def interleaved(rows: Sequence[Row]) -> Problem | None:
-    """Whether the rows, in the order in which they were printed, are of several programs that wrote at once.
+    """Return a problem if the rows, in the order of printing, are of several programs that wrote at once.
 
     One program prints each size once before it goes on to the next, and either sums or does not, has roots or not.
     """
@@ -88,7 +88,7 @@ def _key(row: Row) -> tuple[object, ...]:
 
 
 def without_plateau(sizes: Sequence[int]) -> Problem | None:
-    """Whether the largest message is too small for a bandwidth of GPUs."""
+    """Return a problem if the largest message is too small for a bandwidth of GPUs."""
     if not sizes or max(sizes) >= SMALLEST_PLATEAU_BYTES:
         return None
     largest, needed = format_size(max(sizes)), format_size(SMALLEST_PLATEAU_BYTES)
@@ -96,7 +96,7 @@ def without_plateau(sizes: Sequence[int]) -> Problem | None:
 
 
 def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
-    """Whether results that overwrite their input take much longer, at two large sizes at least."""
+    """Return a problem if results that overwrite their input take much longer at two or more large sizes."""
     slow = []
     for row in rows:
         out, into = (rate(row.size, side) if side else None for side in (row.out_of_place, row.in_place))
@@ -111,7 +111,7 @@ def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
 
 
 def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
-    """Whether the messages up to 64K take milliseconds; their median counts, since the first is often an outlier."""
+    """Return a problem if messages up to 64K take milliseconds in the median; the first is often an outlier."""
     times = [side.time_us for row in rows if row.size <= _SMALL_BYTES for side in row.sides if side.time_us]
     limit_us = _SLOW_US * max(1.0, ranks / _RANKS)
     if not times or median(times) <= limit_us:
@@ -120,7 +120,7 @@ def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
 
 
 def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
-    """Whether a large message is carried much more slowly than a smaller one."""
+    """Return a problem if a large message is carried much more slowly than a smaller one."""
     best = 0.0
     for row in sorted(rows, key=lambda row: row.size):
         reached = rate(row.size, row.out_of_place) if row.out_of_place else None
@@ -138,7 +138,7 @@ _MAX_TORN = 1  # lines of a header that another process's output may have torn
 
 
 def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Whether others than the ranks asked for took part.
+    """Return a problem if other ranks than requested took part.
 
     A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
     Where it agrees with them they took part, and without it that is unknown.
@@ -172,12 +172,12 @@ def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:
 
 
 def has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
-    """Whether nothing says how many took part. Then busbw is the same for any number of them, and counts if slow."""
+    """Return whether the number of ranks is unknown; busbw then does not depend on it, and counts if slow."""
     return sweep is not None and sweep.ranks is None and not _numbers_tell_ranks(setting, sweep)
 
 
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Whether all ranks met, but on fewer nodes than asked for: one pod of many, a hostfile that was not read.
+    """Return a problem if all ranks ran on fewer nodes than requested, as with a hostfile that was not read.
 
     Host names count only if every rank has a line, and no two ranks on one name have the same GPU.
     """

@@ -52,7 +52,7 @@ REASONS = {
         "Read the raw log: rows may have been filtered out, or written with decimal commas (`LC_NUMERIC`).",
     ),
     "one-rank": Explanation(
-        "one rank has nobody to exchange data with",
+        "a single rank has no other one to exchange data with",
         "A collective over one rank measures nothing (`not_run`).",
         "Run on more GPUs or nodes, or leave the collectives out of the suite.",
     ),

@@ -64,7 +64,7 @@ class PlannedSweep:
 
     @property
     def label(self) -> str:
-        """As its log is called: all_reduce, all_reduce-network."""
+        """Name of its log: all_reduce, all_reduce-network."""
         return f"{self.operation}-{self.arm}" if self.arm else self.operation
 
 
@@ -89,7 +89,7 @@ class Collectives(Strict):
         return self
 
     def sweeps(self, *, nodes: int, slots: int, gpus: bool) -> list[PlannedSweep]:
-        """What is swept on so many nodes of so many ranks, in order: the arms that make sense there come last."""
+        """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there come last."""
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
         usual = self.gpu if gpus else self.cpu
         arms = [arm for arm in self.arms if possible[arm]]

@@ -30,7 +30,7 @@ from seatrial.remote.command import run_command
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
-from seatrial.text.numbers import short
+from seatrial.text.words import short
 
 log = logging.getLogger("seatrial.collectives")
 
@@ -39,19 +39,43 @@ _MAX_JSON_BYTES = 64 * 1024**2
 _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
 
 
+def sweep(
+    run: Run,
+    testbed: Testbed,
+    settings: Collectives,
+    planned: PlannedSweep,
+    *,
+    name_log: Callable[[str], str] = str,
+    is_repeat: bool = False,
+    writes_json: bool = False,
+    verbose: bool = False,
+) -> SweepOutcome:
+    """Sweep one operation over all ranks, in the arm `intra` over those of each node.
+
+    `name_log` makes the name of a log from the sweep's, which ends in the node in the arm `intra`.
+    """
+    if planned.arm == INTRA:
+        return _sweep_each_node(
+            run, testbed, settings, planned, name_log=name_log, is_repeat=is_repeat, writes_json=writes_json
+        )
+    label = name_log(planned.label)
+    return sweep_once(
+        run, testbed, settings, planned, label=label, is_repeat=is_repeat, writes_json=writes_json, verbose=verbose
+    )
+
+
 def sweep_once(
     run: Run,
     testbed: Testbed,
     settings: Collectives,
     planned: PlannedSweep,
     *,
-    label: str = "",
+    label: str,
     is_repeat: bool = False,
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Sweep one operation; `label` (the sweep's own if empty) is the name of its logs."""
-    label = label or planned.label
+    """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
@@ -106,24 +130,28 @@ def _argv(
 def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = classify_failure(result, began=False)
-    names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    named = extended(placed(operation, reason), f" ({names})")
-    return SweepOutcome(operation, verdict, named, suspects=suspects)
+    return SweepOutcome(operation, verdict, naming_flooders(placed(operation, reason), suspects), suspects=suspects)
+
+
+def naming_flooders(reason: str, suspects: Sequence[Suspect]) -> str:
+    """Append the nodes that flooded the output to the reason."""
+    names = ", ".join(suspect.name for suspect in suspects) or "the output does not name the node"
+    return extended(reason, f" ({names})")
 
 
 def planned_sweeps(testbed: Testbed, settings: Collectives) -> list[PlannedSweep]:
-    """What these nodes are asked for, in order."""
+    """Return the sweeps for these nodes, in order."""
     slots = min(node.slots for node in testbed.nodes)
     return settings.sweeps(nodes=len(testbed.nodes), slots=slots, gpus=testbed.has_gpus)
 
 
 def _environment(testbed: Testbed, arm: str) -> Mapping[str, str]:
-    """What makes NCCL take that arm's links; gloo has no such choice."""
+    """Return NCCL's variables for the arm; gloo has none."""
     return ENVIRONMENT[arm] if arm and testbed.has_gpus else {}
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
-    """What data between nodes must go over, by NCCL_NET or the cluster's fabric; None where sockets, or nothing, do."""
+    """Return the network that data between nodes must use, by NCCL_NET or the fabric; None if sockets will do."""
     if not testbed.has_gpus or len(testbed.nodes) < 2:
         return None
     return network_of(dict(testbed.env).get("NCCL_NET") or run.cluster.fabric)
@@ -158,7 +186,7 @@ def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: Planne
 
 
 def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> list[str]:
-    """Where a probe's ranks meet. They give up at half of the whole time limit, so that their own words are heard."""
+    """Return the arguments for the ranks' rendezvous; ranks give up at half of the time limit, to report why."""
     port = 20_000 + zlib.crc32(f"{run.run_id} {what}".encode()) % 10_000  # below the ports that the kernel hands out
     network = ("--network", testbed.network) if testbed.network else ()
     meeting = ("--master-addr", testbed.head.address, "--master-port", str(port), *network)
@@ -195,7 +223,7 @@ class _OutputReader:
 
 
 def can_write_json(testbed: Testbed, operation: str) -> bool:
-    """Whether these are nccl-tests that can write their results to a file as well (-J, since 2.17.3)."""
+    """Return whether nccl-tests can write their results to a file (-J, since 2.17.3)."""
     if not testbed.has_gpus:
         return False
     with suppress(RemoteError), connected(testbed, testbed.head, 30) as head:
@@ -236,17 +264,17 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
 _BROKEN = (Verdict.FAIL, Verdict.CORRUPT)
 
 
-def sweep_each_node(
+def _sweep_each_node(
     run: Run,
     testbed: Testbed,
     settings: Collectives,
     planned: PlannedSweep,
     *,
-    label_of: Callable[[str], str],
-    is_repeat: bool = False,
-    writes_json: bool = False,
+    name_log: Callable[[str], str],
+    is_repeat: bool,
+    writes_json: bool,
 ) -> SweepOutcome:
-    """Sweep over the ranks of each node of `testbed`; `label_of(node)` is what the logs of a node are called.
+    """Sweep over the ranks of each node of `testbed`.
 
     A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`: some nodes could not
     be reached, so who is there must be asked.
@@ -254,9 +282,8 @@ def sweep_each_node(
 
     def one(node: Node) -> SweepOutcome:
         alone = testbed.without(other.name for other in testbed.nodes if other.name != node.name)
-        return sweep_once(
-            run, alone, settings, planned, label=label_of(node.name), is_repeat=is_repeat, writes_json=writes_json
-        )
+        label = name_log(f"{planned.label}-{node.name}")
+        return sweep_once(run, alone, settings, planned, label=label, is_repeat=is_repeat, writes_json=writes_json)
 
     answers = on_each(testbed.nodes, one, at_once(testbed))
     outcomes = {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}

@@ -68,7 +68,7 @@ def models_of(contacts: Contacts) -> dict[str, str]:
 
 
 def clock_skews(contacts: Contacts) -> list[Measurement]:
-    """How far each node's clock is off the median node's, in seconds."""
+    """Return each node's clock minus the median node's, in seconds."""
     return [
         Measurement("clock_skew", skew, "s", Subject("node", name), better=None)
         for name, skew in _skews(contacts).items()
@@ -131,7 +131,7 @@ class HostnameResult:
 
     @property
     def why(self) -> str | None:
-        """Why nodes are missing; None when none is."""
+        """The reason why nodes are missing; None if none is."""
         if not self.missing:
             return None
         if self.result.cause:
@@ -280,7 +280,7 @@ def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection])
 
 
 def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
-    """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
+    """Measure TCP from and to every node; the comparison with peers names slow ones."""
     testbed, timeout_s = findings.testbed, settings_of(run).timeout_s
     plan = plan_of(run, testbed)
     try:

@@ -16,7 +16,7 @@ Inventories = Mapping[str, Inventory]  # by node
 
 _ECC_CONFIDENCE = 0.9  # an uncorrectable error since the driver was loaded: the next reset may hide or show more
 _SLOWED_CONFIDENCE = 0.8  # a moment's sample
-_MOST_VALUES = 3  # of one attribute that are told one by one
+_MOST_VALUES = 3  # of one attribute that are listed one by one
 _LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segments
 
 # The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
@@ -52,7 +52,7 @@ def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
 
 
 def _of_gpus(inventories: Inventories) -> Iterator[str]:
-    """What GPUs have in common is one remark."""
+    """Yield one remark for all GPUs with the same reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):
@@ -130,7 +130,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     gpus = inventory.gpus
     links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
     ports = Counter(f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s" for port in inventory.ports)
-    known = {
+    described = {
         "GPU model": _each(gpu.model for gpu in gpus),
         "GPU memory": _each(f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus),
         "VBIOS": _each(gpu.vbios for gpu in gpus),
@@ -146,7 +146,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
         "hugepages": "" if inventory.hugepages is None else str(inventory.hugepages),
         "memlock": _memlock(inventory.memlock_kib),
     }
-    return {attribute: value for attribute, value in known.items() if value}
+    return {attribute: value for attribute, value in described.items() if value}
 
 
 def _each(values: Iterator[str]) -> str:
@@ -183,8 +183,8 @@ def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
 def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
     """One remark for the nodes whose driver is older than the CUDA of their software needs."""
     old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for node, known in versions.items():
-        driver, cuda = known.get("driver") or "", known.get("cuda") or ""
+    for node, own_versions in versions.items():
+        driver, cuda = own_versions.get("driver") or "", own_versions.get("cuda") or ""
         least = _LEAST_DRIVER.get(_numbers(cuda)[0]) if _numbers(cuda) else None
         if least and _numbers(driver) and _numbers(driver)[:2] < least:
             old[driver, cuda, ".".join(map(str, least))].append(node)
@@ -204,7 +204,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
 _OF_THE_HOST = frozenset({"kernel", "driver"})  # another model may need others; the rest must agree between all ranks
 
-Versions = Mapping[str, str | None]  # "" is not installed, None is not known: only what is known can differ
+Versions = Mapping[str, str | None]  # "" is not installed, None is not known: only reported versions can differ
 
 
 def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None) -> list[Suspect]:
@@ -244,11 +244,11 @@ def unknown(by_node: Mapping[str, Versions]) -> list[str]:
 
 def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tuple[str, tuple[str, float]]]:
     """The nodes that differ in `package` from the commonest version, how, and how common that one is."""
-    known = {node: version for node, versions in by_node.items() if (version := versions.get(package)) is not None}
-    if not known:
+    reported = {node: version for node, versions in by_node.items() if (version := versions.get(package)) is not None}
+    if not reported:
         return
-    common, count = Counter(known.values()).most_common(1)[0]
-    for node, own in known.items():
+    common, count = Counter(reported.values()).most_common(1)[0]
+    for node, own in reported.items():
         if own != common:
             reason = Reason.of(
                 "version-differs",
@@ -256,6 +256,6 @@ def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tupl
                 own=own or "missing",
                 common=common or "missing",
                 count=count,
-                nodes=len(known),
+                nodes=len(reported),
             )
-            yield node, (reason, count / len(known))
+            yield node, (reason, count / len(reported))

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-from seatrial.checks.connectivity.reachability import Pair, connected, link_name, natural
+from seatrial.checks.connectivity.reachability import Pair, connected, cut_names, link_name
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.text.hostlist import host_list
-from seatrial.text.numbers import short
-from seatrial.text.words import some_of
+from seatrial.text.words import short, some_of
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 _SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
@@ -36,7 +35,7 @@ Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be
 
 
 def keep_best(streams: dict[Pair, float], new: Streams) -> None:
-    """Of each stream the faster one of both, in `streams`."""
+    """Update `streams` with those of `new` that are faster."""
     for pair, mb_s in new.items():
         streams[pair] = max(mb_s, streams.get(pair, 0.0))
 
@@ -80,7 +79,7 @@ def _slow_ends(streams: Streams, factor: float) -> tuple[dict[str, float], dict[
 
 
 def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """What is `factor` behind the faster half, and further behind the median than chance goes."""
+    """Return values `factor` below the faster half and further below the median than chance explains."""
     if not values:
         return {}
     rates = list(values.values())
@@ -112,7 +111,7 @@ def _faster_half(rates: Collection[float]) -> float:
 
 
 def _beyond_chance(values: Sequence[float]) -> float:
-    """How low chance alone takes one of many `values`; infinite if they are too few."""
+    """Return the lowest value that chance explains among many; infinite for few."""
     logs = [math.log(value) for value in values if value > 0]
     if len(logs) < _ENOUGH:
         return math.inf
@@ -212,19 +211,13 @@ def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
 
 
 def _slow_cut(sides: Sequence[frozenset[str]], rates: Sequence[float], usual: float) -> Suspect:
-    parties = [host_list(sorted(side, key=natural)) for side in sides]
-    evidence = Reason.of(
-        "tcp-cut-slow",
-        parties=f"{', '.join(parties[:-1])} and {parties[-1]}",
-        streams=len(rates),
-        rate=short(max(rates)),
-        usual=short(usual),
-    )
-    return Suspect("link", "--".join(parties), 0.8, evidence)
+    name, parties = cut_names(sides)
+    values = {"streams": len(rates), "rate": short(max(rates)), "usual": short(usual)}
+    return Suspect("link", name, 0.8, Reason.of("tcp-cut-slow", parties=parties, **values))
 
 
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
-    """What is slow about each slow node."""
+    """Describe the slow direction of each slow node."""
     sends, receives = _slow_ends(level, _SLOW_FACTOR)
     out, into = egress(streams), ingress(streams)
     words = {name: f"receives {short(into[name])} MB/s" for name in receives}
@@ -236,7 +229,7 @@ def _are_many(slow: Collection[str], streams: Streams) -> bool:
 
 
 def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> str:
-    """Why too many nodes are slow to blame them, where one side is too small for the judge to see a group; else ""."""
+    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a group; else ""."""
     level = levelled(streams, model_by_node or {})
     slow, nodes = slow_nodes(level), egress(streams).keys() | ingress(streams).keys()
     judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
@@ -280,7 +273,7 @@ NAME = "connectivity"
 
 @dataclass(slots=True)
 class Findings:
-    """What the stages of connectivity have found so far; `testbed` shrinks as nodes are set aside."""
+    """Findings of connectivity so far; `testbed` shrinks as nodes are set aside."""
 
     testbed: Testbed
     suspects: list[Suspect] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Who is to blame when nodes cannot reach each other. Pure functions over the pairs that were tried."""
+"""Blame for nodes that cannot reach each other, by the pairs that were tried. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ Pair = tuple[str, str]  # from, to
 
 @dataclass(frozen=True, slots=True)
 class TriedPairs:
-    """Whom each node tried, and why it failed, by (from, to); a pair that was tried and did not fail worked."""
+    """The peers that each node tried, and the errors by (from, to); a tried pair without an error worked."""
 
     peers: Mapping[str, Collection[str]]
     failed: Mapping[Pair, str]
@@ -83,7 +83,7 @@ def blame(tried: TriedPairs) -> Blame:
 
 
 def _working(peers: Mapping[str, set[str]], failed: Iterable[frozenset[str]]) -> dict[str, set[str]]:
-    """Of `peers`, those that a node reaches and that reach it."""
+    """Return the peers of each node that it reaches and that reach it."""
     working = {name: set(others) for name, others in peers.items()}
     for a, b in map(tuple, failed):
         working[a].discard(b)
@@ -107,11 +107,15 @@ def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
 
 
 def _cut(sides: Sequence[frozenset[str]], across: Mapping[frozenset[str], str]) -> Suspect:
-    lists = [host_list(sorted(side, key=natural)) for side in sides]
-    parties = f"{', '.join(lists[:-1])} and {lists[-1]}"
+    name, parties = cut_names(sides)
     error = next(iter(across.values()), "not tried")
-    evidence = Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error)
-    return Suspect("link", "--".join(lists), 0.9, evidence)
+    return Suspect("link", name, 0.9, Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error))
+
+
+def cut_names(sides: Sequence[frozenset[str]]) -> tuple[str, str]:
+    """Return the name of a cut between the sides as a link, and the sides in words."""
+    lists = [host_list(sorted(side, key=natural)) for side in sides]
+    return "--".join(lists), f"{', '.join(lists[:-1])} and {lists[-1]}"
 
 
 def _greedy(failed: dict[frozenset[str], str], peers: Mapping[str, set[str]]) -> Blame:

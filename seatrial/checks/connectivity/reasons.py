@@ -38,7 +38,7 @@ REASONS = {
     ),
     "fabric-cut": Explanation(
         "cut between {parties}: {pairs} pairs fail, and within each side all reach each other: {problem}",
-        "The nodes fall into groups that do not reach each other. Nothing tells which side is at fault.",
+        "The nodes fall into groups that do not reach each other. It is unknown which side is at fault.",
         "Check the switches, uplinks, routes and network policies between the groups.",
     ),
     "no-pair-works": Explanation(
@@ -93,7 +93,7 @@ REASONS = {
     "gpu-xid": Explanation(
         "{kind} {number} ({meaning}) {count} times on {nodes}, last {age} ago: {step}",
         "The driver reported the error since the machine started (a note, no verdict). `dmesg` names the GPU.",
-        "Do what the line says.",
+        "Take the step at the end of the line; drain the node first if it resets a GPU.",
     ),
     "driver-too-old": Explanation(
         "driver {driver} on {nodes} is older than CUDA {cuda} needs ({least} or later), without a cuda-compat package",

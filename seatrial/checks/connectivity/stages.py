@@ -29,7 +29,7 @@ from seatrial.text.words import some_of
 
 
 class Connectivity(Strict):
-    """How long nodes have to answer, and how far their clocks may be apart."""
+    """Time limits for answers of nodes, and the largest difference between their clocks."""
 
     timeout_s: float = Field(30, gt=0, le=600, description="seconds for one node, or one pair, to answer")
     max_clock_skew_s: float = Field(1.0, gt=0, description="seconds between a node's clock and the median node's")
@@ -64,7 +64,7 @@ def _peers_of(index: int, names: Sequence[str], count: int, chosen: random.Rando
 
 
 def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) -> dict[str, list[str]]:
-    """Where MPI logs in: from the head to every node, and along the tree in which its daemons start each other.
+    """Return MPI's logins: from the head to every node, and along the tree in which its daemons start each other.
 
     Where all nodes share the cores of one machine, along the tree alone.
     """
@@ -78,7 +78,7 @@ def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) ->
 
 
 def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> dict[str, list[str]]:
-    """Who else tries the logins that failed, so that a node, and not the link to the first that tried, is blamed."""
+    """Return further logins to the targets of failed ones, to tell a bad node from a bad link."""
     logins: dict[str, list[str]] = {}
     place = {name: index for index, name in enumerate(names)}
     for first, target in list(failed)[:MAX_SECOND_LOGINS]:
@@ -98,7 +98,7 @@ def settings_of(run: Run) -> Connectivity:
 
 
 def plan_of(run: Run, testbed: Testbed) -> Plan:
-    """Which nodes exchange TCP streams on the day of the run."""
+    """Return the plan of TCP streams for the day of the run."""
     return Plan([node.name for node in testbed.nodes], testbed.shared_cores is not None, run.day)
 
 
@@ -119,7 +119,7 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
 
 
 def is_crowded(testbed: Testbed) -> bool:
-    """Whether many nodes share the cores of one machine, so that nothing is tried twice there."""
+    """Return whether many nodes share the cores of one machine, so that nothing is tried twice."""
     return testbed.shared_cores is not None and len(testbed.nodes) > ONE_BY_ONE_UP_TO
 
 
@@ -179,7 +179,7 @@ def _log_in(timeout_s: float) -> Question:
 def _ask_nodes(
     findings: Findings, contacts: Mapping[str, NodeConnection], peers: Peers, question: Question
 ) -> TriedPairs:
-    """What the nodes answer about their peers; a node that floods is blamed itself, and its answer does not count."""
+    """Ask nodes about their peers; a node that floods is blamed, and its answer does not count."""
     testbed = findings.testbed
     by_name = {node.name: node for node in testbed.nodes}
     answers = on_each(
@@ -212,7 +212,7 @@ _ENDED_EARLY = (Verdict.FAIL, Verdict.INCONCLUSIVE)
 
 @dataclass(frozen=True, slots=True)
 class RollCall:
-    """Who still answers and reaches the others: the testbed without those that do not.
+    """The testbed without nodes that no longer answer or reach the others.
 
     `suspects` are to blame; of the others the platform itself says why they went (preempted, deleted). `problems` names
     all of them.
@@ -222,8 +222,13 @@ class RollCall:
     suspects: tuple[Suspect, ...] = ()
     problems: tuple[str, ...] = ()
 
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on a loss of nodes: those taken away on purpose are no failure of the cluster."""
+        return Verdict.FAIL if self.suspects else Verdict.INCONCLUSIVE
+
     def reason(self, broken: str) -> str:
-        """Why what `broken` says has happened; without suspects, the platform's reason weighs most."""
+        """Join `broken` with the problems; without suspects, the platform's reason comes first."""
         return join((broken, *self.problems) if self.suspects else (*self.problems, broken))
 
 
@@ -237,7 +242,7 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
         if len(findings.testbed.nodes) > 1:
             try_pairs(findings, contacts, timeout_s)
     except LaunchError as error:
-        log.warning("nobody can be asked whether they are still there: %s", error)
+        log.warning("the nodes cannot be asked whether they are still there: %s", error)
         return RollCall(testbed)
     finally:
         for contact in contacts.values():
@@ -271,9 +276,7 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
     """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get through."""
     now = roll_call(run, testbed) if verdict in _ENDED_EARLY or repeated.over else None
     if now and now.problems:
-        # Nodes that were taken away on purpose are no failure of the cluster.
-        verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
-        reason = now.reason(reason)
+        verdict, reason = now.verdict, now.reason(reason)
         repeated.suspects += now.suspects
         repeated.over = True
     repeated.broke(verdict, reason)

@@ -1,4 +1,4 @@
-"""Which streams to measure between nodes. Pure."""
+"""Plans of TCP streams between nodes. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Measure = Callable[[Sequence[Pair]], Streams]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which of the nodes `names` meet: each its neighbours in a ring, and one partner that is another one each day.
+    """Pairs of the nodes `names`: neighbours in a ring, and a partner that changes each day.
 
     After a day for each node, every link was measured. `day`: any count of days; None: no partner in turn. Many nodes
     of `one_machine` have one neighbour each: all links are the same bridge, and the time is its cores'.
@@ -77,7 +77,7 @@ def explore(plan: Plan, measure: Measure) -> Streams:
 
 
 def explore_again(plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure) -> Streams:
-    """What `explore` measures of the doubtful nodes once more, so that one is as good as the other."""
+    """Repeat the streams of doubtful nodes as `explore` measures them, so that both compare."""
     return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure)
 
 

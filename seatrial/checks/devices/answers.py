@@ -20,8 +20,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
 from seatrial.remote.node_probe import run_probe
-from seatrial.text.numbers import short
-from seatrial.text.words import some_of
+from seatrial.text.words import short, some_of
 
 # Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
 # ones of a model differ by a few percent.
@@ -49,7 +48,7 @@ METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A verdict, the reason for it, and who is to blame, if anybody is."""
+    """A verdict with its reason and, if known, its suspect."""
 
     verdict: Verdict
     reason: str
@@ -57,7 +56,7 @@ class Problem:
 
     @classmethod
     def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
-        """That of a node or a device; the reason is the evidence against it."""
+        """Make the problem of a suspect, whose evidence is the reason."""
         return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
 
 
@@ -81,7 +80,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class RateConditions(NodeAnswer):
-    """What a rate depends on, beside the device's model."""
+    """Conditions of a rate, besides the device's model."""
 
     dtype: NumberFormat | None = None
     at_once: int | None = Field(None, ge=1, le=1024)
@@ -132,7 +131,7 @@ class DeviceMeasurement(NodeAnswer):
         return f"{node}/gpu-{self.device.removeprefix('cuda:')}" if self.kind == "gpu" else node
 
     def problem(self) -> tuple[Verdict, Reason] | None:
-        """What is wrong with the device, if anything is."""
+        """Return verdict and reason if the device is faulty."""
         if self.wrong:
             return Verdict.CORRUPT, Reason.of("wrong-result", problem=self.wrong)
         if self.error or not (self.matmul_tflops and self.copy_gb_s):
@@ -161,7 +160,7 @@ class DevicesAnswer(NodeAnswer):
 
 
 def summary(measured: Sequence[DeviceMeasurement]) -> str:
-    """What the slowest device reaches."""
+    """Format the rates of the slowest device."""
     rates = [(median(d.matmul_tflops), median(d.copy_gb_s)) for d in measured if not d.problem()]
     if not rates:
         return f"no healthy device of {len(measured)}"
@@ -227,7 +226,7 @@ MegabytesPerSecond = Annotated[float, Field(gt=0, lt=1e9)]
 
 
 class DiskAnswer(NodeAnswer):
-    """What the probe prints; no tool where other nodes of the machine were measured for all of the time."""
+    """Output of the probe; no tool if other nodes of the machine took all of the time."""
 
     tool: Literal["fio", "python"] | None = None
     filesystem: Text = ""

@@ -56,7 +56,8 @@ def devices(context: CheckContext) -> StepResult:
     check = Check(
         PROBE,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
-        join(problem.reason for problem in problems) or _all_well(by_node),
+        join(problem.reason for problem in problems)
+        or f"{sum(map(len, by_node.values()))} devices of {len(by_node)} nodes were measured",
         time.monotonic() - started,
         (*_measurements(by_node), *disk_measurements(disks)),
         suspects=suspects,
@@ -88,10 +89,6 @@ def _blamed(problems: Sequence[Problem], testbed: Testbed) -> tuple[tuple[Suspec
     return ((), set()) if len(bad) == len(testbed.nodes) > 1 else (suspects, bad)
 
 
-def _all_well(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> str:
-    return f"{sum(map(len, by_node.values()))} devices of {len(by_node)} nodes were measured"
-
-
 def _busy(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
     if busy := [name for name, measured in by_node.items() if not measured]:
         yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
@@ -110,9 +107,8 @@ def _broken(answers: Answers) -> Iterator[Problem]:
 
 def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
     """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
-    measured = run_probe(testbed, node, PROBE, section.arguments(node.gpus), DevicesAnswer, section.timeout_s)[
-        -1
-    ].devices
+    arguments = section.arguments(node.gpus)
+    measured = run_probe(testbed, node, PROBE, arguments, DevicesAnswer, section.timeout_s)[-1].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:
         problem = f"torch sees {visible} of {node.gpus} GPUs"

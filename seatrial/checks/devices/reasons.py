@@ -25,7 +25,7 @@ REASONS = {
         " setting of its own: `NVIDIA_TF32_OVERRIDE`, `CUBLAS_WORKSPACE_CONFIG`, `OPENBLAS_CORETYPE`.",
     ),
     "digests-divided": Explanation(
-        "{dtype} results of fixed data differ between like devices ({names}), and no majority tells which are right",
+        "{dtype} results of fixed data differ between like devices ({names}), and no majority agrees",
         "Devices of one model with the same software give the same result bit for bit. These do not.",
         "Run `python3 devices.py` on each, and compare the digests with those of a device that is known to be good.",
     ),

@@ -52,7 +52,7 @@ class Devices(Strict):
         return self
 
     def arguments(self, gpus: int) -> list[str]:
-        """What the probe `devices` is started with on a node that should have so many GPUs."""
+        """Return the probe's arguments for a node with so many GPUs."""
         words = ["--seconds", f"{self.seconds:g}", "--timeout-s", f"{self.timeout_s:g}", "--gpus", str(gpus)]
         words += ["--rounds", str(self.rounds), "--memory-share", f"{self.memory_share:g}"]
         words += ["--stress-s", f"{self.stress_s:g}"]
@@ -83,7 +83,7 @@ def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:
 
 
 def _measurements(section: Devices, devices: int, *, gpus: bool) -> Iterator[tuple[str, float]]:
-    """What is measured, and the seconds of all `devices` of a node."""
+    """Yield each measurement with its seconds for all `devices` of a node."""
     each = section.seconds * devices
     yield "matrix multiplication and memory copy", 2 * each
     yield "search for wrong results", _ROUND_S * devices * section.rounds

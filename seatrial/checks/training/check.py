@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from seatrial.checks.collectives.sweep import rendezvous_argv
+from seatrial.checks.collectives.sweep import naming_flooders, rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import (
@@ -39,7 +39,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Training, plan_training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import Reason, extended, join
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -50,7 +50,7 @@ _EVENT = '{"event": "all_reduce"'
 
 
 class RankSums(NodeAnswer):
-    """What one rank received: `wrong` elements over all rounds, the first of them in round `first_wrong`."""
+    """Sums of one rank: `wrong` elements over all rounds, the first in round `first_wrong`."""
 
     rank: int = Field(ge=0)
     host: Text
@@ -66,6 +66,10 @@ class Sums(NodeAnswer):
     elements: int = Field(ge=1)
     backend: Text
     ranks: list[RankSums] = Field(max_length=100_000)
+
+    @property
+    def bad(self) -> list[RankSums]:
+        return [rank for rank in self.ranks if rank.wrong]
 
 
 def read_sums(line: str) -> Sums | None:
@@ -85,7 +89,8 @@ def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
         return Check(name, verdict, reason, result.seconds)
-    verdict, reason = _problem(sums, testbed) or (Verdict.PASS, _all_right(sums))
+    right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {len(sums.ranks)} ranks"
+    verdict, reason = _problem(sums, testbed) or (Verdict.PASS, right)
     suspects = tuple(_suspects(sums, testbed)) if verdict is Verdict.CORRUPT else ()
     return Check(name, verdict, reason, result.seconds, suspects=suspects)
 
@@ -94,7 +99,7 @@ def _problem(sums: Sums, testbed: Testbed) -> tuple[Verdict, str] | None:
     if len(sums.ranks) != testbed.world_size:
         values = {"ranks": len(sums.ranks), "world_size": testbed.world_size}
         return Verdict.FAIL, Reason.of("training-ranks-missing", **values)
-    bad = _bad(sums)
+    bad = sums.bad
     if not bad:
         return None
     wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
@@ -102,17 +107,9 @@ def _problem(sums: Sums, testbed: Testbed) -> tuple[Verdict, str] | None:
     return Verdict.CORRUPT, Reason.of("sums-wrong", **values)
 
 
-def _all_right(sums: Sums) -> str:
-    return f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {len(sums.ranks)} ranks"
-
-
-def _bad(sums: Sums) -> list[RankSums]:
-    return [rank for rank in sums.ranks if rank.wrong]
-
-
 def _suspects(sums: Sums, testbed: Testbed) -> Iterator[Suspect]:
     """The nodes of a few ranks that received what the others did not; where most have it, its sender is unknown."""
-    bad = _bad(sums)
+    bad = sums.bad
     for rank in bad if 2 * len(bad) < len(sums.ranks) else ():
         evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
         yield Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence)
@@ -123,7 +120,7 @@ log = logging.getLogger("seatrial.training")
 _NAME = "training"
 _SUMS = "torch-all_reduce"  # the log's name
 
-_SAID_STEPS = 10  # how many of a run's steps are logged
+_LOGGED_STEPS = 10  # how many of a run's steps are logged
 
 
 def training(context: CheckContext) -> StepResult:
@@ -165,7 +162,7 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
         settings,
         label,
         training_argv(run, testbed, settings, label),
-        on_line=lambda line: _say(line, steps),
+        on_line=lambda line: _log_step(line, steps),
         is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
         conclude=lambda result: conclude(run, testbed, settings, result),
     )
@@ -199,8 +196,7 @@ def _on_ranks(
     check = conclude(result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
-        names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-        return replace(check, reason=extended(check.reason, f" ({names})"), suspects=suspects)
+        return replace(check, reason=naming_flooders(check.reason, suspects), suspects=suspects)
     if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         check = _with_missing(run, testbed, check)
     if check.verdict is Verdict.FAIL and not check.suspects:
@@ -213,8 +209,8 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     now = roll_call(run, testbed)
     if not now.problems:
         return check
-    verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
-    return replace(check, verdict=verdict, reason=now.reason(check.reason), suspects=(*check.suspects, *now.suspects))
+    suspects = (*check.suspects, *now.suspects)
+    return replace(check, verdict=now.verdict, reason=now.reason(check.reason), suspects=suspects)
 
 
 def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _NAME) -> list[str]:
@@ -253,8 +249,8 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
     run, section = context.run, context.section(Training)
     log_repeat(_NAME, doubts)
     limit_s, began = left.limit(section.timeout_s), time.monotonic()
-    hurried = section.model_copy(update={"timeout_s": limit_s})
-    check = _train(run, context.testbed, hurried, unused_label(run.logs, _NAME))
+    shortened = section.model_copy(update={"timeout_s": limit_s})
+    check = _train(run, context.testbed, shortened, unused_label(run.logs, _NAME))
     repeated.measurements += check.measurements
     repeated.suspects += check.suspects
     repeated.over = bool(check.suspects) and check.verdict is Verdict.FAIL
@@ -268,7 +264,7 @@ def _summary(trained: TrainingResult) -> str:
     return f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
 
 
-def _say(line: str, steps: int) -> None:
+def _log_step(line: str, steps: int) -> None:
     event = read_event(line)
     if not event or event["event"] != "step" or event["step"] % _every(steps):
         return
@@ -278,7 +274,7 @@ def _say(line: str, steps: int) -> None:
 
 
 def _every(steps: int) -> int:
-    return max(1, steps // _SAID_STEPS)
+    return max(1, steps // _LOGGED_STEPS)
 
 
 def _units(section: Training, nodes: PlannedNodes) -> int:

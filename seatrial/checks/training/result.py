@@ -8,10 +8,8 @@ node, its slowest rank: step_time and compute_time (ms). Ranks wait for each oth
 which ends before they do, shows a slow node. On CPUs that compete it is recorded only.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, Any, Literal
 
@@ -28,41 +26,6 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """One rank's end: where it ran, the SHA-256 of its parameters, whether its own numbers stayed finite."""
-
-    rank: int
-    node: str
-    checksum: str
-    finite: bool
-    step_time_ms: float | None
-    compute_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """The training probe's report. Losses are None where they are not finite."""
-
-    losses: tuple[float | None, ...]
-    first_loss: float | None
-    last_loss: float | None
-    throughput_samples_s: float | None
-    step_time_ms: tuple[float, ...]
-    ranks: tuple[Rank, ...]
-    flops_per_sample: float | None = None
-    communication_share: float | None = None
-    inference_samples_s: float | None = None
-
-    @property
-    def loss_drop(self) -> float | None:
-        """The fraction of the first loss that training took off."""
-        if self.first_loss is None or self.last_loss is None or self.first_loss <= 0:
-            return None
-        return 1 - self.last_loss / self.first_loss
-
-
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
 
@@ -73,7 +36,9 @@ class _StepEvent(NodeAnswer):
     step_time_ms: Finite
 
 
-class _RankEnd(NodeAnswer):
+class Rank(NodeAnswer):
+    """One rank's end: its host, the SHA-256 of its parameters, and whether its own numbers stayed finite."""
+
     rank: int = Field(ge=0)
     host: Text
     checksum: Text
@@ -82,7 +47,9 @@ class _RankEnd(NodeAnswer):
     compute_ms_median: Finite
 
 
-class _SummaryEvent(NodeAnswer):
+class TrainingResult(NodeAnswer):
+    """The summary of the training probe, and the loss of each step. Numbers that are not finite are None."""
+
     event: Literal["summary"]
     steps: int = Field(ge=0)
     world_size: int = Field(ge=1)
@@ -93,7 +60,15 @@ class _SummaryEvent(NodeAnswer):
     communication_share: Finite = None
     inference_samples_s: Finite = None
     step_time_ms: list[FiniteFloat]
-    ranks: list[_RankEnd] = Field(max_length=100_000)
+    ranks: list[Rank] = Field(max_length=100_000)
+    losses: tuple[float | None, ...] = Field((), exclude=True)
+
+    @property
+    def loss_drop(self) -> float | None:
+        """The fraction of the first loss that training took off."""
+        if self.first_loss is None or self.last_loss is None or self.first_loss <= 0:
+            return None
+        return 1 - self.last_loss / self.first_loss
 
 
 def read_event(line: str) -> dict[str, Any] | None:
@@ -104,7 +79,7 @@ def read_event(line: str) -> dict[str, Any] | None:
     start = line.find('{"event"')
     if start < 0:
         return None
-    model = _SummaryEvent if line.startswith('{"event": "summary"', start) else _StepEvent
+    model = TrainingResult if line.startswith('{"event": "summary"', start) else _StepEvent
     try:
         return read_answer(model, line[start:]).model_dump()
     except ValueError:
@@ -112,33 +87,15 @@ def read_event(line: str) -> dict[str, Any] | None:
 
 
 def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
-    """The training result in the probe's output; None when it has no summary, so nothing can be said of the end."""
+    """Read the result from the probe's output, with the ranks' nodes as their hosts; None without a summary."""
     events = [event for line in lines if (event := read_event(line))]
     summary = next((event for event in reversed(events) if event["event"] == "summary"), None)
     if summary is None:
         return None
-    return TrainingResult(
-        losses=tuple(event.get("loss") for event in events if event["event"] == "step"),
-        first_loss=summary["first_loss"],
-        last_loss=summary["last_loss"],
-        throughput_samples_s=summary["throughput_samples_s"],
-        step_time_ms=tuple(summary["step_time_ms"]),
-        ranks=tuple(_rank(rank, testbed) for rank in summary["ranks"]),
-        flops_per_sample=summary["flops_per_sample"],
-        communication_share=summary["communication_share"],
-        inference_samples_s=summary["inference_samples_s"],
-    )
-
-
-def _rank(rank: dict[str, Any], testbed: Testbed) -> Rank:
-    return Rank(
-        rank=rank["rank"],
-        node=node_of(rank["rank"], rank["host"], testbed),
-        checksum=rank["checksum"],
-        finite=rank["finite"],
-        step_time_ms=rank["step_time_ms_median"],
-        compute_ms=rank["compute_ms_median"],
-    )
+    losses = tuple(event.get("loss") for event in events if event["event"] == "step")
+    result = TrainingResult.model_validate({**summary, "losses": losses})
+    ranks = [rank.model_copy(update={"host": node_of(rank.rank, rank.host, testbed)}) for rank in result.ranks]
+    return result.model_copy(update={"ranks": ranks})
 
 
 def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
@@ -148,7 +105,7 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
     if result.last_loss is None or result.first_loss is None or not all(rank.finite for rank in result.ranks):
         return Verdict.CORRUPT, _not_finite(result)
     if len({rank.checksum for rank in result.ranks}) > 1:
-        odd = ", ".join(f"rank {rank.rank} on {rank.node}" for rank in _odd(result.ranks)) or "no majority agrees"
+        odd = ", ".join(f"rank {rank.rank} on {rank.host}" for rank in _odd(result.ranks)) or "no majority agrees"
         return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
     drop = result.loss_drop or 0.0
     if drop < min_loss_drop:
@@ -162,7 +119,7 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
 def _not_finite(result: TrainingResult) -> str:
     step = next((i for i, loss in enumerate(result.losses) if loss is None), None)
     bad = [rank for rank in result.ranks if not rank.finite]
-    first = f", first on rank {bad[0].rank} ({bad[0].node})" if len(bad) == 1 else ""
+    first = f", first on rank {bad[0].rank} ({bad[0].host})" if len(bad) == 1 else ""
     return Reason.of(
         "training-not-finite",
         value=f"in the loss of step {step}" if step is not None else "in the parameters",
@@ -175,11 +132,11 @@ def suspects(result: TrainingResult) -> Iterator[Suspect]:
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
-            yield Suspect("node", rank.node, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
+            yield Suspect("node", rank.host, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
     elif not bad:
         for rank in _odd(result.ranks):
             evidence = Reason.of("rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12])
-            yield Suspect("node", rank.node, 0.9, evidence)
+            yield Suspect("node", rank.host, 0.9, evidence)
 
 
 def _odd(ranks: Sequence[Rank]) -> list[Rank]:
@@ -205,7 +162,7 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
         yield Measurement("inference", result.inference_samples_s, "samples/s", subject, where)
     if result.step_time_ms:
         middle = median(result.step_time_ms)
-        yield Measurement("step_time", middle, "ms", subject, where, result.step_time_ms, better="lower")
+        yield Measurement("step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower")
     for metric, value, unit in _recorded(result, testbed, cluster.hardware.name, workload):
         yield Measurement(metric, value, unit, subject, where, better=None)
     for node in testbed.nodes:
@@ -233,11 +190,9 @@ def _of_node(
     name: str, result: TrainingResult, where: dict[str, ConditionValue], *, judged: bool
 ) -> Iterator[Measurement]:
     subject = Subject("node", name)
-    ranks = [rank for rank in result.ranks if rank.node == name]
-    steps = tuple(rank.step_time_ms for rank in ranks if rank.step_time_ms is not None)
-    computes = tuple(
-        rank.compute_ms for rank in ranks if rank.compute_ms is not None and math.isfinite(rank.compute_ms)
-    )
+    ranks = [rank for rank in result.ranks if rank.host == name]
+    steps = tuple(rank.step_time_ms_median for rank in ranks if rank.step_time_ms_median is not None)
+    computes = tuple(rank.compute_ms_median for rank in ranks if rank.compute_ms_median is not None)
     if steps:
         yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
     if computes:

@@ -25,17 +25,17 @@ class TransformerSize(Strict):
         return self
 
     def __str__(self) -> str:
-        """As people name it: layers by width."""
+        """Format the size as layers by width."""
         return f"{self.layers}x{self.width}"
 
     def others(self) -> dict[str, ConditionValue]:
-        """What `str` leaves out, where it is not the default."""
+        """Return the other sizes that are not the default."""
         fields = type(self).model_fields
         names = ("heads", "sequence_length", "vocabulary")
         return {name: getattr(self, name) for name in names if getattr(self, name) != fields[name].default}
 
     def flops(self) -> float:
-        """Of one sample, forward and backward: twice the weights and the attention for each token, three times."""
+        """Return the operations of one sample, both ways: three times twice weights and attention per token."""
         weights = 12 * self.layers * self.width**2 + self.width * self.vocabulary
         attention = 2 * self.layers * self.width * self.sequence_length
         return 3.0 * 2 * (weights + attention) * self.sequence_length
@@ -46,7 +46,7 @@ _LARGE_IMAGES = 224
 
 
 class Workload(Strict):
-    """What is trained on every rank, and for how long."""
+    """The model and data that every rank trains, and the number of steps."""
 
     model: Literal["tiny", "transformer", "resnet18", "resnet50"] = Field(
         "tiny", description="`tiny` is a transformer for processors; the others are for GPUs"
@@ -87,7 +87,7 @@ class Workload(Strict):
         return f"{self.model} {self.transformer}" if self.model == "transformer" else self.model
 
     def conditions(self) -> dict[str, ConditionValue]:
-        """What its speed depends on, beside the batch; nothing for `tiny` with what was always so of it."""
+        """Return the conditions of its speed, besides the batch, that are not the defaults."""
         small = self.data in ("fashion_mnist", "cifar10", "cifar100")
         size = self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
         values: dict[str, tuple[ConditionValue, ConditionValue]] = {
@@ -101,7 +101,7 @@ class Workload(Strict):
         return {name: value for name, (value, usual) in values.items() if value != usual} | others
 
     def learning_conditions(self) -> dict[str, ConditionValue]:
-        """What its loss depends on beside: how many steps, and their size where it is not the model's own."""
+        """Return further conditions of its loss: the number of steps, and the learning rate if it is set."""
         own = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
         return {"steps": self.steps, **own}
 
@@ -148,7 +148,7 @@ class Training(Workload):
     timeout_s: float = Field(300, gt=0, description="seconds for the whole training")
 
     def workload(self, *, gpus: bool) -> Workload:
-        """What is trained on nodes with GPUs, or without."""
+        """Return the workload for nodes with GPUs, or without."""
         return self.gpu if gpus and self.gpu else self
 
 
@@ -184,7 +184,7 @@ def _seconds(workload: Workload, *, gpus: bool) -> float:
 
 
 def _flops(workload: Workload) -> float:
-    """Of one sample, forward and backward."""
+    """Return the operations of one sample, forward and backward."""
     if workload.model == "transformer":
         return workload.transformer.flops()
     pixels = workload.image_size or _USUAL_PIXELS

@@ -115,7 +115,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (DOCKER | {"builder": "buildah", "platforms": BOTH}, r"platforms: buildah builds for one"),
         (CLOUD | {"platforms": ["linux/arm64"]}, r"platforms: cloud-build's machines are linux/amd64"),
         (CLOUD | {"repository": "r.example.com/x"}, r"project: is required with a repository outside "),
-        (CLOUD | {"substitutions": {"_TAG": "x"}}, r"substitutions: _TAG is told by the build context"),
+        (CLOUD | {"substitutions": {"_TAG": "x"}}, r"substitutions: _TAG is set from the build context"),
         (CLOUD | {"substitutions": {"TAG": "x"}}, r"substitutions: 'TAG' is no name of a substitution"),
         ({"build": "cpu", "builder": "cloud-build"}, r"image\.cloud-build\.repository: is required"),
     ],

@@ -14,7 +14,7 @@ from seatrial.checks.collectives.sweep import at_once
 from seatrial.checks.connectivity.stages import RollCall
 from seatrial.checks.contract import CheckContext, Doubt, try_check
 from seatrial.checks.suites import SuiteFile, load_suite
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.config.run import Run
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
@@ -251,7 +251,7 @@ def test_doubtful_nodes_alone_are_swept_again(monkeypatch: pytest.MonkeyPatch, t
         Doubt(Measurement("busbw_plateau", 1.0, "GB/s", Subject("node", f"node-{node}"), conditions), 1, 3)
         for node in (1, 3)
     ]
-    repeated = measure_again(CheckContext(with_arms(tmp_path), nodes_of(4, 2)), {"collectives": doubts})
+    repeated = repeat_checks(CheckContext(with_arms(tmp_path), nodes_of(4, 2)), {"collectives": doubts})
     assert {(names, log) for names, _, _, log in fake.calls} == {
         (("node-1",), "all_reduce-intra-node-1-again-1.log"),
         (("node-3",), "all_reduce-intra-node-3-again-1.log"),

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
@@ -128,7 +128,7 @@ def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
     check, _ = lab.check()
     before = len(lab.platform.nodes["node-2"].commands)
     slow = [m for m in check.measurements if m.subject.name == "node-2" and m.metric == "disk_write"]
-    repeated = measure_again(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
+    repeated = repeat_checks(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
     assert [m.series() for m in repeated.measurements] == [m.series() for m in slow]
     (command,) = lab.platform.nodes["node-2"].commands[before:]
     assert any(word.endswith("/disk.py") for word in command)
@@ -160,7 +160,7 @@ def test_only_nodes_in_doubt_are_measured_again(lab: Lab) -> None:
     check, _ = lab.check()
     commands = {name: len(node.commands) for name, node in lab.platform.nodes.items()}
     slow = [m for m in check.measurements if m.subject.name == "node-2" and m.metric == "matmul"]
-    repeated = measure_again(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
+    repeated = repeat_checks(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
     assert [m.series() for m in repeated.measurements] == [m.series() for m in slow]
     again = {name: len(node.commands) - commands[name] for name, node in lab.platform.nodes.items()}
     assert again == {"node-0": 0, "node-1": 0, "node-2": 1, "node-3": 0}

@@ -9,11 +9,11 @@ import pytest
 
 from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.config.run import setup_of
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict
-from tasks.compare import compare
+from tasks.check import compare
 from tests.fake_platform import ProgramOutput
 from tests.stored_nights import as_before
 from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate
@@ -206,6 +206,6 @@ def test_a_device_that_breaks_when_it_is_repeated_is_blamed(lab: Lab) -> None:
     check, _ = lab.check()
     lab.says(answer(device(wrong="a copy differs from its source")), "node-2")
     doubts = [Doubt(m, 1, 3) for m in check.measurements if m.subject.name == "node-2"]
-    repeated = measure_again(lab.context, {"devices": doubts})["devices"]
+    repeated = repeat_checks(lab.context, {"devices": doubts})["devices"]
     assert [suspect.name for suspect in repeated.suspects] == ["node-2"]
     assert [verdict for verdict, _ in repeated.problems] == [Verdict.CORRUPT]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from flows import check
-from flows.serving import results
 from seatrial.checks.contract import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
@@ -20,7 +19,8 @@ from seatrial.history import open_store
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tasks import compare, image, launch, record, upload
+from tasks import check as check_step
+from tasks import image, launch, record, upload
 from tests.fake_platform import FakePlatform
 
 RUN_ID = "run-1"
@@ -29,7 +29,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "image_task": image.image_task.fn,
     "launch_task": launch.launch,
     "check_task": try_check,
-    "compare_task": compare.compare,
+    "compare_task": check_step.compare,
 }
 
 
@@ -88,9 +88,9 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
     without_prefect = {**STEPS, "cluster_lock": made.turn, "progress": made.progress, "current": flow_run}
     for name, function in without_prefect.items():
         monkeypatch.setattr(check, name, function)
-    monkeypatch.setattr(results, "notify_task", made.notify)
-    monkeypatch.setattr(results, "record_task", record.record)
-    monkeypatch.setattr(results, "upload_task", upload.upload)
+    monkeypatch.setattr(check, "notify_task", made.notify)
+    monkeypatch.setattr(check, "record_task", record.record)
+    monkeypatch.setattr(check, "upload_task", upload.upload)
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # the faults that tests inject are its errors
     yield made
     for run_id in [*made.platform.kept]:

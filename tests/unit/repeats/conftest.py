@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.checks.collectives import sweep
 from seatrial.checks.contract import CheckContext, Doubt, Repeated
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.model.result import RunResult, now
@@ -34,6 +34,6 @@ def again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         fake = FakeMpirun(lambda operation: result(table(sizes=(16384,), wrong=wrong)))
         monkeypatch.setattr(sweep, "mpirun", fake)
         run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-        return fake, measure_again(CheckContext(run, make_testbed()), {"collectives": doubts})
+        return fake, repeat_checks(CheckContext(run, make_testbed()), {"collectives": doubts})
 
     return measured

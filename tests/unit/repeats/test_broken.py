@@ -12,7 +12,7 @@ from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity import stages
 from seatrial.checks.connectivity.stages import RollCall
 from seatrial.checks.contract import CheckContext, Doubt, Repeated
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.checks.training import check as training
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
@@ -23,7 +23,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
 from seatrial.remote.node_setup import NodeConnection
-from tasks.compare import compare
+from tasks.check import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, asked, collectives, doubt
 
@@ -55,7 +55,7 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     fake = broken_sweeps(monkeypatch)
     monkeypatch.setattr(training, "_train", lambda *_, **__: pytest.fail("training was repeated"))
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-    by_check = measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
+    by_check = repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
     repeated = by_check["collectives"]
     assert ([asked(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
     ((verdict, reason),) = repeated.problems
@@ -68,7 +68,7 @@ def test_a_node_that_was_taken_away_in_a_repeat_is_nobodys_fault(
 ) -> None:
     roll(problems=["node-2: preempted"])
     broken_sweeps(monkeypatch)
-    repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), BOTH)["collectives"]
+    repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), BOTH)["collectives"]
     assert (repeated.problems, repeated.suspects, repeated.over) == ([], [], True)
     assert "node-2: preempted" in caplog.text
 
@@ -87,7 +87,7 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
         stages, "try_streams", lambda _, __, pairs, ___: {way: 9.0 for a, b in pairs for way in ((a, b), (b, a))}
     )
     slow = [Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"node-{i}")), 1, 3) for i in (0, 3)]
-    repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
+    repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
     assert repeated.suspects == [DEAD]
     assert [verdict for verdict, _ in repeated.problems] == [Verdict.FAIL]
     # node-3 without its neighbour node-2 is not what it was the first time
@@ -97,7 +97,7 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
 def test_whom_a_repeated_training_blames_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     check = Check("training", Verdict.FAIL, "node-2: no route to host", suspects=(DEAD,))
     monkeypatch.setattr(training, "_train", lambda *_, **__: check)
-    repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), {"training": [doubt()]})["training"]
+    repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"training": [doubt()]})["training"]
     assert (repeated.suspects, repeated.over) == ([DEAD], True)
 
 
@@ -128,7 +128,7 @@ def test_no_operation_begins_once_time_is_up(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(stages, "set_up_node", lambda *_, **__: pytest.fail("TCP was repeated"))
     tcp = Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", "node-0")), 1, 3)
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-    measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)
+    repeat_checks(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)
     assert [asked(argv)[0] for argv in fake.argvs] == ["all_reduce"]
 
 
@@ -155,5 +155,5 @@ def test_a_repeat_that_is_cut_off_for_want_of_time_says_nothing_about_the_cluste
         section = run.suite.section(Collectives)
         assert section is not None
         patient = run.suite.model_copy(update={"collectives": section.model_copy(update={"timeout_s": usual_s})})
-        repeated = measure_again(CheckContext(replace(run, suite=patient), make_testbed()), BOTH, 100.0)["collectives"]
+        repeated = repeat_checks(CheckContext(replace(run, suite=patient), make_testbed()), BOTH, 100.0)["collectives"]
         assert (limits.pop(), len(repeated.problems), repeated.over) == (limit_s, problems, True)

@@ -17,7 +17,7 @@ from seatrial.model.measurement import Measurement, Subject, once
 from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tasks.compare import compare
+from tasks.check import compare
 from tests.stored_nights import knowing
 from tests.unit.repeats.doubts import LAB, Nodes, collectives, plateau
 

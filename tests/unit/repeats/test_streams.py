@@ -14,7 +14,7 @@ from seatrial.checks.connectivity.rates import Findings, egress, ingress, measur
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext, Doubt
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.judge.assess import assess
 from seatrial.model.measurement import by_series
 from seatrial.model.result import Check
@@ -97,7 +97,7 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
     for _ in range(5):
         check = first_try()
         while doubts := assess([check], knowledge).doubts:
-            more = measure_again(CheckContext(run, testbed), doubts)["connectivity"].measurements
+            more = repeat_checks(CheckContext(run, testbed), doubts)["connectivity"].measurements
             assert max(len(taken) for taken in by_series(more).values()) == 1  # one repeat a round
             check = replace(check, measurements=(*check.measurements, *more))
         assert assess([check], knowledge).checks[0].verdict is Verdict.PASS
@@ -118,7 +118,7 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
     monkeypatch.setattr(step, "try_streams", lambda *_: dict(zip(ways, (900.0, again), strict=True)))
     doubts = [Doubt(m, 1, 3) for m in first.measurements if m.metric == "tcp_egress" and m.subject.name == "node-1"]
     context = CheckContext(make_run(tmp_path, nodes=2), testbed, kept=(findings,))
-    repeated = measure_again(context, {"connectivity": doubts})["connectivity"]
+    repeated = repeat_checks(context, {"connectivity": doubts})["connectivity"]
     assert [m.value for m in repeated.measurements] == [again]
     assert repeated.check is not None
     assert repeated.check.verdict is verdict

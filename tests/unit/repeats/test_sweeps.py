@@ -11,7 +11,7 @@ from seatrial.checks import table as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.contract import CheckContext, Repeated
-from seatrial.checks.table import measure_again
+from seatrial.checks.table import repeat_checks
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
@@ -46,7 +46,7 @@ def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
 
 def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "CHECKS", [replace(COLLECTIVES, repeat=None)])
-    assert measure_again(CheckContext(make_run(tmp_path), make_testbed()), {"collectives": [doubt()]}) == {
+    assert repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"collectives": [doubt()]}) == {
         "collectives": Repeated()
     }
 
@@ -71,5 +71,5 @@ def test_no_log_of_a_repeat_is_overwritten(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(sweep, "mpirun", logged)
     for size in (4096, 16384):
         again = {"collectives": [doubt(message_bytes=size, placement="in_place")]}
-        measure_again(CheckContext(make_run(tmp_path), make_testbed()), again)
+        repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), again)
     assert logs == ["all_reduce-again-1.log", "all_reduce-again-2.log"]

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.runs.load import load_result
-from seatrial.text.csv_cells import as_text, from_text
+from seatrial.text.escape import as_text, from_text
 from tasks.record import measurements_csv, write_run_json
 from tests import samples
 

@@ -20,7 +20,7 @@ def test_what_slack_missed_is_told_by_the_next_run(
     notified = night(nights.bad(1), store, by_token)
     assert notified.failed
     assert "Slack says HTTP 500; see https://slack-status.com" in notified.summary
-    assert notified.summary.endswith("; the next run tells it")
+    assert notified.summary.endswith("; the next run sends it")
     assert not slack.posted
     assert not night(nights.bad(2), store, by_token).failed
     assert slack.posted[0].blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
@@ -84,7 +84,7 @@ def test_a_broken_slack_is_tried_again_a_few_times(
 )
 def test_slacks_refusals_come_with_a_next_step(slack: Slack, by_token: AlertSettings, error: str, reason: str) -> None:
     slack.plan("chat.postMessage", refusal(error))
-    assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {reason}; the next run tells it"
+    assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {reason}; the next run sends it"
 
 
 def test_an_unknown_channel_is_named(slack: Slack) -> None:

@@ -35,7 +35,7 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     assert (len(slack.posted), len(slack.replies(message)), message.edits) == (1, 1, 1)
     assert message.blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
 
-    assert night(nights.good(3), store, by_token).summary == "slack #alerts: told #alerts the change"
+    assert night(nights.good(3), store, by_token).summary == "slack #alerts: sent the change to #alerts"
     assert (len(slack.posted), message.edits) == (1, 2)
     assert message.blocks[0]["text"]["text"] == "h100-east recovered: pass again after 2 runs of fail"
     recovery = slack.replies(message)[-1]
@@ -106,7 +106,7 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     notified = night(nights.bad(2), store, by_token)
     assert notified == Notified(f"slack #alerts: message in #alerts cannot be updated ({rule})")
     night(nights.bad(3, suspects=nights.suspected("node-2")), store, by_token)
-    assert night(nights.good(4), store, by_token).summary == "slack #alerts: told #alerts the change"
+    assert night(nights.good(4), store, by_token).summary == "slack #alerts: sent the change to #alerts"
     (message,) = slack.posted
     assert [reply.text for reply in slack.replies(message) if reply.broadcast] == [
         ":red_circle: h100-east: new suspect: node node-2",

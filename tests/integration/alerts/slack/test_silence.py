@@ -19,9 +19,9 @@ def test_silence_is_told_once_and_ends_with_a_run(slack: Slack, by_token: AlertS
     (message,) = slack.posted
     assert message.blocks[0]["text"]["text"] == "h100-east: the check did not run"
     assert "the last run, run-0, ended " in message.shown
-    assert watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token).summary.startswith("told before: ")
+    assert watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token).summary.startswith("reported before: ")
     assert watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token, gone="again").summary.startswith(
-        "told before"
+        "reported before"
     )
     night(nights.good(1), store, by_token)
     assert "h100-east: the check runs again" in message.shown
