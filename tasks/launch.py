@@ -15,7 +15,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, platform_for
 from seatrial.platforms import state as states
 from seatrial.runs.login import folder_of
-from seatrial.system.open_files import open_files_problem
+from seatrial.system.process import open_files_problem
 
 log = logging.getLogger("seatrial.launch")
 

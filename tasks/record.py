@@ -26,8 +26,8 @@ from seatrial.report.markdown import judgement_rows, summary
 from seatrial.report.metrics import publish, target_of_environment
 from seatrial.runs.load import FIXED_COLUMNS
 from seatrial.runs.run_state import without_details
-from seatrial.system.atomic import write_atomic
 from seatrial.system.disk_reserve import release
+from seatrial.system.private import write_atomic
 from seatrial.text.escape import as_text, escape
 
 if TYPE_CHECKING:

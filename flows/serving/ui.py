@@ -36,7 +36,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
 from seatrial.runs.cluster_lock import ProcessIdentity
 from seatrial.runs.progress import RedactingFormatter
-from seatrial.system.atomic import write_atomic
+from seatrial.system.private import write_atomic
 from seatrial.text.escape import escape
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from seatrial.builders.reasons import REASONS
 from seatrial.model.errors import SeatrialError
-from seatrial.system.atomic import write_atomic
-from seatrial.system.private import closed_folder
+from seatrial.system.private import closed_folder, write_atomic
 from seatrial.system.state_home import state_home
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ log = logging.getLogger("seatrial.image")
 
 _MODULES = {
     "prebuilt": "seatrial.builders.registry",
-    "docker": "seatrial.builders.docker",
-    "buildah": "seatrial.builders.buildah",
+    "docker": "seatrial.builders.local",
+    "buildah": "seatrial.builders.local",
     "cloud-build": "seatrial.builders.cloud_build",
 }
 
@@ -78,7 +77,7 @@ class Builder(Protocol):
         """Return the reference of an image with that tag. Pure."""
 
     def exists(self, reference: str) -> StoredImage | None:
-        """Look the image up; None when there is none. Raises UnreachableError when it is not known."""
+        """Look the image up; None if it does not exist. Raises UnreachableError if that is unknown."""
 
     def build(self, plan: "BuildPlan", log_file: Path) -> BuiltImage:
         """Build the image, append the output to `log_file`, and end the build when interrupted.

@@ -8,18 +8,23 @@ import codecs
 import json
 import logging
 import os
+import re
+import tarfile
+import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+import yaml
 
 from seatrial.builders import BuiltImage, StoredImage
-from seatrial.builders.cloud_request import reference, request, timeout_s, upload
 from seatrial.builders.failures import build_failure
 from seatrial.builders.plan import BuildPlan
-from seatrial.config.image import CloudBuild
+from seatrial.config.image import TIMEOUT_S, CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason
 from seatrial.system.rawlog import RawLog
@@ -28,10 +33,9 @@ from seatrial.text.redact import Secrets
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials as GoogleCredentials
     from google.cloud.devtools.cloudbuild_v1 import Build, CloudBuildClient
-    from google.cloud.storage import Client
+    from google.cloud.storage import Bucket, Client
 
     from seatrial.builders.registry import Credentials
-
 
 log = logging.getLogger("seatrial.image")
 
@@ -270,3 +274,159 @@ def _error_text(error: Exception) -> str:
 
 def builder(config: CloudBuild) -> CloudBuildImage:
     return CloudBuildImage(config)
+
+
+def default_bucket(project: str) -> str:
+    """Return the name that gcloud uses; "google" is not allowed in it."""
+    return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
+
+
+def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
+    """Upload the context to the bucket, which is made if missing; return the build's storageSource.
+
+    A bucket of the cluster file is not looked up first: an account may write objects there without that right.
+    """
+    from google.api_core.exceptions import NotFound
+
+    with archive(plan) as file:
+        if not config.bucket:
+            return _put(_default(client, config.own_project), file)
+        try:
+            return _put(client.bucket(config.bucket), file)
+        except NotFound:
+            return _put(client.create_bucket(config.bucket, timeout=60), file)
+
+
+def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
+    blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
+    size = file.seek(0, os.SEEK_END)  # told, a small archive goes up in one request
+    blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
+    return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
+
+
+@contextmanager
+def archive(plan: BuildPlan) -> Iterator[IO[bytes]]:
+    """Pack the context without owners and with only the executable bit of modes, as its hash has it."""
+    context = plan.config.context
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w:gz") as tar:
+            for name in plan.files:
+                tar.add(context / name, name, recursive=False, filter=_anonymous)
+        yield file
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    if member.isfile():
+        member.mode = 0o755 if member.mode & 0o111 else 0o644
+    return member
+
+
+def _default(client: "Client", project: str) -> "Bucket":
+    """Return the default bucket, which must belong to the project: its name can be guessed and taken by others."""
+    name = default_bucket(project)
+    bucket = client.lookup_bucket(name, timeout=30)
+    if bucket is None:
+        return client.create_bucket(name, timeout=60)
+    if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
+        raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
+    return bucket
+
+
+MACHINE = "E2_HIGHCPU_32"
+_VARIABLE = re.compile(r"\$(?:\{([A-Z0-9_]+)\}|([A-Z0-9_]+))")
+
+Request = dict[str, Any]  # the Build resource, in JSON's names
+
+
+def recipe(config: CloudBuild) -> Request:
+    """Read the folder's cloudbuild.yaml; without one, return one docker build. Raises InputError."""
+    file = config.folder / "cloudbuild.yaml"
+    if not file.is_file():
+        return _plain(config)
+    try:
+        document = dict(yaml.safe_load(file.read_text()))
+        steps, images = [dict(step) for step in document["steps"]], list(document["images"])
+    except (OSError, yaml.YAMLError, TypeError, ValueError, KeyError) as error:
+        raise InputError(f"{file}: needs steps and images, as gcloud builds submit reads them ({error!r})") from error
+    if not images or "${_TAG}" not in str(images[0]):
+        raise InputError(f"{file}: images: the first must end in :${{_TAG}}, where the build's hash goes")
+    if config.args and not any(map(_takes_arguments, steps)):
+        raise InputError(
+            f"image.args: {file} has no docker step that begins with `build`, which would take them; legal: such a"
+            " step, or substitutions in place of args"
+        )
+    if config.machine and _in_a_pool(document):
+        raise InputError(f"image.machine: {file} builds in a pool, which has machines of its own; leave it out")
+    if not re.fullmatch(r"\d+(\.\d+)?s", str(document.setdefault("timeout", f"{TIMEOUT_S}s"))):
+        raise InputError(f"{file}: timeout: must be seconds, such as 7200s, is {document['timeout']!r}")
+    return document
+
+
+def _plain(config: CloudBuild) -> Request:
+    image = f"${{_ARTIFACT_REGISTRY}}/{config.name}:${{_TAG}}"
+    arguments = ["build", f"--file={config.dockerfile}", f"--tag={image}", "."]
+    step = {"name": "gcr.io/cloud-builders/docker", "args": arguments}
+    options = {"automapSubstitutions": True}
+    return {"steps": [step], "images": [image], "timeout": f"{TIMEOUT_S}s", "options": options}
+
+
+def reference(config: CloudBuild, tag: str) -> str:
+    """Return the first image of the recipe with its variables filled in. Raises InputError for an unknown one."""
+    build = recipe(config)
+    values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, build, tag)}
+    named = str(build["images"][0])
+    filled = _VARIABLE.sub(lambda match: str(values.get(match[1] or match[2], match[0])), named)
+    if "$" in filled:
+        raise InputError(
+            f"{config.folder / 'cloudbuild.yaml'}: images: {named}: {filled} is not known before the build; legal:"
+            f" {', '.join(sorted(values))}"
+        )
+    return filled
+
+
+def timeout_s(config: CloudBuild) -> int:
+    """Return the time limit of the build: the cluster file's, else the recipe's."""
+    return config.timeout_s or round(float(recipe(config)["timeout"].rstrip("s")))
+
+
+def request(config: CloudBuild, tag: str) -> Request:
+    """Return the build without its source, which has no name before the upload."""
+    build = recipe(config)
+    options = build.get("options") or {}
+    machine = {} if _in_a_pool(build) else {"machineType": config.machine or options.get("machineType", MACHINE)}
+    return {
+        **build,
+        "steps": [_with_arguments(step, config) for step in build["steps"]],
+        "substitutions": _substitutions(config, build, tag),
+        "timeout": f"{timeout_s(config)}s",
+        "options": {**options, **machine},
+    }
+
+
+def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, str]:
+    """Merge substitutions of recipe, seatrial and cluster file, sorted; Cloud Build refuses unused ones."""
+    ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
+    used = {match[1] or match[2] for match in _VARIABLE.finditer(str(build))}
+    given = {name: value for name, value in ours.items() if name in used}
+    return dict(sorted({**(build.get("substitutions") or {}), **given, **config.substitutions}.items()))
+
+
+def _in_a_pool(build: Request) -> bool:
+    """Return whether it builds in a private pool, which refuses a machine type."""
+    return not {"pool", "workerPool"}.isdisjoint(build.get("options") or {})
+
+
+def _takes_arguments(step: Request) -> bool:
+    """Return whether the step is a docker build."""
+    program = str(step.get("name")).rpartition("/")[2].partition(":")[0]
+    return program == "docker" and "entrypoint" not in step and (step.get("args") or [])[:1] == ["build"]
+
+
+def _with_arguments(step: Request, config: CloudBuild) -> Request:
+    """Add the cluster file's build arguments to a docker build."""
+    if not config.args or not _takes_arguments(step):
+        return step
+    given = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]
+    return {**step, "args": ["build", *given, *step["args"][1:]]}

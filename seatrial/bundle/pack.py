@@ -17,8 +17,7 @@ from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.config.run import RESULT, log_files
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
-from seatrial.system.atomic import atomic_write
-from seatrial.system.private import read_opener
+from seatrial.system.private import atomic_write, read_opener
 from seatrial.text.lines import last_line
 from seatrial.text.redact import Secrets
 

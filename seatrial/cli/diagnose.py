@@ -15,7 +15,7 @@ from seatrial.platforms import platform_for
 from seatrial.platforms.local.config import LocalPlatform
 from seatrial.report.metrics import target_of_environment
 from seatrial.runs.explanations import CATALOG
-from seatrial.system.open_files import open_files_problem
+from seatrial.system.process import open_files_problem
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 

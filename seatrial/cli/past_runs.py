@@ -232,7 +232,7 @@ def _write(result: "RunResult", folder: Path, form: str) -> Path:
     """Write report.html or report.pdf beside run.json."""
     from seatrial.report.html import report_html
     from seatrial.report.paper import pdf_of
-    from seatrial.system.atomic import write_atomic
+    from seatrial.system.private import write_atomic
 
     html = report_html(result, _context(result, folder))
     target = folder / f"report.{form}"

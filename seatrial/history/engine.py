@@ -17,12 +17,12 @@ from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.state_home import state_home
 from seatrial.text.redact import Secrets
+from seatrial.text.secret_values import SECRET_OPTION
 
 _DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 _LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
 _LOGIN = re.compile(r"^[^:/]*(?::[^@]*)?@")  # as SQLAlchemy reads it
 _OPTION = re.compile(r"[?&]\w+=[^&]*")
-_SECRET = re.compile(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
 _SHORTEST = 3  # characters: a shorter piece of a password would be found in every text
 _PORTS = range(1, 65536)
 
@@ -44,7 +44,7 @@ def parse_url(text: str) -> URL:
 
 def shown(url: URL) -> str:
     """Return the URL without its passwords."""
-    return _SECRET.sub(r"\1***", url.render_as_string(hide_password=True))
+    return SECRET_OPTION.sub(r"\1***", url.render_as_string(hide_password=True))
 
 
 def first_line(error: object, url: URL) -> str:
@@ -56,7 +56,7 @@ def first_line(error: object, url: URL) -> str:
 def _secrets(url: URL) -> Secrets:
     """Return passwords and their parts, the longest first: a badly quoted one may be parsed as a host."""
     queried = url.normalized_query.items()
-    query = (value for name, values in queried if _SECRET.match(f"?{name}=") for value in values)
+    query = (value for name, values in queried if SECRET_OPTION.match(f"?{name}=") for value in values)
     parts = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
     return Secrets(tuple(sorted((part for part in parts if len(part) >= _SHORTEST), key=len, reverse=True)))
 

@@ -27,21 +27,21 @@ _SETTINGS = {
     "runai": "seatrial.platforms.runai.config:RunaiPlatform",
     "docker": "seatrial.platforms.docker.config:DockerPlatform",
     "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
-    "this-machine": "seatrial.platforms.thismachine.config:ThisMachinePlatform",
+    "this-machine": "seatrial.platforms.baremetal.config:ThisMachinePlatform",
 }
 PLATFORMS.update({kind: partial(resolve_name, name) for kind, name in _SETTINGS.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What would be submitted, by file name, in the order it is used."""
+    """Files to submit, by name, in the order of their use."""
 
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What an earlier run left behind."""
+    """Objects or state of an earlier run."""
 
     run_id: str
     age_s: float
@@ -52,7 +52,7 @@ class Platform(Protocol):
     """The contract that every platform fulfils; `tests/contract` holds each to it."""
 
     def render(self, run: "Run") -> Rendered:
-        """What `launch` would submit. Pure."""
+        """Render what `launch` submits. Pure."""
 
     def launch(self, run: "Run") -> "Testbed":
         """Bring the nodes up. Returns when they answer, or raises LaunchError naming the cause."""
@@ -73,7 +73,7 @@ class Platform(Protocol):
         """The leftovers of runs whose process is gone."""
 
     def missing(self) -> list[str]:
-        """What this machine lacks for the platform, each with the next step; empty when nothing is missing."""
+        """List prerequisites that this machine lacks, each with the next step."""
 
 
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
     from seatrial.config.image import Mount, Ulimits
-    from seatrial.remote.keys import KeyPair
+    from seatrial.remote.ssh import KeyPair
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")

@@ -41,7 +41,7 @@ User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_len
 
 
 class LoginSettings(Strict):
-    """How to log in to a host; what is unset is as ssh's configuration says."""
+    """Login to a host; ssh's configuration provides what is unset."""
 
     user: User | None = Field(None, description="who logs in")
     port: Port | None = Field(None, description="where its own sshd listens")
@@ -82,18 +82,14 @@ def client_config(
     lines = ["Host *", *(f"    {name} {value}" for name, value in _STRICT.items())]
     lines.append(f"    ConnectTimeout {max(1, round(connect_timeout_s))}")
     for hosts, options in options_of.items():
-        for names in _lines_of(hosts):
-            lines += [f"Host {' '.join(names)}", *(f"    {option}" for option in options)]
+        for start in range(0, len(hosts), _NAMES_PER_LINE):
+            names = " ".join(hosts[start : start + _NAMES_PER_LINE])
+            lines += [f"Host {names}", *(f"    {option}" for option in options)]
     lines.append("Match all")
     for path in (own_config,) if own_config else _USUAL:
         lines.append(f'    Include "{Path(path).expanduser().absolute()}"')
     lines.append(f"    KexAlgorithms {_KEX}")
     return "\n".join(lines) + "\n"
-
-
-def _lines_of(hosts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(hosts), _NAMES_PER_LINE):
-        yield hosts[start : start + _NAMES_PER_LINE]
 
 
 def login_options(login: LoginSettings) -> Iterator[str]:
@@ -108,7 +104,7 @@ def login_options(login: LoginSettings) -> Iterator[str]:
         yield f'IdentityFile "{Path(login.key_file).expanduser().absolute()}"'
 
 
-# In the words of OpenSSH 7 to 10, which are the same in every language.
+# Messages of OpenSSH 7 to 10, which are the same in every language.
 _UNKNOWN = re.compile(r"No (\S+) host key is known for (\S+) and you have requested strict checking")
 _CHANGED = re.compile(r"Host key for (\S+) has changed and you have requested strict checking")
 _REVOKED = re.compile(r"host key for (\S+) is marked as revoked", re.IGNORECASE)
@@ -134,17 +130,18 @@ Options = Callable[[], dict[str, str]]
 
 
 def reason_of(host: str, errors: str, options: Options) -> Reason:
-    """Why a login failed. `options()` is the configuration of ssh for the host, as `ssh -G` prints it."""
+    """Explain a failed login. `options()` returns ssh's configuration for the host, as `ssh -G` prints it."""
     if reason := _about_host_key(host, errors, options):
         return reason
     if match := _REFUSED.search(errors):
         user = printable(options().get("user", "?"))
         return Reason.of("baremetal-login-refused", host=host, user=user, methods=printable(match[1]))
-    words = printable(_last_lines(errors))[:_SHOWN]
+    lines = [line.strip() for line in errors.splitlines() if any(map(str.isalnum, line))]
+    problem = printable("; ".join(dict.fromkeys(lines[-2:])) or "no message")[:_SHOWN]
     if _SILENT.search(errors):
-        return Reason.of("baremetal-unreachable", host=host, problem=words)
+        return Reason.of("baremetal-unreachable", host=host, problem=problem)
     code = "baremetal-connection-lost" if _LOST.search(errors) else "baremetal-ssh-failed"
-    return Reason.of(code, host=host, problem=words)
+    return Reason.of(code, host=host, problem=problem)
 
 
 def _about_host_key(host: str, errors: str, options: Options) -> Reason | None:
@@ -164,24 +161,19 @@ def is_silent(reason: str) -> bool:
     return code_of(reason) in ("baremetal-unreachable", "baremetal-connection-lost")
 
 
-def was_never_in(reason: str) -> bool:
+def is_before_login(reason: str) -> bool:
     """Whether there was no login at all, so that nothing can have been started on the host."""
     return code_of(reason) in _BEFORE_THE_LOGIN
 
 
-def _host_text(words: str) -> str:
-    return printable(words)[:_SHOWN]
+def _host_text(text: str) -> str:
+    return printable(text)[:_SHOWN]
 
 
 def _files(options: dict[str, str]) -> str:
     """The known_hosts files that ssh looks into."""
     own = options.get("userknownhostsfile", "~/.ssh/known_hosts").split()
     return printable(", ".join(str(Path(file).expanduser()) for file in own))
-
-
-def _last_lines(errors: str) -> str:
-    lines = [line.strip() for line in errors.splitlines() if any(map(str.isalnum, line))]
-    return "; ".join(dict.fromkeys(lines[-2:])) or "no message"
 
 
 SSH_FAILED = 255  # the exit status of ssh itself

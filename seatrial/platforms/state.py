@@ -11,6 +11,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,8 +22,7 @@ from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Leftover
-from seatrial.remote.keys import KeyPair, new_key_pair
-from seatrial.remote.ssh import known_hosts
+from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
 from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
@@ -39,7 +39,7 @@ KEY_FILE = "id_ed25519"  # private key that logs in to the nodes
 
 
 class NodeAddress(BaseModel):
-    """Where the sshd of a node answers its peers."""
+    """Address and port of a node's sshd for its peers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,7 +49,7 @@ class NodeAddress(BaseModel):
 
 
 class PlatformState(BaseModel):
-    """What another process needs to find the nodes, in the order of the hostfile; platforms may add fields."""
+    """Addresses of the nodes for other processes, in the order of the hostfile; platforms may add fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -94,12 +94,16 @@ def run_folder(run_id: str, kind: str) -> Path:
 
     Raises InputError for an illegal run id, and where the folder is another user's or a link.
     """
-    if not _RUN_ID.fullmatch(run_id):
+    if not is_run_id(run_id):
         raise InputError(f"run {run_id!r}: is no run id; legal: letters, digits, '.', '_' and '-', as in runs/")
     folder = root_folder(kind) / run_id
     for place in (folder.parent, folder):
         _is_trusted(place)
     return folder
+
+
+def is_run_id(text: str) -> bool:
+    return bool(_RUN_ID.fullmatch(text))
 
 
 def _is_trusted(place: Path) -> bool:
@@ -202,7 +206,7 @@ def read_file(folder: Path, name: str) -> str:
 
 
 def keep(folder: Path, seconds: float) -> None:
-    """Keep the run for so long from now on, whether its process lives or not."""
+    """Keep the run for `seconds` from now on, even after its process has ended."""
     write_private(folder / "kept.json", json.dumps({"until": time.time() + seconds}))
 
 
@@ -231,6 +235,17 @@ def is_abandoned(folder: Path) -> bool:
     return not owner.alive if owner else age_s(folder) > 60
 
 
+def is_object_abandoned(kind: str, run_id: str, owner: str | None, age_s: float, expires: float) -> bool:
+    """Whether the run that made an object is gone: as its folder here shows, else once `expires` (epoch) is over.
+
+    A run that begins has its folder before its objects; one that ends has lost it last.
+    """
+    if owner != this_owner(kind):
+        return time.time() > expires
+    folder = run_folder(run_id, kind)
+    return is_abandoned(folder) if folder.exists() else age_s > 60
+
+
 def leftovers(kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True) -> list[Leftover]:
     """The leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their folder."""
     abandoned = (folder for folder in folders(kind) if is_abandoned(folder) and is_ours(folder))
@@ -251,20 +266,10 @@ def remove_folder(folder: Path) -> None:
 
 def this_owner(kind: str) -> str:
     """The owner of objects that others see too: the host name, and a hash of machine, user and state folder."""
-    told_apart = (_machine_id(), _process_tree(), os.geteuid(), root_folder(kind))
-    return f"{socket.gethostname()}/{hashlib.sha256(repr(told_apart).encode()).hexdigest()[:12]}"
-
-
-def _machine_id() -> str:
-    try:
-        return Path("/etc/machine-id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _process_tree() -> str:
-    """The PID namespace: containers of one machine may share its id and host name."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
+    machine, process_tree = "", ""
+    with suppress(OSError):
+        machine = Path("/etc/machine-id").read_text().strip()
+    with suppress(OSError):  # the PID namespace: containers of one machine may share its id and host name
+        process_tree = os.readlink("/proc/self/ns/pid")
+    identity = (machine, process_tree, os.geteuid(), root_folder(kind))
+    return f"{socket.gethostname()}/{hashlib.sha256(repr(identity).encode()).hexdigest()[:12]}"

@@ -1,15 +1,18 @@
 """Make a testbed from a cluster file: what is the same on every platform."""
 
 import logging
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from seatrial.config.cluster import Cluster
+from seatrial.model.errors import RemoteError
 from seatrial.model.testbed import Dial, Node, Testbed
-from seatrial.remote.ssh import answers, fan_out, on_each
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import KeyPair, answers, connected, fan_out, on_each
 
 log = logging.getLogger("seatrial.launch")
 
@@ -51,7 +54,7 @@ def testbed_of(
 
 
 def wait_for_sshd(
-    testbed: Testbed, timeout_s: float, none_yet: Callable[[], None] = lambda: None, pause_s: float = 0.05
+    testbed: Testbed, timeout_s: float, none_yet: Callable[[], object] = lambda: None, pause_s: float = 0.05
 ) -> bool:
     """Wait until every sshd answers, or time is up; return false if none does.
 
@@ -72,3 +75,71 @@ def wait_for_sshd(
     for node in silent:
         log.warning("%s: sshd does not answer on port %d", node.name, node.port)
     return True
+
+
+_SCRIPTS = ("functions.sh", "node.sh")
+MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
+
+
+def default_folder(run_id: str) -> str:
+    """The folder on the node, private to its user, and removed when sshd ends."""
+    return f"/tmp/seatrial-{run_id}"
+
+
+def node_script(
+    run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, folder: str | None = None, listen: str | None = None
+) -> str:
+    """The script for the standard input of `sh -s` on each node. It makes `folder`, a full path in an existing folder.
+
+    `listen` is the address that sshd listens on; every one when None.
+    """
+    values = {
+        "FOLDER": folder or default_folder(run_id),
+        "PORT": str(port),
+        "USER_KEY": run_key.public,
+        "RUN_KEY": run_key.private.strip(),
+        "HOST_KEY": host_key.private.strip(),
+        "HOST_KEY_PUBLIC": host_key.public,
+        **({"LISTEN": listen} if listen else {}),
+    }
+    assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    # The entry point of images uses the same functions.
+    functions, script = (Path(__file__).with_name("sshd").joinpath(name).read_text() for name in _SCRIPTS)
+    return assignments + functions.removeprefix("#!/bin/sh\n") + script
+
+
+_WRITE_TIMEOUT_S = 30.0
+
+
+def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
+    """Write the ports and users of its peers to every node, for ssh: MPI's tree of daemons goes from node to node.
+
+    A node that cannot be reached is found by connectivity. `folder` is that of the run's sshd on the nodes; the one
+    above `workdir` when None.
+    """
+    text = ports_config(testbed, usual).encode()
+    if not text:
+        return
+    log.info("nodes have ports other than %d, or users of their own: writing an ssh configuration to each", usual)
+    file = PurePosixPath(folder or PurePosixPath(testbed.workdir).parent, "ports")
+    command = f"umask 077 && cat > {shlex.quote(str(file))}"
+
+    def write(node: Node) -> None:
+        with connected(testbed, node, _WRITE_TIMEOUT_S) as transport:
+            run_command(transport, command, stdin=text, timeout_s=_WRITE_TIMEOUT_S)
+
+    for name, answer in on_each(testbed.nodes, write).items():
+        if isinstance(answer, RemoteError):
+            log.warning("%s: the ssh configuration of its peers cannot be written: %s", name, answer)
+
+
+def ports_config(testbed: Testbed, usual: int) -> str:
+    """The configuration of ssh: one block per node that differs; empty if none does."""
+    users = {testbed.user_of(node) for node in testbed.nodes}
+    blocks = []
+    for node in testbed.nodes:
+        options = [f"  Port {node.port}"] if node.port != usual else []
+        options += [f"  User {testbed.user_of(node)}"] if len(users) > 1 else []
+        if options:
+            blocks.append("\n".join([f"Host {node.name} {node.address}", *options, ""]))
+    return "".join(blocks)

@@ -1,4 +1,4 @@
-"""What the probes on a node answer, as models: a broken node may print anything, so types and sizes are checked."""
+"""Models of the probes' output, with bounds on types and sizes: a broken node may print anything."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -29,13 +29,13 @@ HardwareId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 
 
 class NodeAnswer(BaseModel):
-    """One JSON object that a probe prints on a line of its own; what is not known is ignored."""
+    """One JSON object on a line of a probe's output; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class Facts(NodeAnswer):
-    """What seatrial/remote/probes/facts.py prints.
+    """Output of seatrial/remote/probes/facts.py.
 
     `gpu_clock_mhz` is the highest SM clock of the slowest GPU, `hardware_ids` are digests of serials. A version is ""
     where it is not installed, None if it is unknown.
@@ -67,7 +67,7 @@ Unreached = Literal["refused", "timeout", "no-route", "closed", "other-banner", 
 
 
 class ReachAnswer(NodeAnswer):
-    """What seatrial/remote/probes/reach.py prints: how many peers it tried, and the positions of those that failed."""
+    """Output of seatrial/remote/probes/reach.py: the number of peers, and the positions of those that failed."""
 
     tried: int = Field(ge=0, le=1_000_000)
     failed: dict[Unreached, list[int]]
@@ -81,7 +81,7 @@ class ReachAnswer(NodeAnswer):
 
 
 class Traffic(NodeAnswer):
-    """What one direction of a stream carried."""
+    """Bytes and seconds of one direction of a stream."""
 
     bytes: int = Field(gt=0, lt=1 << 50)
     seconds: FiniteFloat = Field(gt=1e-6)
@@ -93,14 +93,14 @@ class Traffic(NodeAnswer):
 
 
 class StreamAnswer(NodeAnswer):
-    """What seatrial/remote/probes/stream.py measured: from the node that was asked, and to it."""
+    """Result of seatrial/remote/probes/stream.py: from the node, and to it."""
 
     out: Traffic
     in_: Traffic = Field(alias="in")
 
 
 class StreamError(NodeAnswer):
-    """Why seatrial/remote/probes/stream.py could not measure."""
+    """Error of seatrial/remote/probes/stream.py."""
 
     error: Text
 

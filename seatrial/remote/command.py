@@ -190,9 +190,9 @@ _EXIT_S = 10.0
 
 
 class LocalProcess(LineReader):
-    """Its standard input stays open until `close_stdin`, which asks it to end. Raises OSError where it is not there.
+    """A process of this machine; closing its standard input asks it to end. Raises OSError if it cannot be started.
 
-    `lost_status` is the exit status by which it says that it lost the machine that does the work.
+    `lost_status` is its exit status after it lost the connection to the machine that does the work.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, lost_status: int | None = None) -> None:

@@ -153,7 +153,7 @@ def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def hostfile_path(testbed: Testbed) -> str:
-    """Where `mpirun` finds the hostfile on the head node; nodes that are heads at once may share the folder."""
+    """Return the path of the hostfile on the head node; several heads may share the folder."""
     return f"{testbed.workdir}/hostfile" + (f"-{testbed.head.name}" if len(testbed.nodes) == 1 else "")
 
 
@@ -248,7 +248,7 @@ class _Follower:
         return self._result(self._process.exit_status())
 
     def _ended_for_flooding(self) -> MpiResult:
-        """What follows is not looked at, but read: the next mpirun must not start beside this one."""
+        """Discard further output until the end: the next mpirun must not start beside this one."""
         seconds, deadline = time.monotonic() - self._started, time.monotonic() + SUPERVISOR_GRACE_S
         self._process.close_stdin()
         while time.monotonic() < deadline and self._process.read(0.2) is not None:

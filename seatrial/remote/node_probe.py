@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 20  # of what one probe prints
 
 
 class _ProbeError(NodeAnswer):
-    """Why a probe could not measure."""
+    """Error of a probe."""
 
     error: Text
 

@@ -8,6 +8,7 @@ import resource
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from seatrial.model.errors import RemoteError, SeatrialError
@@ -44,7 +45,7 @@ def connected(testbed: Testbed, node: Node, timeout_s: float) -> Iterator["param
 
 
 def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
-    """As `connected`, for callers that keep the connection and close it themselves."""
+    """Open a connection that the caller closes; see `connected`."""
     import paramiko
 
     try:
@@ -99,7 +100,7 @@ def _reason(node: Node, code: str, **values: str) -> str:
 
 
 def fan_out(testbed: Testbed) -> int:
-    """How many nodes of `testbed` are asked at once: nodes that share the cores of one machine would wait in turn."""
+    """Return how many nodes to ask at once: fewer if they share the cores of one machine."""
     return _FANOUT if testbed.shared_cores is None else min(_FANOUT, _PER_SHARED_CORE * testbed.shared_cores)
 
 
@@ -146,10 +147,34 @@ def pinned_keys(text: str) -> dict[str, str]:
 
 
 def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:
-    """Whether something that speaks SSH answers at the node's port."""
+    """Return whether an SSH server answers at the node's port."""
     try:
         with testbed.dial(node, timeout_s) as sock:
             sock.settimeout(timeout_s)
             return sock.recv(4) == b"SSH-"
     except OSError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """`private` is an OpenSSH private key file, `public` a line "ssh-ed25519 AAAA..."."""
+
+    private: str
+    public: str
+
+    def __repr__(self) -> str:
+        return f"KeyPair(public={self.public!r})"  # never the private half, wherever this is printed
+
+
+def new_key_pair() -> KeyPair:
+    """A fresh ed25519 key pair without passphrase."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return KeyPair(private.decode(), public.decode())

@@ -13,7 +13,7 @@ _BYTES, _BYTES_PER_NODE = 1024**2, 32 * 1024
 
 @contextmanager
 def reserved(folder: Path, nodes: int) -> Iterator[None]:
-    """Keep room for the result of so many nodes until `release` or the end of the block.
+    """Keep room for the result of `nodes` until `release` or the end of the block.
 
     Raises InputError where the disk has none: then nothing needs to be tried.
     """

@@ -1,4 +1,4 @@
-"""Files and folders of this user alone: mode 0600 and 0700 whatever the umask is, and no link is followed.
+"""Files and folders of this user alone: mode 0600 and 0700 whatever the umask, without following links.
 
     with open(path, "w", opener=private_opener) as file: ...
 
@@ -8,9 +8,11 @@ Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): no 
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 def private_opener(path: str, flags: int) -> int:
@@ -31,7 +33,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def read_private(path: Path, max_bytes: int) -> bytes:
-    """What a file of this user holds. Raises OSError, also for links, for others' files and for what is longer."""
+    """Read a file of this user. Raises OSError, also for links, others' files and longer ones."""
     file = _open(path, os.O_RDONLY)
     with os.fdopen(file, "rb") as reader:
         status = os.fstat(file)
@@ -54,7 +56,7 @@ def read_opener(path: str, flags: int) -> int:
 
 
 def private_folder(path: Path) -> Path:
-    """A folder that only this user can write to, made with mode 0700 if it is missing. Raises OSError.
+    """Make a folder that only this user can write to, mode 0700, unless it exists. Raises OSError.
 
     One that is there keeps its mode: it may be the system's.
     """
@@ -63,7 +65,7 @@ def private_folder(path: Path) -> Path:
 
 
 def closed_folder(path: Path) -> Path:
-    """A folder of seatrial's own, of mode 0700, made with all its parents where it is not there. Raises OSError.
+    """Make a folder of seatrial's own, mode 0700, with all its parents. Raises OSError.
 
     One that is there must be a folder of this user; and empty if others could write to it: else what is in it may be
     anybody's.
@@ -104,7 +106,7 @@ def _make(path: Path) -> None:
 
 @contextmanager
 def _own_folder(path: Path) -> Iterator[tuple[int, int]]:
-    """Its descriptor and its mode, if it is this user's and no link."""
+    """Open a folder of this user that is no link; yield descriptor and mode."""
     folder = _open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         status = os.fstat(folder)
@@ -141,3 +143,32 @@ def _open(path: str | Path, flags: int) -> int:
 
 def _user(uid: int) -> str:
     return "root" if uid == 0 else f"user id {uid}"
+
+
+def write_atomic(path: Path, content: str | bytes) -> Path:
+    """Write a file whole or not at all.
+
+    Lone surrogates, as of file names that are no UTF-8, are escaped. Raises OSError.
+    """
+    with atomic_write(path) as file:
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+    return path
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, mode 0600, that takes the place of `path` at the end of the block; of a link, not of where it leads.
+
+    Readers never see half a file, and a crash or a full disk leaves the old one. Until
+    then it has a random name, made with O_EXCL and O_NOFOLLOW. Raises OSError.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=".seatrial-", suffix=".new", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

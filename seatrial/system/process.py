@@ -1,6 +1,7 @@
 """Processes, from /proc: one that cannot be mistaken for a later one with the same id; how to end it and no other."""
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ def this_process() -> Process:
 
 
 def process(pid: int) -> Process:
-    """Raises ProcessLookupError when there is none."""
+    """Return the process with that id. Raises ProcessLookupError."""
     status = _status(pid)
     if status is None:
         raise ProcessLookupError(pid)
@@ -61,7 +62,7 @@ def kill_own(victim: Process, argument: str) -> bool:
 
 @contextmanager
 def _held(pid: int) -> Iterator[Callable[[int], None]]:
-    """How to send that process a signal. Raises ProcessLookupError when there is none."""
+    """Hold on to a process; yield a function that sends it a signal. Raises ProcessLookupError."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError) as error:
@@ -97,10 +98,24 @@ class _Status:
 
 
 def _status(pid: int) -> _Status | None:
-    """Of /proc/PID/stat; None when the process is gone or a zombie."""
+    """Read /proc/PID/stat; None if the process is gone or a zombie."""
     try:
         # What follows the command's name, which may hold anything, from field 3 on: state, parent, group, session, ...
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
         return None if fields[0] in "ZX" else _Status(int(fields[1]), int(fields[3]), int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None
+
+
+_OWN = 64  # of the run itself: its logs, its libraries, its server
+_PER_NODE = 4  # a connection, the stream under it and, on Kubernetes, its port-forward
+
+
+def open_files_problem(nodes: int) -> str | None:
+    """Return how to raise the limit of open files if it is too low for `nodes`, else None."""
+    needed = _OWN + _PER_NODE * nodes
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a run raises its own limit so far by itself
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        return None
+    command = f"ulimit -n {needed}" if os.geteuid() == 0 else f"sudo prlimit --pid $$ --nofile={needed}"
+    return f"{hard} may be open at once, {nodes} nodes need {needed}: {command}"

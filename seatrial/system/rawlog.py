@@ -31,11 +31,11 @@ class RawLog:
         self._file = self._opened(path, "a" if append else "w") if path else None
 
     def write(self, text: str) -> str:
-        """What of `text`, and of what was held back before, is ready: redacted, and written as far as there is room."""
+        """Write what is ready of `text` and of earlier text, redacted, as far as there is room; return it."""
         return self._keep(self._redactor.feed(text))
 
     def close(self) -> str:
-        """What was still held back, which is written first."""
+        """Write and return what was held back."""
         rest = self._keep(self._redactor.end())
         self._end()
         return rest

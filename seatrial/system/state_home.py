@@ -1,4 +1,4 @@
-"""Where this user's state lies between runs: $XDG_STATE_HOME/seatrial, ~/.local/state/seatrial when unset."""
+"""The folder of this user's state: $XDG_STATE_HOME/seatrial, else ~/.local/state/seatrial."""
 
 import errno
 import os
@@ -41,6 +41,6 @@ def check_state_home() -> None:
 
 
 def unusable(folder: Path, error: OSError) -> str:
-    """What is wrong with it, or with the folder above it that is at fault."""
+    """Describe the problem of a folder, or of the folder above it that is at fault."""
     at_fault = error.filename if isinstance(error.filename, str) else folder
     return f"{at_fault}: {error.strerror or error}"

@@ -28,7 +28,10 @@ TOKEN_MARKS = (
 
 _PASSWORD = re.compile(r"://[^/\s:@]*+:([^\s@]++)@")
 _PASSWORD_WITH_AT = re.compile(r"://[^/\s:@]*+:([^\s/]+)@")
-_OPTION = re.compile(r"[?&;\s][\w.-]*(?:passw|pwd|secret|token|sig|key)[\w.-]*=([^&;\s]+)", re.IGNORECASE)
+# Of an address: its name with "=", and its value. What is called sslkey is a file.
+SECRET_OPTION = re.compile(
+    r"([?&;\s][\w.-]*(?:passw|pwd|secret|token|sig|(?<!ssl)key)[\w.-]*=)([^&;\s]*)", re.IGNORECASE
+)
 _SHORTEST_PASSWORD = 6
 # Default passwords and settings whose variable only sounds secret (X_AUTH=disabled): hidden, they would spoil the text.
 _ORDINARY = frozenset({"password", "passwd", "postgres", "disabled", "required", "optional", "kerberos", "username"})
@@ -60,8 +63,8 @@ def _secrets_of(name: str, text: str) -> Iterator[str]:
     elif not _IDENTIFIER.search(name) and _is_random(text):
         yield text
     yield from (match[0] for match in TOKEN.finditer(text))
-    values = (match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT, _OPTION) for match in each.finditer(text))
-    for password in values:
+    passwords = [match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT) for match in each.finditer(text)]
+    for password in (*passwords, *(match[2] for match in SECRET_OPTION.finditer(text))):
         yield from (form for form in (password, unquote(password), unquote_plus(password)) if _is_password(form))
 
 

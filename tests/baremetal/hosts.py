@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import new_key_pair
 
 SSHD = "/usr/sbin/sshd"
 USER = "sailor"  # an account that only the hosts have

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import KeyPair, new_key_pair
 
 GIB_PER_NODE = 64.0
 

@@ -19,7 +19,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import new_key_pair
 from tests.fake_platform.mpi import ON_RANKS, supervise
 from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request
 from tests.fake_platform.programs import HEALTHY, program_name

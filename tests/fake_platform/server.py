@@ -18,11 +18,11 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import new_key_pair
 from tests.fake_platform.node import FakeNode, ProgramOutput
 
 if TYPE_CHECKING:
-    from seatrial.remote.keys import KeyPair
+    from seatrial.remote.ssh import KeyPair
 
 _TIMEOUT_S = 60.0  # for a client that falls silent, so that no thread waits for ever
 _SUPERVISOR = "supervise.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import new_key_pair
 from tests.images import lane
 
 

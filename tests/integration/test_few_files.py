@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.system.open_files import open_files_problem
+from seatrial.system.process import open_files_problem
 
 LIMIT = 64
 

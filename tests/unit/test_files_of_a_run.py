@@ -13,7 +13,7 @@ from seatrial.history import open_store
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.runs.cluster_lock import FileLock
 from seatrial.runs.progress import log_file
-from seatrial.system.atomic import write_atomic
+from seatrial.system.private import write_atomic
 from seatrial.text.redact import Secrets
 from tasks.record import write_run_json
 from tests import samples

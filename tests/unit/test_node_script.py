@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import seatrial.platforms.sshd as sshd
+import seatrial.platforms.testbed as sshd
 from seatrial.text.secret_values import SECRET_NAME
 
 SCRIPT = Path(sshd.__file__).with_name("node.sh")

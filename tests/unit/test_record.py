@@ -93,7 +93,7 @@ def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> RunState:
     def no_space(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("seatrial.system.atomic.os.fsync", no_space)
+    monkeypatch.setattr("seatrial.system.private.os.fsync", no_space)
     return RunState(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
 
 

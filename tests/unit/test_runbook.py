@@ -29,7 +29,6 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/inventory.py",
     "seatrial/platforms/docker/platform.py",
-    "seatrial/platforms/docker/doctor.py",
     "seatrial/platforms/kubernetes/api.py",
     "seatrial/platforms/kubernetes/doctor.py",
     "seatrial/platforms/kubernetes/ending.py",

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.image import Mount
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
@@ -22,8 +21,8 @@ from seatrial.platforms.container import (
     limits,
 )
 from seatrial.platforms.openssh import is_silent
-from seatrial.platforms.sshd import node_script
-from seatrial.remote.keys import KeyPair
+from seatrial.platforms.testbed import node_script
+from seatrial.remote.ssh import KeyPair
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
@@ -43,7 +42,7 @@ class Container:
     user: str = ""
 
     def request(self) -> dict[str, object]:
-        """As the program on the host reads it."""
+        """Return the container as the program on the host reads it."""
         return asdict(self)
 
 
@@ -72,14 +71,11 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
     yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
     yield from (f"--ulimit={name}={limit}:{limit}" for name, limit in limits(cluster, settings.ulimits).items())
     yield f"--volume={folder}:{folder}"
-    yield from map(_mount, settings.mounts)
+    for mount in settings.mounts:  # unlike --volume it makes no folder if the source is missing
+        read_only = ",readonly" if mount.read_only else ""
+        yield f"--mount=type=bind,source={mount.source},target={mount.target}{read_only}"
     yield from (f"--device={path}" for path in settings.devices)
     yield from _gpus(cluster, settings)
-
-
-def _mount(mount: Mount) -> str:
-    """The option of a mount. Unlike --volume it makes no folder where the source is missing."""
-    return f"--mount=type=bind,source={mount.source},target={mount.target}" + (",readonly" if mount.read_only else "")
 
 
 def _gpus(cluster: Cluster, settings: BaremetalPlatform) -> tuple[str, ...]:
@@ -93,8 +89,8 @@ def _gpus(cluster: Cluster, settings: BaremetalPlatform) -> tuple[str, ...]:
 
 def by_hand(container: Container) -> str:
     """A script that starts it as the host does; for people to read."""
-    words = " \\\n    ".join(map(shlex.quote, container.command[1:]))
-    return f"#!/bin/sh\nexec {container.program} {words} -s <node.sh\n"
+    arguments = " \\\n    ".join(map(shlex.quote, container.command[1:]))
+    return f"#!/bin/sh\nexec {container.program} {arguments} -s <node.sh\n"
 
 
 log = logging.getLogger("seatrial.launch")
@@ -106,16 +102,16 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
     Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not answer are left to the
     launch, which finds them too.
     """
-    looks = on_hosts(settings.hosts, partial(_look, hosts, container))
-    _check(looks)
-    lacking = [host for host, answer in looks.items() if isinstance(answer, Answer) and answer.image_missing]
+    found = on_hosts(settings.hosts, partial(_find_image, hosts, container))
+    _raise_refusals(found)
+    lacking = [host for host, answer in found.items() if isinstance(answer, Answer) and answer.image_missing]
     if lacking:
         names = some_of(lacking)
         log.info("%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names)
-        _check(on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s)))
+        _raise_refusals(on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s)))
 
 
-def _look(hosts: Hosts, container: Container, host: str) -> Answer:
+def _find_image(hosts: Hosts, container: Container, host: str) -> Answer:
     request = {"verb": "image", "container": container.request()}
     answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
     if answer.missing:
@@ -135,11 +131,11 @@ def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> An
 
 def image_missing(container: Container, host: str, problem: str) -> Reason:
     """The reason for a host without the image."""
-    words = printable(problem)[:500]
-    return Reason.of("baremetal-image-missing", host=host, image=printable(container.image), problem=words)
+    values = {"image": printable(container.image), "problem": printable(problem)[:500]}
+    return Reason.of("baremetal-image-missing", host=host, **values)
 
 
-def _check(answers: dict[str, Answer | SeatrialError]) -> None:
+def _raise_refusals(answers: dict[str, Answer | SeatrialError]) -> None:
     problems = [
         answer.reason
         for answer in answers.values()

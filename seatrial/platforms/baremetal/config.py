@@ -1,4 +1,4 @@
-"""What a cluster file says about hosts that are up."""
+"""The settings of bare metal and of this machine in a cluster file."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def _one_setting_each(value: "dict[str, HostSettings]") -> "dict[str, HostSettin
 
 
 class HostSettings(LoginSettings):
-    """How to log in to some of the hosts, where that differs."""
+    """Login settings of some of the hosts."""
 
     user: User | None = Field(None, description="who logs in to these hosts")
     port: Port | None = Field(None, description="where their own sshd listens")
@@ -98,10 +98,8 @@ class BaremetalPlatform(PlatformSettings):
     def problems(self, cluster: "Cluster") -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:
             yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
-        known = set(self.hosts)
-        for host in expand(tuple(self.host_settings)):
-            if host not in known:
-                yield f"platform.host_settings: {host} is not one of hosts"
+        for host in sorted(set(expand(tuple(self.host_settings))) - set(self.hosts)):
+            yield f"platform.host_settings: {host} is not one of hosts"
         yield from self._image_problems(cluster)
         yield from super().problems(cluster)
 
@@ -120,3 +118,24 @@ class BaremetalPlatform(PlatformSettings):
             yield f"image: {self.runtime} starts a reference such as repo/name:tag, is {image!r}"
         elif not self.has_daemon and not image.endswith(".sif"):
             yield f"image: {self.runtime} starts a .sif file on the hosts, is {image!r}"
+
+
+class ThisMachinePlatform(PlatformSettings):
+    """The machine that seatrial runs on, as it is, or the container that it runs in: one node."""
+
+    uses_host_software: ClassVar[bool] = True
+
+    kind: Literal["this-machine"] = Field(description="the machine that seatrial runs on")
+    folder: Annotated[str, AfterValidator(legal_folder)] = Field(
+        "/tmp", description="where a run makes its private folder; programs must be allowed to run there"
+    )
+    python: PathText | None = Field(
+        None, description="with torch: a name on PATH or a full path; seatrial's own when unset"
+    )
+
+    def problems(self, cluster: "Cluster") -> Iterator[str]:
+        if cluster.nodes != 1:
+            yield f"nodes: must be 1 on platform this-machine, is {cluster.nodes}"
+        if cluster.image is not None:
+            yield "image: has no use on platform this-machine, which runs the software that is here; leave it out"
+        yield from super().problems(cluster)

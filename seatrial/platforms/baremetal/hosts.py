@@ -50,7 +50,7 @@ class Holder(BaseModel):
 
 
 class Answer(BaseModel):
-    """What the program on a host prints; which fields are set depends on the request."""
+    """Output of the program on a host; the request determines which fields are set."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -74,7 +74,7 @@ class Answer(BaseModel):
 
 
 class HostAddress(NodeAddress):
-    """Where the run's sshd answers on a host, for which user, and whether this machine needs a tunnel to it.
+    """Address, port and user of the run's sshd on a host; `proxied`: this machine needs a tunnel to it.
 
     `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of one machine.
     """
@@ -98,7 +98,7 @@ class BaremetalState(PlatformState):
 
 
 _PACKAGE = "seatrial.platforms.baremetal.on_host"
-_MODULES = ("files", "processes", "verbs")  # each imports only those before it
+_MODULES = ("host", "verbs")  # each imports only those before it
 _LOADER = """\
 import json, sys, types
 for name, source in json.loads({modules!r}).items():
@@ -206,8 +206,8 @@ class Hosts:
             return reason_of(host, errors, lambda: self.options(host))
         if status in _PROGRAM_MISSING:
             return Reason.of("baremetal-python-missing", host=host, python=self._settings.python)
-        words = printable(" ".join(errors.split()))[-500:] or f"status {status}"
-        return Reason.of("baremetal-host-failed", host=host, problem=words)
+        problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
+        return Reason.of("baremetal-host-failed", host=host, problem=problem)
 
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""

@@ -1,8 +1,11 @@
 """The bare-metal platform: launch, teardown and leftovers of testbeds on hosts that are up."""
 
 import json
+import re
 import shlex
 import socket
+import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -11,30 +14,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.baremetal.bringup import (
+    Container,
     Started,
     addresses_of,
     by_hand,
     container_name,
     container_of,
     ensure_images,
+    image_missing,
     lifetime_s,
     node_folder,
     run_folder,
     start_nodes,
 )
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.config import BaremetalPlatform, ThisMachinePlatform
 from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddress, Hosts, ssh_config
-from seatrial.platforms.openssh import was_never_in
-from seatrial.platforms.sshd import MADE_LATER, node_script, write_ports
-from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.platforms.openssh import is_before_login
+from seatrial.platforms.testbed import MADE_LATER, node_of, node_script, testbed_of, write_ports
 from seatrial.system.rawlog import write_log
+from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 from seatrial.text.words import some_of
 
@@ -65,7 +71,7 @@ def all_untouched(folder: Path, hosts: Collection[str]) -> Iterator[None]:
 def remember_untouched(folder: Path, started: Started) -> None:
     """Record the hosts that no login succeeded on; they have nothing to clear."""
     untouched = [
-        host for host, answer in started.items() if isinstance(answer, SeatrialError) and was_never_in(answer.reason)
+        host for host, answer in started.items() if isinstance(answer, SeatrialError) and is_before_login(answer.reason)
     ]
     states.write_private(folder / "untouched.json", json.dumps(untouched))
 
@@ -125,12 +131,66 @@ def _problem(answer: Answer | SeatrialError) -> str | None:
 
 
 def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> str | None:
-    """Why a silent node is not to blame: its deadline is over, or its jump host is gone. None otherwise."""
+    """Explain a silent node by its deadline or its jump host; None: blame the node."""
     if time.time() > deadline_of(folder) - settings.start_timeout_s:
         return Reason.of("baremetal-deadline", deadline_s=settings.deadline_s)
     jump = hosts.first_jump(node.name) if node.proxied else None
     problem = hosts.why_silent(jump) if jump else None
     return Reason.of("baremetal-jump-silent", jump=jump, problem=problem) if problem else None
+
+
+_CHECK_TIMEOUT_S = 30.0
+_FREE_BYTES = 100 * 1024**2
+
+
+def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[Hosts] = Hosts) -> list[str]:
+    """Everything that would keep a run from starting, on every host. Changes nothing on them."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        config = Path(folder) / "ssh_config"
+        config.write_text(ssh_config(settings))
+        run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
+        container = container_of(run, settings, run_folder(settings, run.run_id))
+        request = {
+            "verb": "check",
+            "mpirun": cluster.mpi.mpirun,
+            "container": container.request() if container else None,
+        }
+        answers = hosts_type(settings, config).ask_each(request, _CHECK_TIMEOUT_S, settings.hosts)
+    if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
+        return [without_ssh.reason]
+    return [
+        problem for host, answer in answers.items() for problem in _host_problems(host, answer, settings, container)
+    ]
+
+
+def _host_problems(
+    host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
+) -> Iterator[str]:
+    if isinstance(answer, SeatrialError):
+        yield answer.reason
+        return
+    if answer.missing:
+        programs = printable(some_of(answer.missing))[:500]
+        yield Reason.of("baremetal-host-lacks", host=host, programs=programs)
+    if answer.image_missing and container:
+        advice = (
+            f"a run pulls it, or `{container.program} pull` does now" if container.name else "there is no such file"
+        )
+        yield image_missing(container, host, advice)
+    if problem := _folder_problem(answer):
+        yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
+    if answer.held is not None:
+        yield Reason.of("baremetal-host-busy", host=host, holder=answer.held)
+
+
+def _folder_problem(answer: Answer) -> str | None:
+    if not answer.writable:
+        return "is not writable for the user who logs in"
+    if not answer.executable:
+        return "does not let programs run (it is mounted noexec)"
+    if answer.free_bytes < _FREE_BYTES:
+        return f"has {answer.free_bytes // 1024**2} MiB free"
+    return None
 
 
 _LOG_BYTES = 1024**2  # of each host
@@ -196,7 +256,10 @@ class Baremetal:
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [self._node(address, state.host_key) for address in state.nodes],
+            [
+                replace(node_of(self._cluster, at.name, at.address, state.host_key, at.port), user=at.user)
+                for at in state.nodes
+            ],
             user=state.nodes[0].user,
             key_file=folder / states.KEY_FILE,
             dial=dial,
@@ -207,24 +270,15 @@ class Baremetal:
         )
         return replace(testbed, shared_cores=state.shared_cores)
 
-    def _node(self, at: HostAddress, host_key: str) -> Node:
-        return replace(node_of(self._cluster, at.name, at.address, host_key, at.port), user=at.user)
-
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         state = states.run_folder(run_id, self.kind)
         if not state.exists():
             return  # nothing was started
-        for host, text in self._logs(state, run_id, timeout_s).items():
+        request = {"verb": "log", "folder": run_folder(self._settings, run_id), "bytes": _LOG_BYTES}
+        answers = self._hosts(state).ask_each(request, timeout_s, self._settings.hosts)
+        for host, answer in answers.items():
+            text = f"{answer.reason}\n" if isinstance(answer, SeatrialError) else answer.log
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
-
-    def _logs(self, state: Path, run_id: str, timeout_s: float) -> dict[str, str]:
-        hosts, there = self._hosts(state), run_folder(self._settings, run_id)
-        request = {"verb": "log", "folder": there, "bytes": _LOG_BYTES}
-        answers = hosts.ask_each(request, timeout_s, self._settings.hosts)
-        return {
-            host: f"{answer.reason}\n" if isinstance(answer, SeatrialError) else answer.log
-            for host, answer in answers.items()
-        }
 
     def keep(self, run_id: str, seconds: float) -> bool:
         folder = states.run_folder(run_id, self.kind)
@@ -242,12 +296,46 @@ class Baremetal:
         return states.leftovers(self.kind, "sshd on the hosts and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
-        from seatrial.platforms.baremetal.doctor import problems
-
         return problems(self._cluster, self._settings, self.hosts_type)
+
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+
+
+class _Loopback(Hosts):
+    """The one host that needs no login."""
+
+    listen = "127.0.0.1"
+
+    def _login(self, host: str) -> list[str]:
+        return []
+
+    def options(self, host: str) -> dict[str, str]:
+        return {"hostname": self.listen}
+
+
+class ThisMachine(Baremetal):
+    """One node: this machine, which runs one more sshd for the time of the run, on the loopback address."""
+
+    kind = "this-machine"
+    hosts_type = _Loopback
+
+    def render(self, run: Run) -> Rendered:
+        folder = node_folder(self._settings, run.run_id)
+        script = node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder, _Loopback.listen)
+        return Rendered({"commands": f"{shlex.quote(self._settings.python)} -I -S -\n", "node.sh": script})
 
 
 def platform(cluster: "Cluster") -> Baremetal:
     """The platform that the cluster file describes."""
-    assert isinstance(cluster.platform, BaremetalPlatform)
-    return Baremetal(cluster, cluster.platform)
+    settings = cluster.platform
+    if isinstance(settings, ThisMachinePlatform):
+        host = socket.gethostname().partition(".")[0]
+        fields = {
+            "hosts": [host if _HOST_NAME.fullmatch(host) else ThisMachine.kind],
+            "folder": settings.folder,
+            "python": settings.python or sys.executable,
+        }
+        return ThisMachine(cluster, BaremetalPlatform.model_validate({"kind": "baremetal", **fields}))
+    assert isinstance(settings, BaremetalPlatform)
+    return Baremetal(cluster, settings)

@@ -1,4 +1,4 @@
-"""What a cluster file says about one Docker host."""
+"""The settings of one Docker host in a cluster file."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal

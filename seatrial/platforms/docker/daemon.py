@@ -61,7 +61,7 @@ class Daemon:
                     "docker-unreachable", address=printable(self.address), source=self.source, problem=error_text(error)
                 )
             ) from error
-        if _version(client.api.api_version) < MIN_API:
+        if tuple(int(part) for part in client.api.api_version.split(".") if part.isdecimal()) < MIN_API:
             oldest = ".".join(map(str, MIN_API))
             raise MissingError(
                 Reason.of("docker-too-old", address=self.address, version=client.api.api_version, oldest=oldest)
@@ -166,7 +166,3 @@ def _label(run_id: str | None) -> str:
 def _index(node: str) -> int:
     number = node.rpartition("-")[2]
     return int(number) if number.isdecimal() and len(number) < 6 else 0
-
-
-def _version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -1,4 +1,4 @@
-"""What a run creates on a Docker host, as the Engine API takes it. Pure.
+"""Objects of a run on a Docker host, as the Engine API takes them. Pure.
 
 Bodies of POST /networks/create and /containers/create: https://docs.docker.com/reference/api/engine/
 """
@@ -60,9 +60,6 @@ class DockerPlan:
         whose = {RUN_ID: self.run.run_id, CLUSTER: self.run.cluster.name, OWNER: self.owner}
         return {**whose, MADE: made, EXPIRES: expires}
 
-    def container_name(self, node: str) -> str:
-        return f"{self.network}-{node}"
-
 
 def network_body(plan: DockerPlan) -> Body:
     """The bridge network of the run."""
@@ -99,14 +96,14 @@ def _environment(plan: DockerPlan, index: int) -> dict[str, str]:
 
 
 def _host_config(plan: DockerPlan, index: int) -> Body:
-    settings = plan.settings
+    settings, ulimits = plan.settings, sorted(limits(plan.run.cluster, plan.settings.ulimits).items())
     config: Body = {
         "NetworkMode": plan.network if settings.network == "own" else "host",
         "CapDrop": ["ALL"],
         "CapAdd": capabilities(plan.run.cluster, settings.devices, settings.capabilities),
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": settings.ipc,
-        "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in _limits(plan)],
+        "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in ulimits],
         "Mounts": [
             {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
             for mount in settings.mounts
@@ -122,10 +119,6 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
     if settings.network == "own":
         config["PortBindings"] = {f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]}
     return {key: value for key, value in config.items() if value != []}
-
-
-def _limits(plan: DockerPlan) -> list[tuple[str, int]]:
-    return sorted(limits(plan.run.cluster, plan.settings.ulimits).items())
 
 
 def gpus_of(plan: DockerPlan, index: int) -> tuple[str, ...]:

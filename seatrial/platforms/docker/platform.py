@@ -2,20 +2,23 @@
 
 import ipaddress
 import logging
+import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import Field, ValidationError
 
+from seatrial.builders import UnreachableError
+from seatrial.checks.suites import load_suite
+from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
@@ -31,14 +34,18 @@ from seatrial.platforms.docker.plan import (
     NODE,
     OWNER,
     RUN_ID,
+    Body,
     DockerPlan,
     container_body,
+    device_requests,
+    gpus_of,
     keys_archive,
     network_body,
+    uses_cdi,
 )
-from seatrial.platforms.state import NodeAddress, PlatformState, this_owner
+from seatrial.platforms.state import NodeAddress, PlatformState
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
-from seatrial.remote.keys import KeyPair
+from seatrial.remote.ssh import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import last_line
 from seatrial.text.printable import printable
@@ -57,7 +64,7 @@ _LOG_TAIL = 20  # lines of a container that ended
 
 
 class ContainerAddress(NodeAddress):
-    """Where a node answers its peers, and this machine (`host`, `host_port`)."""
+    """Addresses of a node for its peers and for this machine (`host`, `host_port`)."""
 
     host: str = Field(max_length=255)
     host_port: int = Field(ge=1, le=65535)
@@ -65,27 +72,28 @@ class ContainerAddress(NodeAddress):
 
 def ensure_image(daemon: Daemon, image: str) -> None:
     """Pull the image unless the host has it. Raises LaunchError."""
-    from docker.errors import DockerException, ImageNotFound
+    from docker.errors import DockerException
 
+    if _has_image(daemon, image):
+        return
+    log.info("pulling %s", image)
     try:
+        for message in daemon.client.api.pull(image, stream=True, decode=True):
+            if isinstance(message, dict) and message.get("error"):
+                raise DockerException(str(message["error"]))
+    except DockerException as error:
+        raise LaunchError(Reason.of("docker-image-missing", image=image, problem=error_text(error))) from error
+
+
+def _has_image(daemon: Daemon, image: str) -> bool:
+    from docker.errors import ImageNotFound
+
+    with asked(f"look for image {image}"):
         try:
             daemon.client.images.get(image)
-            return
         except ImageNotFound:
-            log.info("pulling %s", image)
-        problem = _pull(daemon, image)
-    except DockerException as error:
-        problem = error_text(error)
-    if problem:
-        raise LaunchError(Reason.of("docker-image-missing", image=image, problem=problem))
-
-
-def _pull(daemon: Daemon, image: str) -> str | None:
-    """Pull an image; return why that failed, or None."""
-    for message in daemon.client.api.pull(image, stream=True, decode=True):
-        if isinstance(message, dict) and message.get("error"):
-            return error_text(RuntimeError(str(message["error"])))
-    return None
+            return False
+    return True
 
 
 def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
@@ -93,27 +101,33 @@ def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair
     archive = keys_archive(key_files(run_key, host_key))
     if plan.settings.network == "own":
         daemon.create_network(network_body(plan))
-    call_each(range(plan.run.cluster.nodes), partial(_create_node, daemon, plan, archive), AT_ONCE)
 
+    def create_node(index: int) -> None:
+        name = f"{plan.network}-{plan.run.cluster.node_names()[index]}"
+        container_id = daemon.create(name, container_body(plan, index))
+        with asked(f"start {name}"):
+            daemon.client.api.put_archive(container_id, "/etc", archive)
+            daemon.client.api.start(container_id)
 
-def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -> None:
-    name = plan.container_name(plan.run.cluster.node_names()[index])
-    container_id = daemon.create(name, container_body(plan, index))
-    with asked(f"start {name}"):
-        daemon.client.api.put_archive(container_id, "/etc", archive)
-        daemon.client.api.start(container_id)
+    call_each(range(plan.run.cluster.nodes), create_node, AT_ONCE)
 
 
 def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
     """The addresses of the nodes that run. Raises LaunchError if none does."""
     containers = daemon.containers(plan.run.run_id)
+    up = _running(containers)
+    for container in containers:
+        if container not in up:
+            log.warning("%s", why_ended(container))
+    return tuple(_address(daemon, plan, container) for container in up)
+
+
+def _running(containers: "Sequence[Container]") -> "list[Container]":
+    """The containers that run. Raises LaunchError if none does."""
     up = [container for container in containers if container.status == "running"]
     if not up:
         raise LaunchError(join(why_ended(container) for container in containers[:3]))
-    for container in containers:
-        if container.status != "running":
-            log.warning("%s", why_ended(container))
-    return tuple(_address(daemon, plan, container) for container in up)
+    return up
 
 
 def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
@@ -134,7 +148,7 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
 
 
 def why_ended(container: "Container") -> str:
-    """Why a container does not run."""
+    """Explain the end of a container."""
     state: Mapping[str, object] = container.attrs.get("State") or {}
     problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _log_end(container)
     return Reason.of(
@@ -154,27 +168,20 @@ def _log_end(container: "Container") -> str:
 
 def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
     """Wait for sshd. Raises LaunchError where none answers in time, or no container runs any more."""
-    if not wait_for_sshd(testbed, timeout_s, partial(_check_some_run, daemon, testbed.run_id), 0.2):
+    if not wait_for_sshd(testbed, timeout_s, lambda: _running(daemon.containers(testbed.run_id)), 0.2):
         host = daemon.remote_host or "this machine"
         nodes = some_of([node.name for node in testbed.nodes])
         raise LaunchError(Reason.of("docker-nodes-silent", nodes=nodes, limit_s=f"{timeout_s:g}", address=host))
 
-
-def _check_some_run(daemon: Daemon, run_id: str) -> None:
-    """Raise LaunchError if no container runs."""
-    containers = daemon.containers(run_id)
-    if not any(container.status == "running" for container in containers):
-        raise LaunchError(join(why_ended(container) for container in containers[:3]))
-
-
-_GRACE_S = 60  # a run that begins has its folder before its containers; one that ends has lost it last
 
 Labels = Mapping[str, str]
 
 
 def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
     """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
-    labels_by_run = _labels_by_run(daemon)
+    every: list[Labels] = [container.labels for container in daemon.containers()]
+    every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
+    labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
     objects = [
         Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
         for run_id, labels in labels_by_run.items()
@@ -185,28 +192,11 @@ def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
     )
 
 
-def _labels_by_run(daemon: Daemon) -> dict[str, Labels]:
-    """The labels of all our containers and networks, by run id; untrusted."""
-    every: list[Labels] = [container.labels for container in daemon.containers()]
-    every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
-    return {labels[RUN_ID]: labels for labels in every if _is_run_id(labels.get(RUN_ID, ""))}
-
-
-def _is_run_id(text: str) -> bool:
-    try:
-        states.run_folder(text, KIND)
-    except InputError:
-        return False
-    return True
-
-
 def is_abandoned(run_id: str, labels: Labels) -> bool:
     """Whether the run's process is gone, as far as its labels and this machine show."""
     now = time.time()
-    if labels.get(OWNER) == this_owner(KIND):
-        folder = states.run_folder(run_id, KIND)
-        return states.is_abandoned(folder) if folder.exists() else now - _seconds(labels, MADE, now) > _GRACE_S
-    return now > _seconds(labels, EXPIRES, now)
+    age_s, expires = now - _seconds(labels, MADE, now), _seconds(labels, EXPIRES, now)
+    return states.is_object_abandoned(KIND, run_id, labels.get(OWNER), age_s, expires)
 
 
 def _seconds(labels: Labels, name: str, otherwise: float) -> float:
@@ -236,6 +226,69 @@ class DockerState(PlatformState):
     cores: int | None = Field(ge=1)
 
 
+_TRIAL_S = 60
+# One device file per GPU; a MIG device is a part of one.
+_COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
+
+
+def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:
+    """Everything that would keep a run from starting."""
+    run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
+    plan = DockerPlan(run, settings, states.this_owner(KIND), time.time())
+    try:
+        info = daemon.info()
+        lacking = [*_gpu_runtime(daemon, plan, info)]
+        if lacking or not isinstance(cluster.image, Prebuilt):
+            return lacking  # an image that is yet to be built cannot be tried
+        return [*_image(daemon, plan)] if not _has_image(daemon, plan.image) else [*_trial(daemon, plan)]
+    except SeatrialError as error:
+        return [error.reason]
+
+
+def _gpu_runtime(daemon: Daemon, plan: DockerPlan, info: Body) -> Iterator[str]:
+    if not plan.run.cluster.gpus:
+        return
+    if uses_cdi(plan):
+        runtime, there = "CDI devices", bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices"))
+    else:
+        runtime, there = "nvidia runtime", "nvidia" in (info.get("Runtimes") or {})
+    if not there:
+        yield Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)
+
+
+def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
+    """Look for the image in its registry from this machine."""
+    from seatrial.builders.registry import look_up
+
+    try:
+        if look_up(plan.image) is None:
+            yield Reason.of("docker-image-missing", image=plan.image, problem="its registry does not have it")
+    except (UnreachableError, MissingError) as error:
+        yield Reason.of("docker-image-missing", image=plan.image, problem=error.reason)
+
+
+def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
+    """Start one container with the settings of the nodes, and remove it, so that the daemon checks every setting."""
+    body = container_body(plan, 0)
+    gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))
+    body["HostConfig"] |= {"DeviceRequests": device_requests(plan, gpus), "NetworkMode": "none"}
+    body["HostConfig"].pop("PortBindings", None)
+    body |= {"Entrypoint": ["/bin/sh", "-c", _COUNT_GPUS]}
+    body.pop("NetworkingConfig", None)
+    container = daemon.client.containers.get(daemon.create(plan.network, body))
+    try:
+        with asked("start a container for a trial"):
+            container.start()
+            container.wait(timeout=_TRIAL_S)
+            counted = last_line(container.logs(tail=1).decode(errors="replace"))
+    finally:
+        with asked("remove the container of the trial"):
+            container.remove(v=True, force=True)
+    count = int(counted) if counted.isdecimal() else 0
+    if gpus and count < (1 if any(gpu.startswith("MIG") for gpu in gpus) else len(gpus)):
+        yield Reason.of("docker-gpus-too-few", needed=len(gpus), count=count)
+
+
 class Docker:
     """Nodes as containers of one Docker host."""
 
@@ -246,15 +299,15 @@ class Docker:
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
-        network = {"network.yaml": _yaml(network_body(plan))} if self._settings.network == "own" else {}
-        names = run.cluster.node_names()
-        return Rendered(network | {f"{name}.yaml": _yaml(container_body(plan, i)) for i, name in enumerate(names)})
+        bodies = {"network": network_body(plan)} if self._settings.network == "own" else {}
+        bodies |= {name: container_body(plan, i) for i, name in enumerate(run.cluster.node_names())}
+        return Rendered({f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()})
 
     def launch(self, run: Run) -> Testbed:
         daemon = self._daemon
         info = daemon.info()
         published_on = "0.0.0.0" if daemon.remote_host else "127.0.0.1"
-        plan = DockerPlan(run, self._settings, this_owner(KIND), time.time(), published_on)
+        plan = DockerPlan(run, self._settings, states.this_owner(KIND), time.time(), published_on)
         folder, run_key, host_key = states.begin(run, KIND)
         ensure_image(daemon, plan.image)
         create(daemon, plan, run_key, host_key)
@@ -278,12 +331,13 @@ class Docker:
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, KIND)
-        if not folder.exists() or not self._running(run_id):
+        if not self._is_up(run_id):
             raise InputError(f"run {run_id}: is over")
         return self._testbed(run_id, DockerState.load(folder))
 
-    def _running(self, run_id: str) -> "list[Container]":
-        return [container for container in self._daemon.containers(run_id) if container.status == "running"]
+    def _is_up(self, run_id: str) -> bool:
+        has_state = states.run_folder(run_id, KIND).exists()
+        return has_state and any(container.status == "running" for container in self._daemon.containers(run_id))
 
     def _testbed(self, run_id: str, state: DockerState) -> Testbed:
         reachable_at = {node.name: (node.host, node.host_port) for node in state.nodes}
@@ -305,7 +359,7 @@ class Docker:
         return replace(testbed, shared_cores=state.cores)
 
     def _blameless_reason(self, run_id: str, node: Node) -> str | None:
-        """Why the container does not run; None if it does."""
+        """Explain why the container does not run; None if it does."""
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
                 return None if container.status == "running" else why_ended(container)
@@ -321,7 +375,7 @@ class Docker:
                 write_log(folder / "nodes" / f"{name}.log", text, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        if not states.run_folder(run_id, KIND).exists() or not self._running(run_id):
+        if not self._is_up(run_id):
             return False
         states.keep(states.run_folder(run_id, KIND), seconds)
         return True
@@ -343,8 +397,6 @@ class Docker:
         return leftovers(self._daemon, self._settings)
 
     def missing(self) -> list[str]:
-        from seatrial.platforms.docker.doctor import problems
-
         return problems(self._daemon, self._cluster, self._settings)
 
 
@@ -369,7 +421,3 @@ def _log_of(container: "Container") -> str:
             if size > _LOG_BYTES:
                 break
     return b"".join(chunks).decode(errors="replace")
-
-
-def _yaml(body: dict[str, object]) -> str:
-    return yaml.safe_dump(body, sort_keys=False)

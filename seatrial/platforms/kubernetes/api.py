@@ -29,13 +29,14 @@ class RuntimeUnseenError(LaunchError):
 
 def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
     """The error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
-    message = _message(error)
+    own_words = _api_message(error)
+    message = own_words or f"{error.status} {error.reason}"
     match error.status:
         case 401:
             return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
         case 403:
             return MissingError(Reason.of("forbidden", doing=doing, namespace=namespace, message=message))
-        case 404 if not _api_message(error):  # no words of the API server's: nothing is served there any more
+        case 404 if not own_words:  # nothing is served there any more
             return UnknownKindError(Reason.of("kind-gone", doing=doing))
         case 404 if "namespaces" in message:
             return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
@@ -43,11 +44,6 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
             return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
         case _:
             return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
-
-
-def _message(error: Any) -> str:
-    """The message of the API server, else the status."""
-    return _api_message(error) or f"{error.status} {error.reason}"
 
 
 def _api_message(error: Any) -> str | None:
@@ -65,15 +61,16 @@ def connect(context: str | None) -> Any:
     """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
     from kubernetes import client, config
 
+    kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"  # the library read the variable at its import
     configuration = client.Configuration()
-    configuration.retries = False  # ours say what they wait for
+    configuration.retries = False  # our own retries log what they wait for
     try:
         if not context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
             config.load_incluster_config(client_configuration=configuration)
         else:
-            config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
+            config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
-        raise MissingError(_lacking(context)) from error
+        raise MissingError(_lacking(kubeconfig, context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
         raise MissingError(
             Reason.of("no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}")
@@ -81,17 +78,12 @@ def connect(context: str | None) -> Any:
     return client.ApiClient(configuration)
 
 
-def _kubeconfig() -> str:
-    """The paths of the kubeconfig; the library reads the variable once, when it is imported."""
-    return os.environ.get("KUBECONFIG") or "~/.kube/config"
-
-
-def _lacking(context: str | None) -> str:
+def _lacking(kubeconfig: str, context: str | None) -> str:
     """The reason for a kubeconfig without the context, with the contexts it has."""
     from kubernetes import config
 
     try:
-        contexts, _ = config.list_kube_config_contexts(_kubeconfig())
+        contexts, _ = config.list_kube_config_contexts(kubeconfig)
     except (config.ConfigException, OSError) as error:
         return Reason.of("no-kubeconfig", problem=f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod")
     contexts_found = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
@@ -253,7 +245,7 @@ class Api:
             )
 
     def find(self, kind: Kind, name: str) -> Object | None:
-        """One object by name, or None."""
+        """Return one object by name, or None."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             field = f"metadata.name={name}"
@@ -311,7 +303,7 @@ class Api:
         """The last lines of a pod's log, on one line; empty without a log."""
         from kubernetes import client
 
-        with suppress(Exception):  # only ever an addition to an error that is being told
+        with suppress(Exception):  # it only adds to another error
             core = client.CoreV1Api(self.client)
             text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=_LAST_LINES, _request_timeout=10)
             return " | ".join(line.strip() for line in redacted(text.splitlines()) if line.strip())

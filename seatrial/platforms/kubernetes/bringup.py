@@ -13,7 +13,7 @@ from seatrial.platforms.kubernetes import waiting
 from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
 from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
-from seatrial.platforms.kubernetes.pod import NODE, ROLE
+from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 from seatrial.platforms.kubernetes.waiting import UNMANAGED_S, WORKLOAD, Queued, is_of, unmanaged, waits_for
 
 log = logging.getLogger("seatrial.kubernetes")
@@ -123,7 +123,7 @@ class BringUp:
         return waiting.ready(self._seen.pods.values())
 
     def _watch(self, watches: Watches) -> None:
-        watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE}")
+        watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE_ROLE}")
         watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
         watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
         if self._plan.settings.queue:

@@ -1,20 +1,124 @@
-"""What a cluster file says about a Kubernetes cluster."""
+"""The settings of a Kubernetes cluster in a cluster file."""
 
+import re
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
-from seatrial.platforms.kubernetes.volumes import (
-    DnsLabel,
-    DnsName,
-    LabelKey,
-    LabelValue,
-    Quantity,
-    ResourceName,
-    Volumes,
+
+
+def text(pattern: str, legal: str) -> AfterValidator:
+    """A text of that pattern; `legal` ends the sentence "VALUE is no ..."."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(f"{value!r} is no {legal}")
+        return value
+
+    return AfterValidator(check)
+
+
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+
+DnsLabel = Annotated[
+    str, text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
+]
+DnsName = Annotated[
+    str, text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "name of a Kubernetes object: a-z, 0-9, '-' and '.'")
+]
+LabelKey = Annotated[
+    str, text(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}", "label key, such as topology.kubernetes.io/zone")
+]
+ResourceName = Annotated[
+    str,
+    text(
+        rf"cpu|memory|ephemeral-storage|hugepages-[1-9]\d*[KMGT]i|[a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/{_LABEL}",
+        "resource of nodes: cpu, memory, ephemeral-storage, hugepages-SIZE, or DOMAIN/NAME such as rdma/ib",
+    ),
+]
+Quantity = Annotated[
+    str, text(r"(0|[1-9]\d{0,17})(\.\d{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?", "quantity, such as 8, 500m or 64Gi")
+]
+LabelValue = Annotated[str, text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")]
+
+# What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
+_TAKEN = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"),
+    *("/opt/hpcx", "/root/.ssh", "/third_party", "/tmp/seatrial"),
 )
+
+
+def _legal_mount(value: str) -> str:
+    path = PurePosixPath(value)
+    if not path.is_absolute() or str(path) != value or ".." in path.parts or ":" in value:
+        raise ValueError(f"{value!r} is no absolute path, such as /data (no '..', no ':', no '/' at the end)")
+    for taken in map(PurePosixPath, _TAKEN):
+        if path.is_relative_to(taken) or taken.is_relative_to(path):
+            raise ValueError(f"{value!r} is over or in {taken}, which the node needs; choose another, such as /data")
+    return value
+
+
+Mount = Annotated[str, AfterValidator(_legal_mount)]
+
+
+class _Volume(Strict):
+    """`mount` is where it appears in every node."""
+
+    mount: Mount = Field(description="absolute path in every node, such as /data")
+
+
+class _Shared(_Volume):
+    read_only: bool = Field(False, description="nodes cannot write to it")
+
+
+class Gcs(_Shared):
+    """A bucket, by Cloud Storage FUSE: GKE's driver, which reads as the pod's service account."""
+
+    kind: Literal["gcs"] = Field(description="Cloud Storage FUSE")
+    bucket: Annotated[str, text(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "name of a bucket (without gs://)")] = Field(
+        description="its name, without gs://"
+    )
+    mount_options: str | None = Field(None, min_length=1, description="of gcsfuse, such as implicit-dirs")
+
+
+class Nfs(_Shared):
+    """An export of an NFS server, such as Filestore's."""
+
+    kind: Literal["nfs"] = Field(description="NFS")
+    server: Annotated[str, text(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", "host name or address")] = Field(
+        description="host name or address"
+    )
+    path: Annotated[str, text(r"/.*", "absolute path, such as /share")] = Field(description="of the export: /share")
+
+
+class Pvc(_Shared):
+    """A PersistentVolumeClaim of the namespace; nodes share it, so it is for many (RWX, or ROX)."""
+
+    kind: Literal["pvc"] = Field(description="a PersistentVolumeClaim")
+    claim: DnsName = Field(description="its name; ReadWriteMany, or ReadOnlyMany with read_only")
+
+
+class LocalSsd(_Volume):
+    """The node's own disks, as GKE offers them."""
+
+    kind: Literal["local-ssd"] = Field(description="the node's own disks")
+
+
+Volume = Annotated[Gcs | Nfs | Pvc | LocalSsd, Field(discriminator="kind")]
+
+
+def _one_each(volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
+    mounts = [volume.mount for volume in volumes]
+    if twice := next((mount for mount in mounts if mounts.count(mount) > 1), None):
+        raise ValueError(f"mount {twice} appears twice; each volume needs its own")
+    return volumes
+
+
+Volumes = Annotated[tuple[Volume, ...], AfterValidator(_one_each)]
 
 
 def _as_text(value: object) -> object:

@@ -18,12 +18,11 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason, join, placed
 from seatrial.platforms.container import KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
-from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
 from seatrial.platforms.kubernetes.machines import Machine, machine
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
-from seatrial.platforms.kubernetes.pod import limits, node_selector, not_requested, tolerations
-from seatrial.platforms.kubernetes.volumes import GCS_FUSE, Pvc
+from seatrial.platforms.kubernetes.pod import GCS_FUSE, limits, node_selector, not_requested, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.text.words import some_of
 
@@ -74,7 +73,7 @@ def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[s
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
-    """What the API server, its policies and webhooks object to in the manifests, by a dry run."""
+    """Submit the manifests as a dry run, which admission policies and webhooks see too."""
     run = Run("doctor", cluster, load_suite("quick"), Path())
     for manifest in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
@@ -122,7 +121,7 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
 
 
 def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> list[str]:
-    """What nodes lack, each once with its nodes; nodes that lack the most come last."""
+    """Group nodes by their deficiency, nodes without any GPU last."""
     by_lack: dict[str, list[str]] = {}
     for name, lack in lack_by_node.items():
         by_lack.setdefault(lack, []).append(name)
@@ -139,7 +138,7 @@ def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPla
 
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """What keeps a pod from this node."""
+    """Return why this node cannot take a pod, or None."""
     if not holding(node, "Ready"):
         message = conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
         return Reason.of("node-unfit", lack=f"is not ready: {message}")
@@ -156,7 +155,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
 
 
 def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """Which resource of a node is too small."""
+    """Return which resource of a node is too small, or None."""
     from kubernetes.utils.quantity import parse_quantity
 
     for resource, requested in limits(cluster, settings).items():
@@ -305,7 +304,8 @@ LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not
 
 def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:
     """Every right that a run needs with this launcher on such machines."""
-    group, plural = _plural(launcher)
+    group = launcher.kind.api_version.rpartition("/")[0]
+    plural = f"{launcher.kind.kind.lower()}s"
     needed = [
         Permission(
             group, plural, ("create", "list", "watch", "deletecollection"), "submit, follow and remove the nodes"
@@ -333,8 +333,3 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission
         needed.append(Permission("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"))
         needed.append(Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"))
     return needed
-
-
-def _plural(launcher: Launcher) -> tuple[str, str]:
-    group = launcher.kind.api_version.rpartition("/")[0]
-    return group, f"{launcher.kind.kind.lower()}s"

@@ -4,10 +4,12 @@ Only the owner can know whether a run's process lives: the same user in the same
 in a pod of its own namespace is judged by that pod. Any other run is abandoned once its own time limit is over.
 """
 
+import math
 import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from seatrial.model.reason import Reason, caused
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
-from seatrial.platforms.kubernetes.bringup import Watches, WatchEvent
+from seatrial.platforms.kubernetes.bringup import Watches
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Launcher, failed, kinds, needs
 from seatrial.platforms.kubernetes.plan import (
@@ -32,7 +34,6 @@ from seatrial.platforms.kubernetes.plan import (
     selector,
 )
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
-from seatrial.platforms.state import this_owner
 
 GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 
@@ -71,37 +72,28 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
         while (left is None or left) and time.monotonic() < deadline:
             change = watches.next(0.5)
             if change and change.change == "LISTED":
-                left = {_name(pod): _node(pod) for pod in change.object["items"]}
-            elif change and left is not None:
-                _take(left, change)
-                deadline = time.monotonic() + GONE_S if change.change == "DELETED" else deadline
+                left = dict(map(_name_and_node, change.object["items"]))
+            elif change and left is not None and change.change == "DELETED":
+                left.pop(change.object["metadata"]["name"], None)
+                deadline = time.monotonic() + GONE_S
+            elif change and left is not None:  # also a pod that a controller made at the last moment
+                left.update([_name_and_node(change.object)])
     if left is None:
         raise LaunchError(Reason.of("teardown-unconfirmed", run_id=run_id))
     return left
 
 
-def _take(left: dict[str, str], change: WatchEvent) -> None:
-    if change.change == "DELETED":
-        left.pop(_name(change.object), None)
-    else:  # also a pod that a controller made at the last moment
-        left[_name(change.object)] = _node(change.object)
-
-
-def _name(pod: Object) -> str:
-    return str(pod["metadata"]["name"])
-
-
-def _node(pod: Object) -> str:
-    return pod["spec"].get("nodeName") or "no node"
+def _name_and_node(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["name"], pod["spec"].get("nodeName") or "no node"
 
 
 def health(api: Api) -> dict[str, str | None]:
-    """Why each node is not Ready, None where it is. Raises MissingError without the right to list nodes."""
+    """Return why each node is not Ready, None if it is. Raises MissingError without the right to list nodes."""
     return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
 
 
 def not_ready(node: Object) -> str | None:
-    """Why the node is not Ready, in Kubernetes' words; None where it is."""
+    """Return the message of a node that is not Ready, else None."""
     if holding(node, "Ready"):
         return None
     ready = conditions(node).get("Ready", {})
@@ -110,7 +102,7 @@ def not_ready(node: Object) -> str | None:
 
 
 def termination_message(pod: Object | None, name: str) -> str | None:
-    """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
+    """Describe the end of a pod in one line; None while it runs. `pod` is None if the API server has none."""
     if pod is None:
         return Reason.of("pod-failed", how=f"pod {name} is gone")
     status = pod.get("status", {})
@@ -125,7 +117,7 @@ def termination_message(pod: Object | None, name: str) -> str | None:
 
 
 def first_to_end(pods: Iterable[Object]) -> str | None:
-    """How the first of the pods that ended by themselves did so; None where all that ended had been deleted."""
+    """Describe the first pod that ended by itself; None if all that ended were deleted."""
     by_themselves = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     fates = [
         (str((_ended(pod) or {}).get("finishedAt") or "~"), termination_message(pod, pod["metadata"]["name"]))
@@ -135,14 +127,14 @@ def first_to_end(pods: Iterable[Object]) -> str | None:
 
 
 def _ended(pod: Object) -> Object | None:
-    """How a container of the pod ended: the one that failed, where one did."""
+    """Return the terminated state of a container, of a failed one first."""
     states = [each.get("state", {}).get("terminated") for each in pod.get("status", {}).get("containerStatuses", ())]
     ended: list[Object] = [state for state in states if state]
     return max(ended, key=lambda state: bool(state["exitCode"]), default=None)
 
 
 def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> str | None:
-    """Why the pod went although its node is well: preempted, evicted, deleted, out of time. None: blame the node."""
+    """Explain a lost pod on a healthy node: preempted, evicted, deleted, out of time. None: blame the node."""
     try:
         parent = api.find(launcher.kind, plan.name)
         workload = _workload(api, plan, parent) if parent else None
@@ -150,7 +142,7 @@ def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: st
         others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(live_pod) else []
         return _blameless_reason(live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node))
     except SeatrialError:
-        return None  # nobody can say
+        return None  # unknown
 
 
 def _blameless_reason(
@@ -177,6 +169,11 @@ def _blameless_reason(
     return caused(Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, first)), first)
 
 
+def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
+    workloads = api.list(WORKLOAD) if plan.settings.queue else []
+    return next((each for each in workloads if is_of(each, parent["metadata"]["uid"])), None)
+
+
 def _was_deleted(pod: Object | None) -> bool:
     return pod is None or "deletionTimestamp" in pod["metadata"]
 
@@ -197,13 +194,6 @@ def _condition(manifest: Object | None, kind: str, reason: str | None = None) ->
     return f"{condition.get('reason')}: {condition.get('message')}"
 
 
-def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
-    if not plan.settings.queue:
-        return None
-    uid = parent["metadata"]["uid"]
-    return next((each for each in api.list(WORKLOAD) if is_of(each, uid)), None)
-
-
 def _is_well(api: Api, node: str) -> bool:
     """Whether the node is Ready; also true without the right to list nodes, so that none is blamed."""
     try:
@@ -220,10 +210,14 @@ def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: 
     object_by_run: dict[str, Object] = {}
     tended_by: dict[str, str] = {}
     for kind in kinds():
-        for manifest in filter(is_owned, _list(api, launcher, kind)):
-            object_by_run.setdefault(manifest["metadata"]["labels"][RUN_ID], manifest)
-            if pod := manifest["metadata"]["annotations"].get(TENDED_BY):
-                tended_by[manifest["metadata"]["labels"][RUN_ID]] = pod
+        for manifest in _list(api, launcher, kind):
+            annotations = manifest["metadata"].get("annotations") or {}
+            if OWNER not in annotations:  # made by a controller
+                continue
+            run_id = manifest["metadata"]["labels"][RUN_ID]
+            object_by_run.setdefault(run_id, manifest)
+            if TENDED_BY in annotations:
+                tended_by[run_id] = annotations[TENDED_BY]
     pods = phases(api) if tended_by else {}
     # one that Succeeded has taken its nodes down, or keeps them on purpose
     died = {run_id for run_id, pod in tended_by.items() if pods.get(pod, "Failed") == "Failed"}
@@ -243,17 +237,11 @@ def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
     except UnknownKindError:
         return []
     except SeatrialError:  # what other launchers make need not be allowed, or be served just now
-        if needs(launcher, kind) and _is_known(api, kind):
-            raise
+        if needs(launcher, kind):
+            with suppress(UnknownKindError):
+                api.knows(kind)
+                raise
         return []
-
-
-def _is_known(api: Api, kind: Kind) -> bool:
-    try:
-        api.knows(kind)
-    except UnknownKindError:
-        return False
-    return True
 
 
 def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
@@ -280,21 +268,14 @@ def phases(api: Api) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown") for pod in api.list(POD)}
 
 
-def is_owned(manifest: Object) -> bool:
-    """Whether the object names its owner. What controllers make of a run's objects does not."""
-    return OWNER in (manifest["metadata"].get("annotations") or {})
-
-
 def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
     """Whether the process of the run that made the object is gone, as far as the object and this machine show."""
     annotations = manifest["metadata"].get("annotations") or {}
-    if annotations.get(OWNER) == this_owner(folder):
-        own = states.run_folder(run_id, folder)
-        return states.is_abandoned(own) if own.exists() else age_s(manifest) > 60
     try:
-        return datetime.now(UTC) > datetime.fromisoformat(annotations[EXPIRES])
+        expires = datetime.fromisoformat(annotations[EXPIRES]).timestamp()
     except (KeyError, ValueError):
-        return False  # not by us, or by a version that says it otherwise
+        expires = math.inf  # not by us, or by a version that says it otherwise
+    return states.is_object_abandoned(folder, run_id, annotations.get(OWNER), age_s(manifest), expires)
 
 
 def age_s(manifest: Object) -> float:

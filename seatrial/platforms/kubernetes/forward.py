@@ -63,7 +63,7 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
         # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
         if not stream.recv(1, socket.MSG_PEEK):
             problem = first_line(forward.error(port)) or "the stream was closed"
-            raise OSError(_fate(api, pod) or f"pod {pod}: {problem}")
+            raise OSError(_ending(api, pod) or f"pod {pod}: {problem}")
     except BaseException:
         stream.close()
         raise
@@ -84,12 +84,14 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
                 return portforward(core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port))
         except ApiException as error:
             if time.monotonic() - begun >= timeout_s:
-                raise _silence(api, pod, timeout_s) from error
+                api.version()  # it asks the kubelet before it answers; raises where it does not answer anything
+                silent = f"no stream within {timeout_s:g} s: the kubelet of its node does not answer"
+                raise OSError(f"pod {pod}: {silent}") from error
             text = one_line(error.reason or error)
             status = int(match[1]) if (match := _STATUS.search(text)) else 0
             refused = status in (401, 403)
             # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is left.
-            if not refused and (ended := _fate(api, pod)):
+            if not refused and (ended := _ending(api, pod)):
                 raise OSError(ended) from error
             if status == 404:
                 raise OSError(f"pod {pod} is gone") from error
@@ -101,18 +103,12 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _fate(api: Api, pod: str) -> str | None:
-    """How the pod ended; None while it runs, or where that is unknown."""
+def _ending(api: Api, pod: str) -> str | None:
+    """Describe the end of the pod; None while it runs, or if that is unknown."""
     try:
         return termination_message(api.find(POD, pod), pod)
     except SeatrialError:
         return None
-
-
-def _silence(api: Api, pod: str, timeout_s: float) -> OSError:
-    """The API server asks the kubelet before it answers. Raises LaunchError where it does not answer anything."""
-    api.version()
-    return OSError(f"pod {pod}: no stream within {timeout_s:g} s: the kubelet of its node does not answer")
 
 
 _limit_s: ContextVar[float | None] = ContextVar("limit of a handshake", default=None)
@@ -134,7 +130,7 @@ def _limit_handshakes() -> None:
     from kubernetes.stream import ws_client
 
     class Limited(ws_client.WebSocket):  # type: ignore[misc]
-        """Its limit holds until it is open; later calls have their own."""
+        """A WebSocket whose handshake has a time limit."""
 
         def connect(self, url: str, **options: Any) -> None:
             super().connect(url, timeout=_limit_s.get(), **options)

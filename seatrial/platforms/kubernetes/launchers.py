@@ -5,7 +5,7 @@ from typing import Protocol
 
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, holding
-from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE, node_template
+from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
 
 class Launcher(Protocol):
@@ -15,7 +15,7 @@ class Launcher(Protocol):
     service: bool
 
     def objects(self, plan: KubernetesPlan) -> list[Object]:
-        """What it submits; the last makes the pods and owns everything else. Pure."""
+        """Return the objects to submit; the last makes the pods and owns the others. Pure."""
 
 
 def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
@@ -253,7 +253,7 @@ def launcher_for(name: str) -> Launcher:
 
 
 def launchers() -> list[Launcher]:
-    """All launchers: what a run's objects may be."""
+    """Return all launchers."""
     return list(_LAUNCHERS.values())
 
 
@@ -304,7 +304,7 @@ _ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
 
 
 def kinds() -> tuple[Kind, ...]:
-    """All kinds that a run may have made, whatever the cluster file says today; owners first."""
+    """Return all kinds of objects that any run may have made, owners first."""
     return (*(launcher.kind for launcher in launchers()), *EXTRAS, *_ALWAYS)
 
 
@@ -345,7 +345,7 @@ def service(plan: KubernetesPlan) -> Object:
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {RUN_ID: plan.run.run_id, ROLE: NODE},
+            "selector": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE},
             "ports": [{"name": "ssh", "port": plan.run.cluster.ssh_port}],
         },
     }

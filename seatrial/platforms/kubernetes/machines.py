@@ -1,4 +1,4 @@
-"""What pods need on each family of machines. Facts with their sources; pure.
+"""Pod settings for each family of machines, with sources. Pure.
 
 Sources: AI-Hypercomputer/gpu-recipes (src/helm-charts/{a3mega,a3ultra,a4}/jobset, training/a4x), GoogleCloudPlatform/
 cluster-toolkit (examples/gke-{a3-ultragpu,a4,a4x,a4x-max-bm}/nccl-jobset-example.yaml) and
@@ -22,7 +22,7 @@ TCPXO_DAEMON = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a pod gets on such a machine besides what every pod gets.
+    """Pod settings of one family of machines.
 
     `networks` are (interface, network) pairs for GKE's multi-networking; `gpus` per node, 0 where the cluster file
     says. `source` is a script in the pod that sets NCCL's environment, over `defaults` and, in every rank, under the
@@ -69,12 +69,12 @@ def machine(name: str) -> Machine:
 
 
 def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:
-    """What every rank gets on such machines, over what the script says that nodes source at their start."""
+    """Return the NCCL variables of ranks, which win over those of the script that nodes source."""
     return {name: value for name, value in machine(settings.machine).env.items() if name.startswith("NCCL_")}
 
 
 def gpu_resource(cluster: "Cluster") -> str:
-    """What a node's GPUs are called where pods ask for them."""
+    """Return the resource name of the node's GPUs."""
     return "amd.com/gpu" if cluster.hardware.name.startswith("MI") else "nvidia.com/gpu"
 
 

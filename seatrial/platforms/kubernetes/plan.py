@@ -33,7 +33,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """What all objects of a run share. `name` is that of the parent, the Service and the Secret alike."""
+    """Names and labels of a run's objects. `name` is that of parent, Service and Secret alike."""
 
     run: Run
     settings: KubernetesPlatform

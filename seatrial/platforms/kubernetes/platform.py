@@ -4,8 +4,9 @@ import logging
 import platform as this_machine
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,22 +22,22 @@ from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
+from seatrial.platforms.commands import call_each
 from seatrial.platforms.container import KEY_FILES, key_files
 from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api, RuntimeUnseenError
-from seatrial.platforms.kubernetes.collect import address, names, ordered
+from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.ending import own_pod
+from seatrial.platforms.kubernetes.ending import blameless_reason, leftovers, own_pod, wait_for_deletion
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import kind_of, kinds, launcher_for, needs, objects
 from seatrial.platforms.kubernetes.machines import machine, nccl_env
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
-from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
-from seatrial.platforms.kubernetes.pod import ROLE
-from seatrial.platforms.kubernetes.waiting import is_up, placed
-from seatrial.platforms.state import this_owner
+from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
+from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_up, placed
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import new_key_pair, pinned_keys
 from seatrial.system.rawlog import write_log
+from seatrial.text.lines import one_line
 from seatrial.text.redact import Secrets
 from seatrial.text.secret_values import looks_secret
 
@@ -51,8 +52,146 @@ except ImportError:  # PyYAML was built without it
 
 log = logging.getLogger("seatrial.launch")
 
+POD_LOGS, EVENTS = "pod-logs", "events.txt"
+_AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
+_REQUEST_S = 15.0
+_MAX_EVENTS = 10_000  # the last ones
+
+
+@dataclass(frozen=True, slots=True)
+class PodLog:
+    """One container's log: its file, and the title above it."""
+
+    file: str
+    pod: str
+    container: str
+    title: str
+
+
+def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets) -> None:
+    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic), the head first."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write(log: PodLog) -> None:
+        left_s, text = deadline - time.monotonic(), b"# not read: time is up\n"
+        try:
+            if left_s > 0:
+                text = api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
+        except SeatrialError as error:  # it never ran, its kubelet is silent: a state worth keeping too
+            text = f"# no log: {error}\n".encode()
+        write_log(folder / log.file, f"# {log.title}\n".encode() + text, secrets)
+
+    call_each(pod_logs(pods), write, _AT_ONCE)
+
+
+def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
+    """The logs to read: coordinator.log of the head, worker-NAME.log of the others, and sidecars. Pure."""
+    nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
+    others = [pod for pod in pods if pod not in nodes]  # what an operator runs besides: the MPI operator's launcher
+    called = [f"worker-{name}" for name in names(nodes)]
+    called[:1] = ["coordinator"] if nodes else []
+    called += [pod["metadata"]["name"] for pod in others]
+    return [log for pod, name in zip((*nodes, *others), called, strict=True) for log in _of_pod(pod, name)]
+
+
+def _of_pod(pod: Object, called: str) -> list[PodLog]:
+    spec, status = pod["spec"], pod.get("status", {})
+    state_of = {
+        each["name"]: _state(each.get("state", {}))
+        for each in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
+    }
+    name, where = pod["metadata"]["name"], f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node"
+    address = f" ({status['podIP']})" if status.get("podIP") else ""
+    first, *beside = [each["name"] for each in (*spec["containers"], *spec.get("initContainers", ()))]
+    files = {first: f"{called}.log", **{container: f"{called}.{container}.log" for container in beside}}
+    title = f"pod {name}{where}{address}, container"
+    return [
+        PodLog(file, name, container, f"{title} {container}: {state_of.get(container, status.get('phase', 'unknown'))}")
+        for container, file in files.items()
+    ]
+
+
+def _state(state: Object) -> str:
+    for kind, details in state.items():
+        if details is not None:
+            facts = (details.get("reason"), details.get("exitCode"), details.get("message"))
+            return " ".join([kind, *(one_line(word) for word in facts if word not in (None, ""))])
+    return "state unknown"
+
+
+def events_text(events: Iterable[Object], name: str) -> str:
+    """The events of objects whose name contains `name`, one line each, the oldest first. Pure."""
+    own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
+    return "".join(f"{_line(event)}\n" for event in sorted(own, key=_time)[-_MAX_EVENTS:])
+
+
+def _time(event: Object) -> str:
+    series: Mapping[str, str] = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next(filter(None, times), None) or str(event["metadata"].get("creationTimestamp") or "")
+
+
+def _line(event: Object) -> str:
+    about, count = event["involvedObject"], event.get("count") or 1
+    often = f" (x{count})" if count > 1 else ""
+    message = one_line(event.get("message"))
+    kind, reason = event.get("type") or "Normal", event.get("reason") or ""
+    return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {message}"
+
+
+# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
+LEVELS = (
+    "topology.kubernetes.io/zone",
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    "network.topology.nvidia.com/accelerator",
+    "network.topology.nvidia.com/block",
+    "kubernetes.io/hostname",
+)
+
+
+def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The topology of a node, as a sort key."""
+    return tuple(labels.get(level, "") for level in LEVELS)
+
+
+def ordered(pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]) -> list[Object]:
+    """The pods in the order of the hostfile, the head first."""
+    return sorted(
+        pods, key=lambda pod: (topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})), _index(pod))
+    )
+
+
+def names(pods: Sequence[Object]) -> list[str]:
+    """The names of nodes as in Kubernetes, as people cordon them; pods that share a node are named as the pod."""
+    hosts = [pod["spec"].get("nodeName") for pod in pods]
+    shared = None in hosts or len(set(hosts)) < len(hosts)
+    return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
+
+
+def address(pod: Object, *, by_name: bool) -> str:
+    """The address of a pod for its peers: its IP address, or its name in the cluster's DNS."""
+    if not by_name:
+        return str(pod["status"]["podIP"])
+    host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
+    # The pods of a PyTorchJob have none; each has a Service instead, which is called as the pod.
+    own = host if all(host) else [pod["metadata"]["name"]]
+    return ".".join((*own, pod["metadata"]["namespace"], "svc"))
+
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _index(pod: Object) -> tuple[bool, int]:
+    """The index in a Job, or of a Kubeflow replica: the master, then the workers."""
+    labels = pod["metadata"].get("labels", {})
+    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
+    return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)
+
+
 _KIND = "kubernetes"
-_OF_THE_RUN = ("id_ed25519", "known_hosts")  # what whoever logs in needs
+_LOGIN_FILES = ("id_ed25519", "known_hosts")
 _TRIES = 10  # a second apart
 _WORKDIR = "/tmp/seatrial"  # on the nodes
 
@@ -71,11 +210,8 @@ class Kubernetes:
         return Rendered({f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted})
 
     def launch(self, run: Run) -> Testbed:
-        from seatrial.platforms.kubernetes.bringup import BringUp
-        from seatrial.platforms.kubernetes.waiting import WORKLOAD
-
         run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, this_owner(_KIND), own_pod(self._api, self._settings.context))
+        planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
@@ -83,7 +219,7 @@ class Kubernetes:
             self._api.knows(kind)
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
-        for name in _OF_THE_RUN:
+        for name in _LOGIN_FILES:
             states.write_private(folder / name, files[name])
         for manifest in owned:
             self._api.create(manifest)
@@ -102,8 +238,6 @@ class Kubernetes:
         return self._api.create(parent)
 
     def attach(self, run_id: str) -> Testbed:
-        from seatrial.remote.ssh import pinned_keys
-
         folder = states.run_folder(run_id, _KIND)
         pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
         if not pods:
@@ -114,8 +248,6 @@ class Kubernetes:
     def _testbed(
         self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
     ) -> Testbed:
-        from seatrial.platforms.kubernetes.ending import blameless_reason
-
         cluster, in_order = planned.run.cluster, ordered(pods, self._node_labels(level))
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
@@ -149,19 +281,16 @@ class Kubernetes:
             return {}
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        from seatrial.platforms.kubernetes.collect import EVENTS, POD_LOGS, events_text, write_pod_logs
-
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
-        folder.mkdir(parents=True, exist_ok=True)
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
         write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
         if not placed(self._api.list(POD, selector(run_id))):
-            return False  # pods that wait for a node would start some time, and nobody would look
+            return False  # pods that wait for a node would start unwatched
         for secret in self._api.list(SECRET, selector(run_id)):
             if TENDED_BY in (secret["metadata"].get("annotations") or {}):  # its end is theirs no more
                 self._api.annotate(SECRET, secret["metadata"]["name"], {TENDED_BY: None})
@@ -169,8 +298,6 @@ class Kubernetes:
         return True
 
     def teardown(self, run_id: str) -> None:
-        from seatrial.platforms.kubernetes.ending import wait_for_deletion
-
         refused: list[SeatrialError] = []
         for kind in kinds():
             try:
@@ -186,8 +313,6 @@ class Kubernetes:
         wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
-        from seatrial.platforms.kubernetes.ending import leftovers
-
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 
     def missing(self) -> list[str]:
@@ -227,8 +352,8 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
     profile, name = machine(settings.machine), settings.machine
     if cluster.image is None:
         yield "image", "is required on Kubernetes; the nodes run its sshd, Open MPI and torch"
-    if isinstance(cluster.image, Recipe) and (foreign := _foreign(cluster.image, cluster)):
-        yield "image", foreign
+    if isinstance(cluster.image, Recipe) and (wrong := _wrong_build(cluster.image, cluster)):
+        yield "image", wrong
     if profile.gpus and cluster.gpus > profile.gpus:
         yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
     if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
@@ -252,8 +377,8 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
         yield "platform.secret_env", f"{variable} is in env as well"
 
 
-def _foreign(recipe: Recipe, cluster: "Cluster") -> str | None:
-    """Why what would be built cannot run on the nodes. An image that exists is looked at by the step `image`."""
+def _wrong_build(recipe: Recipe, cluster: "Cluster") -> str | None:
+    """Return why a build cannot run on the nodes. The step `image` checks images that exist."""
     here = this_machine.machine()
     built_for = [name.split("/")[1] for name in platforms_of(recipe, node_architecture(cluster, here))]
     return wrong_architecture(recipe.name, built_for, cluster, here)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
-from seatrial.platforms.container import CAPABILITIES, KEYS
-from seatrial.platforms.kubernetes import volumes
-from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
+from seatrial.platforms.container import KEYS, capabilities
+from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume
 from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 ROLE = "seatrial/role"
-NODE = "node"
+NODE_ROLE = "node"
 CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
 _SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
 _TAS = "kueue.x-k8s.io/podset"
@@ -33,7 +32,7 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
     profile = machine(plan.settings.machine)
     return {
         "metadata": {
-            "labels": {**plan.labels, ROLE: NODE},
+            "labels": {**plan.labels, ROLE: NODE_ROLE},
             "annotations": _annotations(plan, profile, container),
         },
         "spec": _spec(plan, profile, container),
@@ -46,7 +45,7 @@ def _annotations(plan: KubernetesPlan, profile: Machine, container: str) -> dict
         "kubectl.kubernetes.io/default-container": container,
         **profile.annotations,
         **networks,
-        **volumes.annotations(plan.settings.volumes),
+        **volume_annotations(plan.settings.volumes),
         **_topology(plan.settings),
         **plan.settings.annotations,
     }
@@ -90,6 +89,8 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
 
 def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
     cluster = plan.run.cluster
+    claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
+    resources = {"limits": limits(cluster, plan.settings), "claims": claimed}
     container: Object = {
         "name": name,
         "image": plan.image,
@@ -103,28 +104,19 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
             "timeoutSeconds": 5,
             "failureThreshold": int(plan.settings.start_timeout_s) + 60,
         },
-        "resources": _resources(plan, profile),
-        "securityContext": _security_context(gpus=cluster.gpus > 0),
+        "resources": {key: value for key, value in resources.items() if value},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": capabilities(cluster, ())},
+        },
         "volumeMounts": [
             {"name": "keys", "mountPath": KEYS, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
             *profile.mounts,
-            *volumes.mounts(plan.settings.volumes),
+            *volume_mounts(plan.settings.volumes),
         ],
     }
     return {key: value for key, value in container.items() if value not in (None, [], {})}
-
-
-def _security_context(*, gpus: bool) -> Object:
-    """Of a node's container, which runs as root. RDMA pins memory, which the default limit of a container forbids."""
-    added = [*CAPABILITIES, *(["IPC_LOCK"] if gpus else [])]
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": added}}
-
-
-def _resources(plan: KubernetesPlan, profile: Machine) -> Object:
-    claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
-    resources: Object = {"limits": limits(plan.run.cluster, plan.settings), "claims": claimed}
-    return {key: value for key, value in resources.items() if value}
 
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
@@ -143,18 +135,13 @@ def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
         **profile.env,
         **plan.run.cluster.env,
     }
-    if (
-        secret := plan.settings.secret_env
-    ):  # the image keeps what looks like a secret out of SSH sessions, and so of ranks
+    if secret := plan.settings.secret_env:
+        # the image keeps what looks like a secret out of SSH sessions, and so of ranks
         values["SEATRIAL_PASS_ENV"] = " ".join(variable.name for variable in secret)
-    return [{"name": name, "value": value} for name, value in values.items()] + [
-        _secret_variable(variable) for variable in plan.settings.secret_env
+    secrets = [
+        {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}} for each in secret
     ]
-
-
-def _secret_variable(variable: SecretVariable) -> Object:
-    reference = {"name": variable.secret, "key": variable.key}
-    return {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
+    return [{"name": name, "value": value} for name, value in values.items()] + secrets
 
 
 def _volumes(plan: KubernetesPlan, profile: Machine) -> list[Object]:
@@ -163,13 +150,13 @@ def _volumes(plan: KubernetesPlan, profile: Machine) -> list[Object]:
         {"name": "keys", "secret": {"secretName": plan.name, "defaultMode": 0o400}},
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *profile.volumes,
-        *volumes.sources(plan.settings.volumes, host_network=plan.settings.host_network),
+        *volume_sources(plan.settings.volumes, host_network=plan.settings.host_network),
     ]
 
 
 def _affinity(plan: KubernetesPlan) -> Object:
     """One pod per node, on the nodes that were asked for."""
-    apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE}}, "topologyKey": _HOSTNAME}
+    apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE}}, "topologyKey": _HOSTNAME}
     affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     requirements = [
         {"key": _HOSTNAME, "operator": operator, "values": list(names)}
@@ -248,3 +235,48 @@ def _devices(allocatable: Mapping[str, str]) -> dict[str, int]:
     return {
         name: int(count) for name, count in allocatable.items() if is_fabric(name) and count.isdigit() and int(count)
     }
+
+
+# Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts), GoogleCloudPlatform/gcs-fuse-csi-driver.
+GCS_FUSE = "gcsfuse.csi.storage.gke.io"
+_LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"  # where GKE puts the disks of a node pool with ephemeral SSD
+# Without limits: what a sidecar may use is what the node has, and a small one throttles or ends what reads from it.
+_UNLIMITED = {f"gke-gcsfuse/{what}-limit": "0" for what in ("cpu", "memory", "ephemeral-storage")}
+
+
+def volume_sources(volumes: Iterable[Volume], *, host_network: bool) -> list[Object]:
+    """The pod's volumes."""
+    return [{"name": f"volume-{i}", **_source(volume, host_network)} for i, volume in enumerate(volumes)]
+
+
+def volume_mounts(volumes: Iterable[Volume]) -> list[Object]:
+    """Return the container's mounts."""
+    return [
+        {"name": f"volume-{i}", "mountPath": volume.mount, **_read_only(volume)} for i, volume in enumerate(volumes)
+    ]
+
+
+def volume_annotations(volumes: Iterable[Volume]) -> dict[str, str]:
+    """Return the annotations that make GKE add the sidecar for buckets."""
+    return {"gke-gcsfuse/volumes": "true", **_UNLIMITED} if any(volume.kind == "gcs" for volume in volumes) else {}
+
+
+def _read_only(volume: Volume) -> dict[str, bool]:
+    return {"readOnly": True} if getattr(volume, "read_only", False) else {}
+
+
+def _source(volume: Volume, host_network: bool) -> Object:
+    match volume:
+        case Gcs():
+            attributes = {"bucketName": volume.bucket}
+            if volume.mount_options:
+                attributes["mountOptions"] = volume.mount_options
+            if host_network:  # the metadata server cannot tell such a pod from its node
+                attributes["hostNetworkPodKSA"] = "true"
+            return {"csi": {"driver": GCS_FUSE, **_read_only(volume), "volumeAttributes": attributes}}
+        case Nfs():
+            return {"nfs": {"server": volume.server, "path": volume.path, **_read_only(volume)}}
+        case Pvc():
+            return {"persistentVolumeClaim": {"claimName": volume.claim, **_read_only(volume)}}
+        case LocalSsd():  # a node without them is told, instead of its boot disk used
+            return {"hostPath": {"path": _LOCAL_SSD, "type": "Directory"}}

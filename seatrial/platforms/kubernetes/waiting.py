@@ -1,6 +1,6 @@
-"""Why the pods are not there yet, or never will be, and why Kueue has not admitted a run. Pure.
+"""Explanations of pods that are not ready and of runs that Kueue has not admitted. Pure.
 
-Objects go in as the API server shows them, words come out. The words of Kueue's conditions are those of release 0.19
+Objects are as the API server shows them. The messages of Kueue's conditions are those of release 0.19
 (pkg/scheduler, apis/kueue/v1beta2). Its feature gate UnadmittedWorkloadsObservability, off in that release and on after
 it, gives reasons that distinguish a short wait from an endless one; without it only the message does.
 """
@@ -59,7 +59,7 @@ _LET_CLAIMS_IN = (
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What a Workload waits for; `hopeless`: it will never be admitted as it is."""
+    """State of a Workload that is not admitted; `hopeless`: it never will be."""
 
     reason: str
     hopeless: bool = False
@@ -73,7 +73,7 @@ def is_of(workload: Object, uid: str) -> bool:
 
 
 def waits_for(workload: Object) -> Queued | None:
-    """What the Workload waits for; None once it is admitted."""
+    """Explain the wait of a Workload; None once it is admitted."""
     status = workload.get("status", {})
     by_type = conditions(workload)
     if workload["spec"].get("active") is False:
@@ -87,7 +87,10 @@ def waits_for(workload: Object) -> Queued | None:
             hopeless=True,
         )
     reserved = by_type.get("QuotaReserved", {})
-    if holding(workload, "Evicted") and _is_old(reserved, by_type["Evicted"]):
+    # Nothing was said of the quota since the eviction: it is still held, or was just let go.
+    quota_words = ("", by_type.get("Evicted", {}).get("message"))
+    is_old = reserved.get("status") == "True" or reserved.get("message", "") in quota_words
+    if holding(workload, "Evicted") and is_old:
         return Queued(
             Reason.of("evicted", event="queued again after it was evicted", words=_condition_text(by_type["Evicted"]))
         )
@@ -96,11 +99,6 @@ def waits_for(workload: Object) -> Queued | None:
     if holding(workload, "QuotaReserved"):
         return Queued(_checks(status))
     return _unreserved(reserved)
-
-
-def _is_old(reserved: Object, evicted: Object) -> bool:
-    """Whether nothing was said of the quota since the eviction: it is still held, or was just let go."""
-    return reserved.get("status") == "True" or reserved.get("message", "") in ("", evicted.get("message"))
 
 
 def _unreserved(condition: Object) -> Queued:
@@ -125,7 +123,7 @@ def _is_lost(of_pod_set: str) -> bool:
 
 
 def _more_needed(message: str) -> str | None:
-    """What is missing in the first flavor that the run only has to wait for."""
+    """Return the missing quota of the first flavor that may become free."""
     lost = _lost_flavors(message)
     waits = {(resource, flavor): more for resource, flavor, more in _MORE_NEEDED.findall(message) if flavor not in lost}
     if not waits:
@@ -139,7 +137,7 @@ def _lost_flavors(message: str) -> set[str]:
 
 
 def _checks(status: Object) -> str:
-    """What the Workload waits for besides quota."""
+    """Return the admission checks that are not Ready."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
         return Reason.of("queued", checks="quota is reserved, not admitted yet")
@@ -155,7 +153,7 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
 
 
 def preempted(workload: Object) -> str | None:
-    """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
+    """Return Kueue's message of an eviction; None without one."""
     evicted = holding(workload, "Evicted")
     return Reason.of("evicted", event="Kueue evicted it", words=_condition_text(evicted)) if evicted else None
 
@@ -208,7 +206,7 @@ _COMPLAINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What keeps the pods from being made; `since`: when it was first said, in seconds."""
+    """A refusal to create pods; `since` is the time of its first event, in seconds."""
 
     text: str
     since: float
@@ -288,7 +286,7 @@ def _leaving(pod: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
-    """What keeps a pod from ever being ready; `reason` names pod and node."""
+    """A pod that will never be ready; `reason` names pod and node."""
 
     pod: str
     reason: str
@@ -301,7 +299,7 @@ def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) ->
 
 
 def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> PodProblem | None:
-    """The first pod that will never be ready, and why; None while there is hope. Those that leave do not count.
+    """Return the first pod that will never be ready, if any, without pods that are being deleted.
 
     `since` as `troubled` gives it, at `now`.
     """
@@ -309,7 +307,8 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
         name = pod["metadata"]["name"]
         long = now - since.get(name, now) >= _AGAIN_S
         if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
-            return PodProblem(name, joining.placed(f"pod {name}{_on(pod)}", reason))
+            node = pod["spec"].get("nodeName")
+            return PodProblem(name, joining.placed(f"pod {name} on {node}" if node else f"pod {name}", reason))
     return None
 
 
@@ -319,7 +318,7 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _trouble(pod: Object) -> str | None:
-    """What the kubelet is retrying."""
+    """Return the error that the kubelet is retrying."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
     return next((_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
@@ -345,14 +344,11 @@ def _pod_problem(pod: Object) -> str | None:
         if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
             return _waiting_reason(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
-            hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
-            return Reason.of(
-                "container-exited",
-                name=container["name"],
-                exit_code=ended.get("exitCode"),
-                cause=_why(ended),
-                hint=hint,
-            )
+            status_code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason")
+            cause = f": {first_line(why)}" if why and why not in ("Error", "Completed") else ""
+            hint = "" if status_code else ": has the image the entry point of images/common?"
+            values = {"name": container["name"], "exit_code": status_code, "cause": cause, "hint": hint}
+            return Reason.of("container-exited", **values)
     if status.get("phase") == "Failed":
         ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
         return Reason.of("pod-failed", how=ended)
@@ -400,13 +396,3 @@ def _starting(pod: Object, unmounted: Mapping[str, str]) -> str | None:
                 return why
             return ": ".join(filter(None, (waiting.get("reason"), first_line(waiting.get("message")))))
     return Reason.of("sshd-not-ready")
-
-
-def _on(pod: Object) -> str:
-    node = pod["spec"].get("nodeName")
-    return f" on {node}" if node else ""
-
-
-def _why(ended: Object) -> str:
-    reason = ended.get("message") or ended.get("reason")
-    return f": {first_line(reason)}" if reason and reason not in ("Error", "Completed") else ""

@@ -1,4 +1,4 @@
-"""What a cluster file says about the local platform."""
+"""The settings of the local platform in a cluster file."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What this machine lacks to play local nodes, each with the next step: programs, rights, room for so many."""
+"""Checks before a run on local nodes: programs, rights, and limits of this machine."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ class HostResource:
 
 
 def problems(node_count: int, proc: Path = _PROC) -> list[str]:
-    """Limits of this machine that are too low for so many local nodes, each with the setting to change."""
+    """List limits of this machine that are too low for `node_count` nodes, each with the setting to change."""
     if node_count <= _NODES_OF_ANY_MACHINE:
         return []
     return [
@@ -90,16 +90,13 @@ _TOOLS = {
 
 def missing() -> list[str]:
     """Programs and rights that this machine lacks."""
-    lacking = [(tool, package) for tool, package in _TOOLS.items() if not _find(tool)]
-    reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in lacking]
-    return [*reasons] or _without_namespaces()
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    absent = [(tool, package) for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)]
+    reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in absent]
+    return [*reasons] or _namespace_problems()
 
 
-def _find(tool: str) -> str | None:
-    return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-
-
-def _without_namespaces() -> list[str]:
+def _namespace_problems() -> list[str]:
     rootless = ["--user", "--map-root-user"] if os.geteuid() else []
     trial = ["unshare", *rootless, "--net", "--mount", "--uts", "--pid", "--fork", "true"]
     done = subprocess.run(trial, capture_output=True, text=True, check=False)

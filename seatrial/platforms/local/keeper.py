@@ -25,8 +25,9 @@ NETWORK_S, NETWORK_S_PER_NODE = 20, 0.5  # for the nodes to have addresses, on a
 
 def main(state: Path) -> None:
     spec = json.loads((state / "spec.json").read_text())
-    if spec["private_run"]:
-        _own_run_folder()
+    if spec["private_run"]:  # a plain user may not write to /run, where `ip netns` keeps names
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+        os.makedirs("/run/netns")
     subprocess.run(["ip", "-batch", str(state / "network.batch")], check=True)
     nodes = [_start_node(node) for node in spec["nodes"]]
     _wait_for_networks(spec, nodes)
@@ -36,19 +37,13 @@ def main(state: Path) -> None:
     server.listen(256)
     threading.Thread(target=_serve, args=(server,), daemon=True).start()
     print("ready", flush=True)
-    stay_s = sys.stdin.buffer.read()  # until whoever started this closes it, or dies
+    stay_s = sys.stdin.buffer.read()  # until the run closes it, or dies
     time.sleep(float(stay_s or 0))
     _clean_up(state, spec, nodes)
 
 
-def _own_run_folder() -> None:
-    """A plain user may not write to /run, where `ip netns` keeps names: give this mount namespace its own."""
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
-    os.makedirs("/run/netns")
-
-
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
-    """Until every node has its address, or its script has ended; who dials earlier waits a second for ARP."""
+    """Wait until every node has its address or its script has ended: an earlier connection waits a second for ARP."""
     deadline = time.monotonic() + NETWORK_S + NETWORK_S_PER_NODE * len(nodes)
     waiting = list(zip(spec["nodes"], nodes, strict=True))
     while waiting and time.monotonic() < deadline:

@@ -32,7 +32,7 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """Where a run's files lie: `state` holds keys, sockets and one folder per node."""
+    """Files and nodes of a run; `state` holds keys, sockets and one folder per node."""
 
     run_id: str
     state: Path
@@ -94,7 +94,7 @@ def network_batch(plan: LocalPlan) -> str:
 
 
 def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Account) -> str:
-    """What runs as process 1 of a node: its network, its view of the machine, its faults, its sshd."""
+    """Return the script of a node's process 1: network, mounts, faults, sshd."""
     faults = [fault for fault in cluster.faults if node.name in fault.nodes]
     stopped = any(isinstance(fault, NodeFault) and fault.sshd for fault in faults)
     lines = [
@@ -107,7 +107,8 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         *_own_etc(plan, node),
         "mount -t proc proc /proc",
         "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
-        *_privileges(account),
+        # What sshd needs: as root its empty folder, as a plain user the right to a port below 1024.
+        "mkdir -p /run/sshd" if account.uid == 0 else "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start",
         *(command for fault in faults for command in _fault_commands(plan, node, fault)),
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
@@ -152,11 +153,6 @@ def neighbour_batch(plan: LocalPlan) -> str:
 def _mac(node: LocalNode) -> str:
     """A locally administered address, different for each node."""
     return f"02:00:00:00:{node.index >> 8:02x}:{node.index & 255:02x}"
-
-
-def _privileges(account: Account) -> list[str]:
-    """What sshd needs before it starts: as root its empty folder, as a plain user the right to a port below 1024."""
-    return ["mkdir -p /run/sshd"] if account.uid == 0 else ["echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"]
 
 
 def _start_sshd(node: LocalNode, account: Account) -> str:
@@ -237,7 +233,7 @@ Host *
 
 
 def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
-    """What sessions on the node start with: the caller's PATH, a folder for temporary files of its own, its faults."""
+    """Return the environment of sessions: the caller's PATH, an own temporary folder, faults."""
     path = os.environ.get("PATH", os.defpath)
     faults = [fault for fault in cluster.faults if isinstance(fault, NodeFault) and node.name in fault.nodes]
     wrong = [f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes]

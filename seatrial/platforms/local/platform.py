@@ -23,8 +23,7 @@ from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.doctor import missing, problems
 from seatrial.platforms.local.plan import PREFIX, Account, LocalNode, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
-from seatrial.remote.keys import KeyPair, new_key_pair
-from seatrial.remote.ssh import known_hosts
+from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import kill_own, process
 from seatrial.system.rawlog import write_log
@@ -142,7 +141,7 @@ class Local:
         self._keepers = {} if keepers is None else keepers
 
     def of_size(self, node_count: int) -> "Local":
-        """The same platform, for a cluster of so many nodes."""
+        """Return the same platform for a cluster of `node_count` nodes."""
         return Local(node_count, self._keepers)
 
     def render(self, run: Run) -> Rendered:
@@ -188,7 +187,7 @@ class Local:
         assert keeper.stdin is not None
         keeper.stdin.write(str(seconds).encode())
         keeper.stdin.close()
-        keeper.stdin = None  # or whoever waits for it would try to close it again
+        keeper.stdin = None  # a wait would try to close it once more
         return True
 
     def teardown(self, run_id: str) -> None:
@@ -205,7 +204,8 @@ class Local:
 
     def leftovers(self) -> list[Leftover]:
         # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
-        named = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} if os.geteuid() == 0 else set()
+        namespaces = _namespaces(PREFIX) if os.geteuid() == 0 else []
+        named = {namespace.removeprefix(PREFIX).partition("-node-")[0] for namespace in namespaces}
         folders = {folder.name for folder in states.folders(_KIND)}
         left = states.leftovers(_KIND, "nodes and state of a run whose process is gone")
         stray = sorted(named - folders)
@@ -272,10 +272,6 @@ def _namespaces(prefix: str) -> list[str]:
     with suppress(OSError):
         return sorted(entry for entry in os.listdir(NETNS_FOLDER) if entry.startswith(prefix))
     return []
-
-
-def _run_id_of(namespace: str) -> str:
-    return namespace.removeprefix(PREFIX).partition("-node-")[0]
 
 
 def _delete_namespace(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster file says about a RunAI project."""
+"""The settings of a RunAI project in a cluster file."""
 
 import re
 from collections.abc import Iterator

@@ -1,28 +1,32 @@
 """The RunAI platform: launch, teardown and leftovers of testbeds that are one workload."""
 
+import json
 import logging
 import re
 import shlex
 import socket
+import subprocess
+import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
+from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, LaunchError, SeatrialError
+from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.commands import call_each
-from seatrial.platforms.runai.client import Client, DescribedWorkload, ending, pod_names, submit_argv, workload_name
+from seatrial.platforms.commands import call_each, environment, run_bounded
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.sshd import default_folder, node_script, write_ports
 from seatrial.platforms.state import NodeAddress, PlatformState
-from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.platforms.testbed import default_folder, node_of, node_script, testbed_of, write_ports
 from seatrial.system.rawlog import write_log
+from seatrial.text.lines import one_line
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 
@@ -30,6 +34,221 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 log = logging.getLogger("seatrial.launch")
+
+# The schema is not published, and differs between versions: the first of these names that is there counts.
+_PHASE = ("actualPhase", "phase", "status")
+_MESSAGES = ("message", "reason")
+_RUNNING = "Running"
+_OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
+_DEPTH, _MESSAGES_SHOWN = 8, 3
+
+
+class DescribedWorkload(BaseModel):
+    """The state of a workload in RunAI: its `phase`, and `messages` that explain it, newest last."""
+
+    phase: str = Field("Unknown", max_length=100)
+    messages: tuple[str, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        return self.phase == _RUNNING
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in _OVER
+
+    @property
+    def shown(self) -> str:
+        return "; ".join((self.phase, *self.messages))
+
+
+def workload_name(run_id: str) -> str:
+    """The name of a run's workload."""
+    return f"seatrial-{run_id}".lower()
+
+
+def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str]:
+    """The pods that are nodes, in the order of the hostfile: without MPI's launcher, with PyTorch's master."""
+    name = workload_name(run_id)
+    if settings.framework == "mpi":
+        return [f"{name}-worker-{i}" for i in range(node_count)]
+    return [f"{name}-master-0", *(f"{name}-worker-{i}" for i in range(node_count - 1))]
+
+
+def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
+    """The submit of a workload that holds the nodes until it is deleted or its time is over."""
+    cluster, mpi = run.cluster, settings.framework == "mpi"
+    workers = cluster.nodes if mpi else cluster.nodes - 1
+    named = cluster.image.reference if isinstance(cluster.image, Prebuilt) else "<built for each run>"
+    options = [
+        f"--project={settings.project}",
+        f"--image={run.image or named}",
+        f"--workers={workers}",
+        *([f"--gpu-devices-request={cluster.gpus}"] if cluster.gpus else []),
+        *([f"--slots-per-worker={cluster.slots}"] if mpi else []),
+        *([f"--node-pools={settings.node_pool}"] if settings.node_pool else []),
+        *(["--large-shm"] if settings.large_shm else []),
+        *(f"--capability={name}" for name in settings.capabilities),
+        *(f"--extended-resource={name}={count}" for name, count in sorted(settings.extended_resources.items())),
+        *settings.args,
+    ]
+    submit = ["runai", "training", settings.framework, "submit", workload_name(run.run_id), *options]
+    return [*submit, "--command", "--", "sleep", str(settings.deadline_s)]
+
+
+def command_argv(settings: RunaiPlatform, verb: str, run_id: str, *options: str) -> list[str]:
+    """Another command about the workload of a run."""
+    named = ["runai", "training", settings.framework, verb, workload_name(run_id)]
+    return [*named, f"--project={settings.project}", *options]
+
+
+def read_workload(text: str) -> DescribedWorkload:
+    """Parse the output of `describe --output json`; phase Unknown for any other text."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return DescribedWorkload(phase="Unknown", messages=("runai describe printed no JSON",))
+    phases = [value for key in _PHASE for value in _values(document, key)]
+    messages = dict.fromkeys(printable(value)[:300] for key in _MESSAGES for value in _values(document, key) if value)
+    try:
+        return DescribedWorkload(phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-_MESSAGES_SHOWN:])
+    except ValidationError:
+        return DescribedWorkload(phase="Unknown")
+
+
+def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
+    """The texts under that key, those that are nearest to the top of each branch first."""
+    if depth > _DEPTH:
+        return
+    if isinstance(document, dict):
+        if isinstance(value := document.get(key), str):
+            yield value
+        children: list[Any] = list(document.values())
+    else:
+        children = document if isinstance(document, list) else []
+    for child in children:
+        yield from _values(child, key, depth + 1)
+
+
+def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
+    """Explain the end of a workload; None while its nodes should be up."""
+    name = workload_name(run_id)
+    if workload is None:
+        return Reason.of("runai-workload-ended", workload=name, how="was deleted")
+    return (
+        Reason.of("runai-workload-ended", workload=name, how=f"ended: {workload.shown}") if workload.is_over else None
+    )
+
+
+_GONE_S, _GONE_PAUSE_S = 180.0, 0.5
+_ABSENT = ("not found", "notfound", "does not exist")
+
+# Joins standard input and output with a port of the pod.
+_TUNNEL = """\
+import os, socket, sys, threading
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def up():
+    while True:
+        data = os.read(0, 65536)
+        if not data:
+            break
+        s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+threading.Thread(target=up, daemon=True).start()
+while True:
+    data = s.recv(65536)
+    if not data:
+        break
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+os._exit(0)
+"""
+
+
+class CommandError(LaunchError):
+    """A command failed and printed `message`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.of("runai-command-failed", problem=message))
+        self.is_absent = any(text in message.lower() for text in _ABSENT)  # there is no such workload
+
+
+class Client:
+    """The commands for one project."""
+
+    def __init__(self, settings: RunaiPlatform) -> None:
+        self._settings = settings
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
+        """Run a command and return its output.
+
+        Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError where it does not end.
+        """
+        try:
+            status, output, errors = run_bounded(argv, _environment(), timeout_s, stdin=stdin)
+        except FileNotFoundError:
+            raise MissingError(Reason.of("runai-command-missing")) from None
+        except OSError as error:
+            raise CommandError(error.strerror or str(error)) from error
+        except subprocess.TimeoutExpired:
+            raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
+        if status:
+            raise CommandError(printable(one_line(errors) or one_line(output[-1000:]))[:1000])
+        return output
+
+    def describe(self, run_id: str) -> DescribedWorkload | None:
+        """The run's workload; None if RunAI has none."""
+        argv = command_argv(self._settings, "describe", run_id, "--output=json")
+        try:
+            return read_workload(self.run(argv))
+        except CommandError as error:
+            if error.is_absent:
+                return None
+            raise
+
+    def delete(self, run_id: str) -> None:
+        """Delete the workload and wait until its pods are gone. Raises LaunchError if they stay."""
+        try:
+            self.run(command_argv(self._settings, "delete", run_id), timeout_s=120)
+        except CommandError as error:
+            if not error.is_absent:
+                raise
+        deadline = time.monotonic() + _GONE_S
+        while self.describe(run_id) is not None:  # its phase is Deleting
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    Reason.of("runai-workload-remains", workload=workload_name(run_id), limit_s=f"{_GONE_S:g}")
+                )
+            time.sleep(_GONE_PAUSE_S)
+
+    def in_pod(self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float) -> str:
+        """Run a line for the shell in a pod and return its output."""
+        wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
+        options = (f"--pod={pod}", "--stdin", wait, "--", "sh", "-c", script)
+        return self.run(command_argv(self._settings, "exec", run_id, *options), stdin=stdin, timeout_s=timeout_s)
+
+    def dial(self, run_id: str, pod: str, port: int, timeout_s: float) -> socket.socket:
+        """A stream to a port of the pod, by `runai exec`: port-forward would open it to other users of this machine."""
+        program = (self._settings.python, "-c", _TUNNEL, str(port))
+        argv = command_argv(self._settings, "exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                tunnel = subprocess.Popen(
+                    argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.DEVNULL, env=_environment()
+                )
+            except OSError as error:
+                ours.close()
+                raise MissingError(Reason.of("runai-command-missing")) from error
+        threading.Thread(target=tunnel.wait, name=f"tunnel to {pod}", daemon=True).start()
+        ours.settimeout(timeout_s)
+        return ours
+
+
+def _environment() -> dict[str, str]:
+    """The environment of `runai`: without secrets but for its own login."""
+    return environment(kept=("RUNAI_",))
+
 
 _PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
 AT_ONCE = 16
@@ -50,63 +269,9 @@ _READY = re.compile(
 
 
 class PodAddress(NodeAddress):
-    """Where the sshd of a pod answers, and for which user."""
+    """Address, port and user of a pod's sshd."""
 
     user: str = Field(max_length=32)
-
-
-class BringUp:
-    """A workload until its nodes answer."""
-
-    def __init__(self, client: Client, settings: RunaiPlatform, run: Run) -> None:
-        self._client, self._settings, self._run = client, settings, run
-        self._logged = ""
-
-    def wait(self) -> None:
-        """Wait until the workload runs. Raises LaunchError where it ends, is deleted, or waits too long."""
-        deadline, pause_s = time.monotonic() + self._settings.queue_timeout_s, _PAUSE_S[0]
-        while True:
-            workload = self._client.describe(self._run.run_id)
-            if why := ending(self._run.run_id, workload):
-                raise LaunchError(why)
-            assert workload is not None
-            if workload.is_running:
-                return
-            self._log_progress(workload)
-            if time.monotonic() > deadline:
-                raise LaunchError(self._queued_too_long(workload))
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.3, _PAUSE_S[1])
-
-    def start(self, pods: list[str], program: str) -> list[PodAddress]:
-        """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
-        answers = call_each(pods, lambda pod: self._started(pod, program.encode()), AT_ONCE)
-        problems = [answer for answer in answers if isinstance(answer, str)]
-        if problems:
-            raise LaunchError(join(problems))
-        return [answer for answer in answers if isinstance(answer, PodAddress)]
-
-    def _started(self, pod: str, program: bytes) -> PodAddress | str:
-        """Start sshd in a pod; its address, or why it failed."""
-        limit_s = self._settings.start_timeout_s
-        try:
-            text = self._client.in_pod(self._run.run_id, pod, _START, stdin=program, timeout_s=limit_s)
-        except SeatrialError as error:
-            return Reason.of("runai-node-failed", pod=pod, problem=error.reason)
-        match = _READY.fullmatch(text)
-        if match and 0 < int(match[1]) < 65536:
-            return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
-        return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
-
-    def _log_progress(self, workload: DescribedWorkload) -> None:
-        if workload.shown != self._logged:
-            self._logged = workload.shown
-            log.info("%s: %s", workload_name(self._run.run_id), workload.shown)
-
-    def _queued_too_long(self, workload: DescribedWorkload) -> str:
-        limit_s = f"{self._settings.queue_timeout_s:g}"
-        name = workload_name(self._run.run_id)
-        return Reason.of("runai-queued-too-long", workload=name, limit_s=limit_s, phase=workload.shown)
 
 
 _KIND = "runai"
@@ -132,21 +297,63 @@ class Runai:
     def launch(self, run: Run) -> Testbed:
         folder, run_key, host_key = states.begin(run, _KIND)
         self._client.run(submit_argv(run, self._settings), timeout_s=120)
-        bring_up = BringUp(self._client, self._settings, run)
-        bring_up.wait()
+        self._wait(run.run_id)
         program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key)
-        nodes = bring_up.start(pod_names(self._settings, run.run_id, run.cluster.nodes), program)
+        nodes = self._start(run.run_id, pod_names(self._settings, run.run_id, run.cluster.nodes), program)
         state = RunaiState(host_key=host_key.public, nodes=tuple(nodes))
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port)
         return testbed
 
+    def _wait(self, run_id: str) -> None:
+        """Wait until the workload runs. Raises LaunchError where it ends, is deleted, or waits too long."""
+        deadline, pause_s = time.monotonic() + self._settings.queue_timeout_s, _PAUSE_S[0]
+        name, logged = workload_name(run_id), ""
+        while True:
+            workload = self._client.describe(run_id)
+            if why := ending(run_id, workload):
+                raise LaunchError(why)
+            assert workload is not None
+            if workload.is_running:
+                return
+            if workload.shown != logged:
+                logged = workload.shown
+                log.info("%s: %s", name, logged)
+            if time.monotonic() > deadline:
+                limit_s = f"{self._settings.queue_timeout_s:g}"
+                values = {"workload": name, "limit_s": limit_s, "phase": workload.shown}
+                raise LaunchError(Reason.of("runai-queued-too-long", **values))
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, _PAUSE_S[1])
+
+    def _start(self, run_id: str, pods: list[str], program: str) -> list[PodAddress]:
+        """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
+        answers = call_each(pods, lambda pod: self._started(run_id, pod, program.encode()), AT_ONCE)
+        if problems := [answer for answer in answers if isinstance(answer, str)]:
+            raise LaunchError(join(problems))
+        return [answer for answer in answers if isinstance(answer, PodAddress)]
+
+    def _started(self, run_id: str, pod: str, program: bytes) -> PodAddress | str:
+        """Start sshd in a pod; its address, or why it failed."""
+        limit_s = self._settings.start_timeout_s
+        try:
+            text = self._client.in_pod(run_id, pod, _START, stdin=program, timeout_s=limit_s)
+        except SeatrialError as error:
+            return Reason.of("runai-node-failed", pod=pod, problem=error.reason)
+        match = _READY.fullmatch(text)
+        if match and 0 < int(match[1]) < 65536:
+            return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
+        return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
+
     def attach(self, run_id: str) -> Testbed:
-        folder = states.run_folder(run_id, _KIND)
-        if not folder.exists() or ending(run_id, self._client.describe(run_id)):
+        if not self._is_up(run_id):
             raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, RunaiState.load(folder))
+        return self._testbed(run_id, RunaiState.load(states.run_folder(run_id, _KIND)))
+
+    def _is_up(self, run_id: str) -> bool:
+        has_state = states.run_folder(run_id, _KIND).exists()
+        return has_state and ending(run_id, self._client.describe(run_id)) is None
 
     def _testbed(self, run_id: str, state: RunaiState) -> Testbed:
         pods = {node.name for node in state.nodes}
@@ -170,7 +377,7 @@ class Runai:
         )
 
     def _why_gone(self, run_id: str) -> str | None:
-        """Why nodes that went silent are not to blame: their workload has ended."""
+        """Explain silent nodes by the end of their workload."""
         try:
             return ending(run_id, self._client.describe(run_id))
         except SeatrialError:
@@ -191,10 +398,9 @@ class Runai:
             return f"{error.reason}\n"
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        folder = states.run_folder(run_id, _KIND)
-        if not folder.exists() or ending(run_id, self._client.describe(run_id)):
+        if not self._is_up(run_id):
             return False
-        states.keep(folder, seconds)
+        states.keep(states.run_folder(run_id, _KIND), seconds)
         return True
 
     def teardown(self, run_id: str) -> None:
@@ -208,7 +414,7 @@ class Runai:
         return states.leftovers(_KIND, "the workload and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
-        """What keeps a run from starting: the command, its login, the project."""
+        """Check the command, its login and the project."""
         try:
             self._client.run(["runai", "training", "list", f"--project={self._settings.project}", "--json"])
         except SeatrialError as error:

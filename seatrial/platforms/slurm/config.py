@@ -1,4 +1,4 @@
-"""What a cluster file says about a Slurm cluster."""
+"""The settings of a Slurm cluster in a cluster file."""
 
 import re
 from collections.abc import Iterator

@@ -100,7 +100,7 @@ def parse_jobs(text: str) -> list[Job]:
 
 
 def never_starts(job: Job) -> str | None:
-    """Why the job will never start; None while it may."""
+    """Explain why the job will never start; None while it may."""
     if job.state not in WAITING:
         return None
     if job.is_held:
@@ -126,7 +126,7 @@ def _pending_code(pending: str) -> str:
 
 
 def ending(job: Job) -> str:
-    """Why a job has ended."""
+    """Explain the end of a job."""
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
     if code := _ENDED.get(job.state):
         return Reason.of(code, job=job.job_id, detail=detail)
@@ -176,7 +176,7 @@ def _accounted(login: Login, job_id: str) -> Job | None:
 
 
 def restarts(login: Login, job_id: str) -> int:
-    """How often Slurm has requeued the job, which keeps its id."""
+    """Count how often Slurm has requeued the job, which keeps its id."""
     printed = login.run(
         ["squeue", "--me", "--noheader", "--states=all", f"--jobs={job_id}", "--Format=RestartCnt:10"]
     ).strip()
@@ -184,13 +184,16 @@ def restarts(login: Login, job_id: str) -> int:
 
 
 def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str) -> str | None:
-    """Why a node went silent although it is well: its job has ended or was requeued. None: blame the node."""
+    """Explain a silent healthy node: its job has ended or was requeued. None: blame the node."""
     try:
         job = _settled(login, run_id, job_id)
         if job is None:
             return Reason.of("slurm-job-gone", job=job_id)
-        requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch  # perhaps it is up again
-        if _is_down(login, node) or (job.is_up and not requeued):
+        requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch  # it may run anew
+        states = login.run(["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]).split()
+        # `idle*`: Slurm gets no answer from the node
+        is_down = any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
+        if is_down or (job.is_up and not requeued):
             return None
         if job.is_held:
             return Reason.of("slurm-job-held", job=job_id, pending=job.pending)
@@ -198,7 +201,7 @@ def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch:
             Reason.of("slurm-job-requeued", job=job_id, detail="") if requeued or job.state in WAITING else ending(job)
         )
     except SeatrialError:
-        return None  # nobody can say
+        return None  # unknown
 
 
 def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
@@ -207,12 +210,6 @@ def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
     while (job := job_of(login, run_id, job_id)) and job.state == "COMPLETING" and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     return job
-
-
-def _is_down(login: Login, node: str) -> bool:
-    """Whether Slurm takes the node for down, or gets no answer from it (`idle*`)."""
-    states = login.run(["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]).split()
-    return any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
 
 
 def end_jobs(login: Login, run_id: str) -> None:
@@ -256,7 +253,7 @@ _LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two 
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
 _LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
-_TELLING = re.compile(r"\[ERROR\]|FATAL|pyxis: (?!child |printing |could)")  # why a container did not start
+_START_ERROR = re.compile(r"\[ERROR\]|FATAL|pyxis: (?!child |printing |could)")  # why a container did not start
 _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
@@ -277,7 +274,7 @@ def read_nodes_log(text: str) -> NodesLog:
     """Parse the log of the nodes. Each task counts once: lines after its first port change nothing."""
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
-    words: dict[int, str] = {}
+    labelled: dict[int, str] = {}  # the line of each task that best explains a failed start
     step_error = None
     for line in text.splitlines():
         if (match := _READY.fullmatch(line)) and 0 < int(match[2]) < 65536:
@@ -287,12 +284,10 @@ def read_nodes_log(text: str) -> NodesLog:
         elif (match := _STEP_ERROR.match(line)) and step_error is None:
             step_error = printable(match[1])
         elif match := _LABEL.fullmatch(line):
-            words[int(match[1])] = _more_telling(words.get(int(match[1]), ""), printable(match[2]))
-    return NodesLog(ports, {task: line for task, line in words.items() if task not in ports}, problems, step_error)
-
-
-def _more_telling(first: str, second: str) -> str:
-    return first if _TELLING.search(first) and not _TELLING.search(second) else second
+            task, text = int(match[1]), printable(match[2])
+            if _START_ERROR.search(text) or not _START_ERROR.search(labelled.get(task, "")):
+                labelled[task] = text
+    return NodesLog(ports, {task: line for task, line in labelled.items() if task not in ports}, problems, step_error)
 
 
 class BringUp:
@@ -332,7 +327,7 @@ class BringUp:
         return job
 
     def _why_it_ended(self, job: Job) -> str:
-        """Why the job ended; messages of its steps come before a job that merely failed."""
+        """Explain the end of the job, by the messages of its steps if it merely failed."""
         nodes_log = self._nodes_log()
         problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
         if nodes_log.step_error and not problems:
@@ -366,7 +361,7 @@ class BringUp:
 
     def _silent(self, nodes_log: NodesLog) -> str:
         limit_s = f"{self._settings.start_timeout_s:g}"
-        problems = [words for _, words in sorted(nodes_log.problems.items())][:3]
+        problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
         problem = "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
         return Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
 
@@ -381,12 +376,12 @@ class BringUp:
             log.info("%s", printable(progress))
 
 
-def _step_problems(words_by_task: Mapping[int, str]) -> list[str]:
+def _step_problems(problem_by_task: Mapping[int, str]) -> list[str]:
     """One reason for each problem, however many tasks report it."""
     tasks: dict[str, list[int]] = {}
-    for task, words in sorted(words_by_task.items()):
-        tasks.setdefault(words, []).append(task)
+    for task, problem in sorted(problem_by_task.items()):
+        tasks.setdefault(problem, []).append(task)
     return [
-        Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=words)
-        for words, group in list(tasks.items())[:_SHOWN]
+        Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=problem)
+        for problem, group in list(tasks.items())[:_SHOWN]
     ]

@@ -116,7 +116,7 @@ class Login:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
     def shell(self, script: str, *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """As `run`, for a line of shell."""
+        """Run a line of shell, as `run`."""
         return self.run(["sh", "-c", script], stdin=stdin, timeout_s=timeout_s)
 
     def write(self, path: str, text: str) -> None:

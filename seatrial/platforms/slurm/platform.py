@@ -9,13 +9,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS, left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
+from seatrial.config.image import ImageFile
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
@@ -35,14 +38,23 @@ from seatrial.platforms.slurm.jobs import (
     restarts,
     submit,
 )
-from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of
-from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
-from seatrial.platforms.sshd import MADE_LATER, default_folder, node_script, write_ports
+from seatrial.platforms.slurm.login import CommandError, Login, RemoteLogin, login_of
+from seatrial.platforms.slurm.script import (
+    MEASURE_SCRIPT,
+    container_env,
+    container_of,
+    load_modules,
+    measure_script,
+)
 from seatrial.platforms.state import NodeAddress, PlatformState
-from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import KeyPair
+from seatrial.platforms.testbed import MADE_LATER, default_folder, node_of, node_script, testbed_of, write_ports
+from seatrial.remote.ssh import KeyPair
 from seatrial.system.rawlog import write_log
+from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
 
 _NAME = "seatrial-ranks"  # of the steps
 _GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
@@ -268,8 +280,6 @@ class Slurm:
         return states.leftovers(_KIND, "the job and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
-        from seatrial.platforms.slurm.doctor import problems
-
         return problems(self._login, self._cluster, self._settings)
 
 
@@ -330,3 +340,58 @@ def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
 
 def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
+
+
+_MPI_PLUGINS = ("none", "pmi2", "pmix")
+_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
+
+
+def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
+    """Everything that would keep a run from starting, without submitting anything."""
+    try:
+        commands = (*_COMMANDS, "srun") if settings.launch == "srun" else _COMMANDS
+        absent = [reason for command in commands if (reason := _absent(login, command))]
+        if absent:
+            return list(dict.fromkeys(absent))
+        login.run(["scontrol", "ping"], timeout_s=20)
+        return [*_refused(login, cluster, settings), *_runtime(login, cluster, settings), *_mpi(login, settings)]
+    except SeatrialError as error:
+        return [error.reason]
+
+
+def _absent(login: Login, command: str) -> str | None:
+    try:
+        login.run([command, "--version"], timeout_s=20)
+    except MissingError as error:
+        return error.reason
+    except CommandError:  # it is there; `ping` says more
+        return None
+    return None
+
+
+def _runtime(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+    """Check the runtime and the image file on the login node."""
+    if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
+        yield Reason.of("slurm-pyxis-missing", place=login.place)
+    if isinstance(cluster.image, ImageFile):
+        path = cluster.image.path
+        if not login.shell(f"[ ! -r {shlex.quote(path)} ] || echo readable", timeout_s=20).strip():
+            yield Reason.of("slurm-image-unreadable", image=path, place=login.place)
+
+
+def _mpi(login: Login, settings: SlurmPlatform) -> Iterator[str]:
+    """Whether srun can start the ranks of an MPI program as the cluster file says."""
+    if settings.launch == "srun":
+        plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
+        if settings.mpi_plugin not in plugins:
+            legal = printable(" ".join(name for name in plugins if name in _MPI_PLUGINS)) or "none"
+            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
+
+
+def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+    """Have sbatch test the job: partition, account, constraint, nodes, GPUs, time."""
+    job = script.job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
+    try:
+        login.run(["sbatch", "--test-only"], stdin=job.encode(), timeout_s=30)
+    except CommandError as error:
+        yield Reason.of("slurm-submit-refused", problem=error.message.removeprefix("allocation failure: "))

@@ -47,7 +47,7 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
             *load_modules(settings),
             "# One sshd per node. The keys come by standard input.",
             "exec srun --label --ntasks-per-node=1 --cpu-bind=none --mem=0 --mpi=none --kill-on-bad-exit=0 \\",
-            *(f"    {words} \\" for words in (*container.options, " ".join(container.command)) if words),
+            *(f"    {option} \\" for option in (*container.options, " ".join(container.command)) if option),
             f"    sh -s <{folder}/{NODE_SCRIPT} >{folder}/{NODES_LOG} 2>&1",
             "",
         ]
@@ -95,7 +95,7 @@ _EXPORTED = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of a step, as words for a shell: `options` of srun, and `command` before the program."""
+    """The container of a step, quoted for a shell: `options` of srun, and `command` before the program."""
 
     options: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
         f"#SBATCH --output={_in_folder(settings, 'seatrial-%j.out')}",
         _HEAD.format(judge=_judge_command(cluster), logs=_in_folder(settings, "seatrial-JOBID")),
         *load_modules(settings),
-        *(f"export {words}" for words in _assignments(settings, cluster.env)),
+        *(f"export {assignment}" for assignment in _assignments(settings, cluster.env)),
         f"out={_in_folder(settings, 'seatrial-$SLURM_JOB_ID')}",
         _FUNCTIONS,
         f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}} # programs of seatrial's own",
@@ -208,9 +208,9 @@ def _in_folder(settings: SlurmPlatform, name: str) -> str:
 
 
 def _judge_command(cluster: Cluster) -> str:
-    words = ["seatrial", "judge", "LOG", "--hardware", cluster.hardware.name, "--nodes", str(cluster.nodes)]
-    words += ["--gpus-per-node", str(cluster.gpus)] if cluster.gpus else []
-    return shlex.join([*words, "--fabric", cluster.fabric] if cluster.fabric else words)
+    argv = ["seatrial", "judge", "LOG", "--hardware", cluster.hardware.name, "--nodes", str(cluster.nodes)]
+    argv += ["--gpus-per-node", str(cluster.gpus)] if cluster.gpus else []
+    return shlex.join([*argv, "--fabric", cluster.fabric] if cluster.fabric else argv)
 
 
 def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> I
     yield "ranks() { # COMMAND..."
     yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
     yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
-    yield from (f"        {words} \\" for words in (*container.options, '${options[@]+"${options[@]}"}'))
+    yield from (f"        {option} \\" for option in (*container.options, '${options[@]+"${options[@]}"}'))
     yield "        " + " ".join((*container.command, '"$@"'))
     yield "}"
 

@@ -14,14 +14,249 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import re
+import shutil
 import signal
+import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import placement
-from processes import run_probe
-from quick_checks import Part, collective, compute, last_json, number, text, training, worst
+from processes import Ended, run, run_probe
+
+_CANNOT_START, _WRONG_RESULT = 3, 7  # of a probe: rendezvous.py
+_MAX_TEXT = 200  # characters of a probe's text
+_MAX_JSON = 1 << 20  # bytes
+_CPU_RANKS = 2
+_MAX_DEVICES = 256
+_CPU_SIZES = ("--min-bytes", str(1 << 20), "--max-bytes", str(16 << 20), "--iterations", "5")
+_GPU_SIZES = ("-b", "8M", "-e", "1G", "-f", "2")
+_ROUNDS = "10"
+_LARGEST = {"cpu": 16 << 20, "gpu": 1 << 30}  # bytes
+_COLUMNS, _WRONG_COLUMNS = 13, (8, 12)  # of a row of nccl-tests
+_BUSBW_COLUMN = 7
+_SIZE, _DECIMAL = re.compile(r"[0-9]{1,15}"), re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+VERDICTS = ("pass", "not_run", "inconclusive", "fail", "corrupt")  # the worst last
+
+
+@dataclass(frozen=True)
+class Part:
+    """The result of one part of the check: lines for people, a verdict with its reason, and figures for results.json.
+
+    `note` belongs beside a pass: what it does not rest on.
+    """
+
+    name: str
+    lines: tuple[str, ...] = ()
+    verdict: str = "pass"
+    reason: str = ""
+    figures: Any = None
+    note: str = ""
+
+
+def collective(gpus: int, timeout_s: float) -> Part:
+    """all_reduce over all GPUs by nccl-tests, or by torch without it, or between two processes by gloo.
+
+    Every element is checked.
+    """
+    if gpus == 1:
+        return Part("COLLECTIVE", ("one GPU: there is nothing to reduce with",))
+    if gpus:
+        if not shutil.which("all_reduce_perf"):
+            return sums(gpus, timeout_s)
+        ended = run(["all_reduce_perf", *_GPU_SIZES, "-g", str(gpus)], timeout_s)
+    else:
+        ended = run_probe("collective", ("--operation", "all_reduce", *_CPU_SIZES), timeout_s, ranks=_CPU_RANKS)
+    rows = [words for words in map(str.split, ended.output.splitlines()) if is_row(words)]
+    if any(words[side] != "0" for words in rows for side in _WRONG_COLUMNS):
+        return Part("COLLECTIVE", (), "corrupt", "all_reduce: elements are wrong")
+    largest = _LARGEST["gpu" if gpus else "cpu"]
+    if ended.status != 0 or not rows or int(rows[-1][0]) != largest:
+        return broken("COLLECTIVE", ended, f"no row of {largest >> 20} MiB")
+    busbw = float(rows[-1][_BUSBW_COLUMN])
+    over = f"{gpus} GPUs, NCCL" if gpus else f"{_CPU_RANKS} processes, gloo"
+    line = f"all_reduce over {over}: {busbw:.2f} GB/s busbw at {largest >> 20} MiB, no wrong elements"
+    return Part("COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest})
+
+
+def sums(gpus: int, timeout_s: float) -> Part:
+    """Check sums over all GPUs by torch; this gives no rate."""
+    missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
+    ended = run_probe("all_reduce", ("--device", "cuda", "--rounds", _ROUNDS), timeout_s, gpus)
+    summed = last_json(ended) or {}
+    entries = summed.get("ranks")
+    ranks = [rank for rank in entries if isinstance(rank, dict)] if isinstance(entries, list) else []
+    wrong = [text(rank.get("rank")) for rank in ranks if rank.get("wrong") != 0]
+    if wrong:
+        return Part("COLLECTIVE", (), "corrupt", f"all_reduce: elements are wrong on rank {', '.join(wrong)}")
+    if ended.status != 0 or len(ranks) != gpus:
+        return broken("COLLECTIVE", ended, f"{len(ranks)} of {gpus} ranks told their sums")
+    line = f"all_reduce over {gpus} GPUs, torch: {_ROUNDS} sums of 2,000,000 elements, no wrong elements"
+    return Part("COLLECTIVE", (line,), figures={"all_reduce_sums": int(_ROUNDS)}, note=missing)
+
+
+def is_row(words: Sequence[str]) -> bool:
+    return len(words) >= _COLUMNS and bool(_SIZE.fullmatch(words[0]) and _DECIMAL.fullmatch(words[_BUSBW_COLUMN]))
+
+
+def training(gpus: int, timeout_s: float) -> Part:
+    """Train over all GPUs, or a tiny model over two processes; the loss falls and the ranks end alike."""
+    device, ranks = ("cuda", gpus) if gpus else ("cpu", _CPU_RANKS)
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "results.json")
+        ended = run_probe("training", ("--device", device, "--results", file), timeout_s, ranks)
+        results = read_json(file)
+    if ended.status == _WRONG_RESULT:
+        return Part("TRAIN", (), "corrupt", wrong_ranks(last_json(ended) or {}), results)
+    if ended.status != 0 or results is None:
+        return broken("TRAIN", ended, "training wrote no results")
+    improved = results.get("improved") is True
+    line = training_line(results, f"{ranks} {'GPUs' if gpus else 'processes'}")
+    return Part("TRAIN", (line,), "pass" if improved else "fail", "" if improved else "the loss did not fall", results)
+
+
+def training_line(results: Mapping[str, Any], ranks: str) -> str:
+    names = ("throughput_samples_per_second", "median_step_time_seconds", "loss_start", "loss_end")
+    rate, step_s, *loss = (number(results.get(name)) or math.nan for name in names)
+    of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks}"
+    return f"{of}: {rate:.4g} samples/s, {1e3 * step_s:.4g} ms a step, loss {loss[0]:.3f} to {loss[1]:.3f}"
+
+
+def wrong_ranks(summary: Mapping[str, Any]) -> str:
+    """Name the ranks whose loss is not finite, or whose parameters differ from those of most."""
+    entries = summary.get("ranks")
+    ranks = [rank for rank in entries if isinstance(rank, dict)] if isinstance(entries, list) else []
+    not_finite = [text(rank.get("rank")) for rank in ranks if rank.get("finite") is not True]
+    if not_finite:
+        return f"the loss or a parameter is not finite on rank {', '.join(not_finite)}"
+    others = outliers([text(rank.get("checksum")) for rank in ranks])
+    named = (
+        f"on rank {', '.join(text(ranks[index].get('rank')) for index in others)} than on the others" if others else ""
+    )
+    return f"training ends with other parameters {named or 'on different ranks'}"
+
+
+def outliers(values: Sequence[str]) -> list[int] | None:
+    """Return the indices of values that differ from the majority's; None without a majority."""
+    value, count = Counter(values).most_common(1)[0] if values else ("", 0)
+    return [index for index, each in enumerate(values) if each != value] if 2 * count > len(values) else None
+
+
+def broken(name: str, ended: Ended, problem: str) -> Part:
+    """A part without figures: not measured if it could not start or took too long, else failed."""
+    measured = ended.status not in (0, None, _CANNOT_START)
+    return Part(name, (), "fail" if measured else "inconclusive", ended.problem or problem)
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    return max(verdicts, key=VERDICTS.index, default="pass")
+
+
+def last_json(ended: Ended) -> dict[str, Any] | None:
+    """The JSON object in the last line that a program printed, if any."""
+    lines = ended.output.strip().splitlines()
+    return _json_object(lines[-1]) if lines else None
+
+
+def read_json(file: str) -> dict[str, Any] | None:
+    """The JSON object in a file; None if it has none or is too large."""
+    try:
+        with open(file, errors="replace") as stream:
+            content = stream.read(_MAX_JSON + 1)
+    except OSError:
+        return None
+    return _json_object(content) if len(content) <= _MAX_JSON else None
+
+
+def _json_object(content: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def number(value: object) -> float | None:
+    """A finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < math.inf else None
+
+
+def text(value: object) -> str:
+    """One line to print, bounded and without control characters; "" for None."""
+    words = " ".join(str("" if value is None else value).split())
+    return "".join(letter for letter in words if letter.isprintable())[:_MAX_TEXT]
+
+
+def compute(gpus: int, timeout_s: float) -> Part:
+    """Matrix multiplication and memory copy on every device: right, and alike on devices that are alike."""
+    ended = run_probe("devices", ("--gpus", str(gpus)), timeout_s)
+    answer = last_json(ended)
+    if answer is None or "error" in answer:
+        return broken("COMPUTE", ended, "devices printed no JSON" if answer is None else text(answer["error"]))
+    entries = answer.get("devices")
+    devices = (
+        [entry for entry in entries if isinstance(entry, dict)][:_MAX_DEVICES] if isinstance(entries, list) else []
+    )
+    if not devices:
+        return broken("COMPUTE", ended, "no device was measured")
+    figures = [device_figures(device) for device in devices]
+    problems = [*own_problems(figures), *different_devices(devices, figures)]
+    verdict = worst(verdict for verdict, _ in problems)
+    lines = tuple(device_line(device) for device in figures)
+    return Part("COMPUTE", lines, verdict, "; ".join(reason for _, reason in problems), figures, "rates are not judged")
+
+
+def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
+    """The names and texts of a device, and the median of each of its lists of samples."""
+    figures: dict[str, Any] = {
+        name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")
+    }
+    for name, samples in device.items():
+        values = [value for value in map(number, samples) if value and value > 0] if isinstance(samples, list) else []
+        if values:
+            figures[text(name)] = statistics.median(values)
+    return figures
+
+
+def device_line(figures: Mapping[str, Any]) -> str:
+    matmul, copy = (figures.get(name, math.nan) for name in ("matmul_tflops", "copy_gb_s"))
+    rates = f"matmul {figures['dtype']} {matmul:.4g} TFLOP/s, memory copy {copy:.4g} GB/s"
+    return f"{figures['device']} {figures['model']}: {rates}"
+
+
+def own_problems(devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for device in devices:
+        if device["wrong"]:
+            yield "corrupt", f"{device['device']}: {device['wrong']}"
+        elif device["error"] or not {"matmul_tflops", "copy_gb_s"} <= device.keys():
+            yield "fail", f"{device['device']}: {device['error'] or 'no samples'}"
+
+
+def different_devices(
+    devices: Sequence[Mapping[str, Any]], figures: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
+    """The devices whose digests of the same work differ from those of the others that are alike."""
+    digests: dict[str, list[tuple[str, str]]] = {}
+    for device, named in zip(devices, figures, strict=True):
+        if isinstance(device.get("digests"), dict):
+            alike = json.dumps([device.get(name) for name in ("model", "library", "software")])
+            digest = json.dumps(device["digests"], sort_keys=True)
+            digests.setdefault(alike, []).append((named["device"], digest))
+    for group in digests.values():
+        others = outliers([digest for _, digest in group])
+        if others is None:
+            yield "corrupt", f"{', '.join(device for device, _ in group)}: alike, and their results differ"
+        for index in others or ():
+            yield "corrupt", f"{group[index][0]}: its results differ from those of the devices alike"
+
 
 _EXIT_STATUS = {"pass": 0, "not_run": 3, "inconclusive": 3}
 _INVENTORY_S = 60.0
@@ -61,7 +296,7 @@ def checked(options: argparse.Namespace) -> Iterator[Part]:
 
 
 def environment(timeout_s: float) -> Part:
-    """What the machine is. An inventory that cannot be had is shown and fails nothing: no figure depends on it."""
+    """Describe the machine. A failed inventory fails nothing, as no figure depends on it."""
     ended = run_probe("facts", (), timeout_s)
     facts = last_json(ended)
     if facts is None:

@@ -37,7 +37,7 @@ Call = Callable[[torch.Tensor, torch.Tensor], None]
 
 
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
-    """What runs the operation, tried once on a small buffer, and a note for the log. Raises CannotStart."""
+    """Choose the call of the operation by a trial on a small buffer; with a note for the log. Raises CannotStart."""
     layout = COLLECTIVES[operation].layout
     trial = torch.ones(_TRIAL_ELEMENTS * ranks, dtype=dtype)
     part = torch.ones(_TRIAL_ELEMENTS, dtype=dtype)
@@ -155,7 +155,7 @@ def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor
 
 
 def parts(operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]) -> Iterator[Part]:
-    """What `rank` must receive, given what each rank sends (`data`); `count` as in the rows of nccl-tests."""
+    """Yield what `rank` must receive, given what each rank sends (`data`); `count` as in rows of nccl-tests."""
     for stretch in COLLECTIVES[operation].receives(rank, ranks):
         first, *others = stretch.senders
         total = data(first)
@@ -186,7 +186,7 @@ def spoil(buffer: torch.Tensor) -> None:
 
 
 def count_wrong(received: torch.Tensor, expected: Iterator[Part]) -> int:
-    """How many elements of `received` are not what they must be."""
+    """Count the elements of `received` that are wrong."""
     wrong = 0
     for part in expected:
         for start, end, values in stretches(part, received.dtype):
@@ -255,7 +255,7 @@ class RankSweep:
         return source, target
 
     def buffers(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where to send from and receive into; in place, a rank's part stands where nccl-tests has it."""
+        """Return the buffers to send from and receive into; in place, a rank's part is where nccl-tests has it."""
         if not in_place:
             return self._send[: layout.sent], self._receive[: layout.received]
         whole = self._receive[: max(layout.sent, layout.received)]

@@ -267,7 +267,7 @@ def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class _Array:
-    """What is taken of a pickled numpy array: its shape and its bytes."""
+    """Shape and bytes of a pickled numpy array."""
 
     shape: tuple[int, ...] = ()
     content = b""
@@ -281,11 +281,11 @@ class _Kind:
     """The type of a pickled array's elements: the array's size in bytes says that it is one byte."""
 
     def __setstate__(self, state: Any) -> None:
-        """It says nothing that is needed."""
+        """Ignore the state."""
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """How Python 3 pickles bytes for Python 2."""
+    """Decode bytes as Python 3 pickles them for Python 2."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes encoded as {encoding}")
     return text.encode("latin1")

@@ -26,9 +26,8 @@ import time
 
 import thorough
 from machine_lock import MachineLock
-from processors import NumpyProcessors, processors
 from thorough import sampled
-from torch_device import TorchDevice
+from torch_device import NumpyProcessors, TorchDevice, processors
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
 
@@ -158,7 +157,7 @@ def repeated_product(device, dtype, seed, fault):
 
 
 def exact_product(device, seed):
-    """What is wrong with a product of small integers, which float32 holds exactly in whichever order they are added.
+    """Check a product of small integers, which float32 holds exactly in any order of addition.
 
     Checked without a second product: C x = A (B x), with integers in x, in 64 bit floating point.
     """
@@ -172,7 +171,7 @@ def exact_product(device, seed):
 
 
 def exact_sums(device, seed):
-    """What is wrong with sums of small integers."""
+    """Check sums of small integers."""
     n = device.digest_size
     numbers = small_integers(device, n * n, seed).reshape(n, n)
     sums = device.cast(device.cast(numbers, "float32").sum(1), "int64")
@@ -180,7 +179,7 @@ def exact_sums(device, seed):
 
 
 def mixed(device, count, seed):
-    """That many pseudo-random 64 bit integers, the same on every device and with every library."""
+    """Return `count` pseudo-random 64 bit integers, the same on every device and with every library."""
     bits = (device.indices(count) + seed * count) * MULTIPLIER
     bits = bits ^ ((bits >> 32) & 0xFFFFFFFF)
     bits = bits * OFFSET

@@ -104,7 +104,7 @@ def measured_by_fio(file, size, seconds):
 
 
 def fio(file, direction, size, seconds):
-    """Bytes and seconds of one sequential job over the open file. Raises OSError with fio's words."""
+    """Return bytes and seconds of one sequential job over the open file. Raises OSError with fio's message."""
     command = [
         *("fio", "--name=seatrial", f"--filename=/proc/{os.getpid()}/fd/{file}", f"--rw={direction}", f"--size={size}"),
         *("--bs=1M", "--iodepth=16", "--ioengine=libaio", f"--direct={int(takes_direct(file))}", "--end_fsync=1"),
@@ -140,7 +140,7 @@ def takes_direct(file):
 
 
 def measured_by_python(file, size, seconds):
-    """One block after another; each has its number in it, and what is read is compared with what was written."""
+    """Write and read numbered blocks one after another, and compare."""
     takes_direct(file)
     block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
     content = os.urandom(BLOCK - 8)

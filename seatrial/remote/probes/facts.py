@@ -1,4 +1,4 @@
-"""Print what this node is, as one JSON line: versions, GPUs, sizes. Standard library only.
+"""Print the facts of this node as one JSON line: versions, GPUs, sizes. Standard library only.
 
 A version is "" where the package is not installed and null where it could not be told (a command that hangs or fails):
 slow is not the same as different.
@@ -154,7 +154,7 @@ def nccl_version():
 
 
 def driver_version():
-    """That of NVIDIA's driver; else of AMD's, where it is not the kernel's own."""
+    """Return the version of NVIDIA's driver, else of AMD's if it is not the kernel's own."""
     match = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
     return match.group(1) if match else first_line("/sys/module/amdgpu/version")
 
@@ -175,7 +175,7 @@ def lines_of(command, timeout_s=8, failed=False, most=64):
 
 
 def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
-    """The same as a whole, of at most so many bytes; what prints more is as one that hangs."""
+    """Return the output as one text of at most `most` bytes; a command that prints more counts as hanging."""
     try:
         child = subprocess.Popen(
             command,

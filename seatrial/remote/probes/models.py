@@ -48,7 +48,7 @@ class TransformerSize:
     vocabulary: int = 1024
 
     def __str__(self) -> str:
-        """As people name it: layers by width."""
+        """Return layers by width."""
         return f"{self.layers}x{self.width}"
 
 
@@ -175,7 +175,7 @@ MODELS = ("tiny", "transformer", *_RESNETS)
 
 
 def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Workload:
-    """The workload of that model: of a transformer of that size, or of images of so many pixels a side."""
+    """Return the workload of a model: a transformer of that size, or a ResNet for images of `pixels` a side."""
     if model in _RESNETS:
         return _resnet(*_RESNETS[model], pixels, classes)
     return _transformer(_TINY, 3e-3) if model == "tiny" else _transformer(size, 3e-4)

@@ -1,4 +1,4 @@
-"""Which rank this process is, and where rank 0 listens, from the variables of whichever launcher started it.
+"""The rank of this process and the address of rank 0, from the variables of the launcher.
 
 Understood: torchrun, Open MPI, PMI (MPICH, Intel MPI) and PMIx, RANK and WORLD_SIZE as people set them, Slurm's, and
 the PET_* of Kubeflow. Without any of them this process is rank 0 of 1. Standard library alone; copied to the nodes.
@@ -52,7 +52,7 @@ LAUNCHERS = (
 
 @dataclass(frozen=True)
 class RankPlacement:
-    """Which of how many ranks this process is, and where."""
+    """Rank, number of ranks and host of this process."""
 
     rank: int
     world_size: int
@@ -84,13 +84,13 @@ def launcher_of(environ: Mapping[str, str]) -> LauncherVariables | None:
 
 
 def shown_rank(environ: Mapping[str, str]) -> str:
-    """The rank for a message, `?` where none is told."""
+    """Return the rank for a message, `?` if it is unknown."""
     launcher = launcher_of(environ)
     return environ[launcher.rank][:20] if launcher else "?"
 
 
 def master_address(environ: Mapping[str, str], world_size: int) -> str:
-    """Where rank 0 is: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node list.
+    """Return the address of rank 0: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node list.
 
     A world on one node meets at localhost. Raises ContradictoryEnvironment if it is unknown.
     """
@@ -118,7 +118,7 @@ def master_port(environ: Mapping[str, str]) -> int:
 
 
 def gpu_index(environ: Mapping[str, str], here: RankPlacement) -> int:
-    """Which of the GPUs that it sees is this process's: the only one where srun gave each task one."""
+    """Return the index of this process's GPU: 0 if srun gave each task one."""
     launcher = launcher_of(environ)
     by_srun = launcher is not None and launcher.rank in ("PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
     return 0 if by_srun and environ.get("SLURM_GPUS_PER_TASK") == "1" else here.local_rank
@@ -181,5 +181,5 @@ def _refuse_another_rank(environ: Mapping[str, str], launcher: LauncherVariables
 
 
 def _quoted(text: str) -> str:
-    """For a message: bounded, and without control characters."""
+    """Quote a text for a message, bounded and without control characters."""
     return repr(text[:80])

@@ -34,7 +34,7 @@ _RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROU
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: the end of rank 0's standard output, and what failed.
+    """Result of a program: the end of rank 0's standard output, and what failed.
 
     `status` is that of the rank that failed first, negative for a signal; 0 where all ranks ended well, None where
     time was up or the program cannot be started. `problem` is one line, empty where nothing failed.
@@ -93,12 +93,12 @@ class _Rank:
 
 
 def run_probe(name: str, arguments: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
-    """Run the probe of that name as so many ranks of this machine, which meet on its loopback interface."""
+    """Run a probe as `ranks` processes of this machine, which meet on its loopback interface."""
     return run([sys.executable, "-c", _START.format(here=HERE, name=name), *arguments], timeout_s, ranks)
 
 
 def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
-    """Run a program as so many ranks of this machine, until all have ended or one has failed."""
+    """Run a program as `ranks` processes of this machine, until all have ended or one has failed."""
     began, port = time.monotonic(), str(_free_port())
     started: list[_Rank] = []
     try:

@@ -104,7 +104,7 @@ def end(selector, one):
 
 
 def read(one):
-    """Why the peer is not reached, "" where its banner is there, None while that is open."""
+    """Return why the peer is not reached, "" if its banner has come, None while undecided."""
     try:
         data = one.sock.recv(MAX_BANNER - len(one.received))
     except BlockingIOError:

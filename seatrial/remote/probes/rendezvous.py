@@ -1,4 +1,4 @@
-"""How the ranks of a probe find each other, and how a probe leaves. Copied to the nodes next to the probes.
+"""Rendezvous and exit of a probe's ranks. Copied to the nodes next to the probes.
 
 A rank that gives up says so in the store through which the ranks met, which rank 0 keeps, so that the others can name
 the ranks that are stopped, hang or were killed.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import gc
 import ipaddress
 import os
 import re
@@ -36,8 +35,6 @@ except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
 
-# What torch makes when it is imported stays; the collector would search it again and again, a quarter of the time.
-gc.disable()
 try:
     import torch
     import torch.distributed as dist
@@ -46,7 +43,6 @@ except (ImportError, OSError, MemoryError) as problem:
     absent = "is missing for" if isinstance(problem, ModuleNotFoundError) else "cannot be loaded by"
     sys.stderr.write(f"{here}: cannot start: torch {absent} {sys.executable}: {problem or type(problem).__name__}\n")
     sys.exit(3)
-gc.enable()  # and no gc.freeze(): it would hide what a program that imports this module holds from gc.get_referrers
 
 BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
 
@@ -150,7 +146,7 @@ def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo"
 
 
 def _wait_for_port(address: str, port: int, seconds: float) -> None:
-    """Until rank 0 listens, at most `seconds`: torch tries again only after up to a second, and says why it failed."""
+    """Wait at most `seconds` until rank 0 listens: torch itself retries only after up to a second."""
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
         with suppress(OSError):
@@ -160,7 +156,7 @@ def _wait_for_port(address: str, port: int, seconds: float) -> None:
 
 
 def share(text: str, device: str = "cpu") -> list[str]:
-    """What every rank said, by rank. Bytes in a tensor, because all_gather_object needs numpy."""
+    """Gather a text of every rank. Bytes in a tensor, because all_gather_object needs numpy."""
     encoded = text.encode()
     if len(encoded) > _TEXT_BYTES:
         raise ValueError(f"{len(encoded)} bytes to share, at most {_TEXT_BYTES} fit")

@@ -103,7 +103,7 @@ def measure(request, errors):
 
 
 def await_hello(output: Any, timeout_s: float) -> "list[Any]":
-    """Where the peer listens and the token it wants, from the line that says so in `output`, a pipe of bytes."""
+    """Return address, port and token of the peer, from a line in `output`, a pipe of bytes."""
     deadline, printed = time.monotonic() + timeout_s, b""
     while wait_readable(output, deadline - time.monotonic()):
         data = os.read(output.fileno(), CHUNK)
@@ -155,7 +155,7 @@ def send(there, max_bytes, max_seconds):
 
 
 def receive(there, max_bytes, max_seconds):
-    """What arrives within `max_seconds` of its first byte; where nothing does, one packet: no rate is 0."""
+    """Count what arrives within `max_seconds` of its first byte; one packet if nothing does, as no rate is 0."""
     waited, buffer = time.monotonic(), bytearray(CHUNK)
     if not wait_readable(there, FIRST_BYTE_S):
         return {"bytes": PACKET_BYTES, "seconds": FIRST_BYTE_S}

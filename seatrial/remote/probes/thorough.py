@@ -1,6 +1,6 @@
 """The longer measurements of the probe `devices`: memory, links, number formats, stress.
 
-`devices` are of processors.NumpyProcessors and torch_device.TorchDevice, `options` those of devices.py. Processors have
+`devices` are NumpyProcessors or TorchDevice of torch_device.py, `options` those of devices.py. Processors have
 a memory test only; the rest is for GPUs.
 """
 
@@ -43,7 +43,7 @@ MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56
 
 
 def measure(devices, options):
-    """For each device {"rates": [...], "wrong": text, "error": text}. What breaks does not stop the rest."""
+    """Measure each device: {"rates": [...], "wrong": text, "error": text}. A failure does not stop the rest."""
     outcomes = [{"rates": [], "wrong": "", "error": ""} for _ in devices]
     each = list(zip(devices, outcomes))
     gpus = [(device, outcome) for device, outcome in each if device.gpu]
@@ -59,7 +59,7 @@ def measure(devices, options):
 
 
 def measure_together(devices, outcomes, options):
-    """What all GPUs of a node do at once, or with each other."""
+    """Measure all GPUs of a node at once, or with each other."""
     if options.host_link:
         guarded(outcomes, lambda: [(rates, "") for rates in host_link(devices, options.seconds)])
     if options.peers:
@@ -86,7 +86,7 @@ def guarded(outcomes, work):
 
 
 def problem_of(error):
-    """What it says, in one line, without the advice to programmers that ends an error of CUDA's."""
+    """Return the message in one line, without the advice to programmers that ends CUDA's errors."""
     return " ".join(CUDA_ADVICE.split(str(error), 1)[0].split())[:MAX_TEXT] or type(error).__name__
 
 
@@ -146,7 +146,7 @@ def tflops(shape, seconds):
 
 
 def multiplication(device, dtype, shape):
-    """A function that multiplies so many times and waits for the end."""
+    """Return a function that multiplies `times` times and waits for the end."""
     m, n, k = shape
     torch = device.torch
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
@@ -168,7 +168,7 @@ def scaled(torch, device, left, right):
 
 
 def stress(devices, seconds):
-    """All devices multiply at once for so long: for each its rates, and what it got wrong: [(rates, problem)].
+    """Multiply on all devices at once for `seconds`; return (rates, problem) of each.
 
     A node at full power is hotter than one GPU of it. The samples are of the second half, when it is warm.
     """
@@ -204,7 +204,7 @@ def host_link(devices, seconds, buffer_bytes=BYTES):
 
 
 def in_thread(work):
-    """What the work returns, done in a thread of its own, which may move to other processors."""
+    """Do the work in a thread of its own, which may move to other processors."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
 
@@ -299,7 +299,7 @@ def words_to_test(device, share):
 
 
 def allocated(device, words):
-    """Chunks that hold so many words; fewer where the memory is not free in pieces of that size."""
+    """Allocate chunks of `words` 64 bit integers; fewer if memory is fragmented."""
     chunks, left = [], words
     while left > 0:
         chunk = device.empty_words(min(left, CHUNK_WORDS))
@@ -316,14 +316,14 @@ def slices(chunk):
 
 
 def expected(device, pattern, number, start, count):
-    """What the words are to hold; with pattern None a value of its own each."""
+    """Return the expected integers; with pattern None each has a value of its own."""
     if pattern is not None:
         return pattern
     return (device.indices(count) + (number * CHUNK_WORDS + start)) * MULTIPLIER
 
 
 def difference(device, part, values):
-    """Where and in how many bits the words differ from the values; "" where they do not."""
+    """Describe where and in how many bits memory differs from the values; "" if it does not."""
     bits = part ^ values
     wrong = device.cast(bits != 0, "int8")
     count = int(device.cast(wrong, "int64").sum())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import gc
 import hashlib
 import json
 import math
@@ -31,10 +30,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-gc.disable()  # as in rendezvous.py: a fifth of what this import takes
 with suppress(ImportError):  # of a torch before 2.0
     import torch._dynamo  # DistributedDataParallel and optimizers import it when they are made
-gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _PAIRS = 4  # steps with and without communication that are compared, the first pair left out
@@ -79,7 +76,7 @@ class Trainer:
         self.wait()
 
     def wait(self) -> None:
-        """Until the device has done what it was told."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -185,7 +182,7 @@ def inference_rate(trainer: Trainer) -> float | None:
 
 @dataclass
 class History:
-    """What one rank saw. Times are milliseconds; `compute_ms` ends where the rank first waits for the others."""
+    """Losses and times (ms) of one rank; `compute_ms` ends where the rank first waits for the others."""
 
     losses: list[float] = field(default_factory=list)
     step_time_ms: list[float] = field(default_factory=list)

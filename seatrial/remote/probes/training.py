@@ -97,7 +97,7 @@ def choose_device(requested: str, here: RankPlacement) -> str:
 
 
 def default_device() -> str:
-    """That of BACKEND; where it is unset, a GPU if there is one."""
+    """Return the device of BACKEND, else a GPU if torch sees one."""
     if os.environ.get("BACKEND"):
         return str(placement.device(os.environ))
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -175,7 +175,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def problems(options: argparse.Namespace) -> Iterator[str]:
-    """What cannot be trained."""
+    """Yield why the options cannot be trained."""
     if min(options.steps, options.batch) < 1 or min(options.warmup, options.workers, options.inference_steps) < 0:
         yield "needs --steps and --batch of 1 or more, --warmup, --workers and --inference-steps of 0 or more"
     if options.image_size < 32 or options.classes < 2:

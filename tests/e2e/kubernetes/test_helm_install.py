@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seatrial.remote.keys import KeyPair
+from seatrial.remote.ssh import KeyPair
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes import testbed
 from tests.e2e.kubernetes.chart import RELEASE, Object

@@ -20,8 +20,8 @@ from seatrial.config.cluster import load_cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
-from seatrial.platforms.runai.client import Client, pod_names, submit_argv, workload_name
 from seatrial.platforms.runai.config import RunaiPlatform
+from seatrial.platforms.runai.platform import Client, pod_names, submit_argv, workload_name
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.ssh import on_each
 from tests.conftest import RUN_PREFIX

@@ -14,7 +14,7 @@ import paramiko
 from kubernetes import client, config
 from kubernetes.stream import portforward
 
-from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import KeyPair, new_key_pair
 from tests.e2e.kubernetes.cluster import Cluster
 
 

@@ -26,7 +26,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, one_
     monkeypatch.syspath_prepend(PROBE_FOLDER)
     library = importlib.import_module(request.param)
     if request.param == "numpy":
-        return importlib.import_module("processors").NumpyProcessors(library)
+        return importlib.import_module("torch_device").NumpyProcessors(library)
     return importlib.import_module("torch_device").TorchDevice(library, library.device("cpu"))
 
 

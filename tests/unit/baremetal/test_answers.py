@@ -11,7 +11,7 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
-from seatrial.platforms.openssh import is_silent, reason_of, was_never_in
+from seatrial.platforms.openssh import is_before_login, is_silent, reason_of
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -43,7 +43,7 @@ UNKNOWN = (
 )
 def test_causes_are_told_apart(errors: str, code: str, silent: bool, never_in: bool) -> None:
     reason = reason_of("gpu-1", errors, lambda: {"userknownhostsfile": "/site/known_hosts", "user": "root"})
-    assert (code_of(reason), is_silent(reason), was_never_in(reason)) == (code, silent, never_in)
+    assert (code_of(reason), is_silent(reason), is_before_login(reason)) == (code, silent, never_in)
 
 
 def test_what_is_changed_names_place_file_and_command() -> None:

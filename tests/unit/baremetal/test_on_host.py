@@ -11,7 +11,7 @@ import pytest
 
 from seatrial.platforms.baremetal import on_host
 from seatrial.platforms.baremetal.hosts import _MODULES, program
-from seatrial.platforms.baremetal.on_host.files import LOCK, Lock, ProblemError, lock_state, remove_tree
+from seatrial.platforms.baremetal.on_host.host import LOCK, Lock, ProblemError, lock_state, remove_tree
 
 MODULES = sorted(Path(on_host.__file__).parent.glob("*.py"))
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from seatrial.builders import check_recipe
-from seatrial.builders.cloud_request import reference, request, timeout_s
+from seatrial.builders.cloud_build import reference, request, timeout_s
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.builders import buildah, docker, render_image
+from seatrial.builders import local, render_image
 from seatrial.builders.plan import BuildPlan, bases_of, context_files, make_plan, tag_for
 from seatrial.config.image import IMAGES, Buildah, Docker, Recipe, arguments, bases
 from seatrial.remote.probes import PROBES
@@ -147,14 +147,14 @@ ARG LATER=3
 def test_docker_pushes_where_there_is_a_repository() -> None:
     image = config("cpu", repository="r.example.com/x", args={"EXTRA_DEB": "vim htop", "BASE": "debian:12"})
     made = BuildPlan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64", "linux/arm64"), ())
-    assert docker.argv(made, Path("/m.json")) == [
+    assert local.docker_argv(made, Path("/m.json")) == [
         *("docker", "buildx", "build", "--progress=plain", "--platform=linux/amd64,linux/arm64"),
         f"--file={IMAGES}/cpu/Dockerfile",
         "--tag=r.example.com/x/cpu:t",
         *("--build-arg=BASE=debian:12", "--build-arg=EXTRA_DEB=vim htop"),
         *("--push", "--metadata-file=/m.json", str(IMAGES.parent)),
     ]
-    kept = docker.argv(
+    kept = local.docker_argv(
         BuildPlan(config("cpu"), "t", "seatrial/cpu:t", ("linux/amd64",), (), anew=True), Path("/m.json")
     )
     assert "--load" in kept
@@ -165,15 +165,15 @@ def test_docker_pushes_where_there_is_a_repository() -> None:
 def test_buildah_needs_no_daemon() -> None:
     image = Buildah.model_validate({"builder": "buildah", "build": "cpu", "repository": "r.example.com/x"})
     made = BuildPlan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64",), ())
-    assert buildah.argv(made) == [
+    assert local.buildah_argv(made) == [
         *("buildah", "bud", "--layers", "--isolation=chroot", "--ulimit=nofile=1024:1024", "--platform=linux/amd64"),
         f"--file={IMAGES}/cpu/Dockerfile",
         f"--ignorefile={IMAGES}/cpu/Dockerfile.dockerignore",
         "--tag=r.example.com/x/cpu:t",
         str(IMAGES.parent),
     ]
-    assert "--no-cache" in buildah.argv(replace(made, anew=True))
-    assert buildah.push_argv(made, Path("/d")) == [
+    assert "--no-cache" in local.buildah_argv(replace(made, anew=True))
+    assert local.push_argv(made, Path("/d")) == [
         *("buildah", "push", "--digestfile=/d", "r.example.com/x/cpu:t", "docker://r.example.com/x/cpu:t"),
     ]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from seatrial.config.cluster import Cluster
-from seatrial.platforms.kubernetes import machines, pod, volumes
+from seatrial.platforms.kubernetes import config, machines, pod
 from seatrial.platforms.kubernetes import platform as kubernetes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
@@ -21,7 +21,7 @@ def facts() -> str:
     known = {
         "secret_names": f"(?i){SECRET_NAME.pattern}",
         "own_names": list(kubernetes._OURS),
-        "taken_paths": list(volumes._TAKEN),
+        "taken_paths": list(config._TAKEN),
         "machines": {name: _machine(name) for name in MACHINES},
     }
     return _HEAD + _yaml(known)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.kubernetes.collect import events_text, pod_logs, write_pod_logs
+from seatrial.platforms.kubernetes.platform import events_text, pod_logs, write_pod_logs
 from seatrial.text.redact import Secrets
 
 

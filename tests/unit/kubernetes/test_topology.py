@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seatrial.model.testbed import Node
-from seatrial.platforms.kubernetes.collect import address
+from seatrial.platforms.kubernetes.platform import address
 from seatrial.remote.mpi import hostfile
 from seatrial.remote.ssh import known_hosts, pinned_keys
 

@@ -11,7 +11,7 @@ from seatrial.model.errors import InputError
 from seatrial.platforms.container import KEYS
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.volumes import annotations, mounts, sources
+from seatrial.platforms.kubernetes.pod import volume_annotations, volume_mounts, volume_sources
 from tests.unit.kubernetes.golden import CLUSTERS
 
 GCS = {"kind": "gcs", "mount": "/data", "bucket": "b-1"}
@@ -29,33 +29,33 @@ def read(*volumes: dict[str, Any]) -> Any:
 
 def test_every_volume_is_mounted_under_its_own_name() -> None:
     volumes = read(GCS, NFS, PVC, SSD)
-    named = {volume["name"]: set(volume) - {"name"} for volume in sources(volumes, host_network=False)}
+    named = {volume["name"]: set(volume) - {"name"} for volume in volume_sources(volumes, host_network=False)}
     assert list(named.values()) == [{"csi"}, {"nfs"}, {"persistentVolumeClaim"}, {"hostPath"}]
-    assert [mount["name"] for mount in mounts(volumes)] == list(named)
-    assert [mount["mountPath"] for mount in mounts(volumes)] == ["/data", "/share", "/scratch", "/ssd"]
+    assert [mount["name"] for mount in volume_mounts(volumes)] == list(named)
+    assert [mount["mountPath"] for mount in volume_mounts(volumes)] == ["/data", "/share", "/scratch", "/ssd"]
 
 
 def test_what_is_read_only_is_so_at_the_source_too() -> None:
     volumes = read(*({**volume, "read_only": True} for volume in (GCS, NFS, PVC)))
-    csi, nfs, claim = sources(volumes, host_network=False)
+    csi, nfs, claim = volume_sources(volumes, host_network=False)
     assert csi["csi"]["readOnly"] and nfs["nfs"]["readOnly"] and claim["persistentVolumeClaim"]["readOnly"]
-    assert all(mount["readOnly"] for mount in mounts(volumes))
-    assert not any("readOnly" in mount for mount in mounts(read(GCS, NFS, PVC, SSD)))
+    assert all(mount["readOnly"] for mount in volume_mounts(volumes))
+    assert not any("readOnly" in mount for mount in volume_mounts(read(GCS, NFS, PVC, SSD)))
 
 
 def test_only_a_bucket_brings_the_sidecar() -> None:
-    assert annotations(read(NFS, PVC, SSD)) == {}
-    assert annotations(read(GCS))["gke-gcsfuse/volumes"] == "true"
+    assert volume_annotations(read(NFS, PVC, SSD)) == {}
+    assert volume_annotations(read(GCS))["gke-gcsfuse/volumes"] == "true"
 
 
 def test_a_bucket_is_read_as_the_pods_account_on_the_hosts_network_too() -> None:
-    (volume,) = sources(read({**GCS, "mount_options": "implicit-dirs"}), host_network=True)
+    (volume,) = volume_sources(read({**GCS, "mount_options": "implicit-dirs"}), host_network=True)
     assert volume["csi"]["volumeAttributes"] == {
         "bucketName": "b-1",
         "mountOptions": "implicit-dirs",
         "hostNetworkPodKSA": "true",
     }
-    (volume,) = sources(read(GCS), host_network=False)
+    (volume,) = volume_sources(read(GCS), host_network=False)
     assert volume["csi"]["volumeAttributes"] == {"bucketName": "b-1"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from seatrial.remote.probes import probe
 
-OWN = ("check", "processes", "quick_checks", "placement")
+OWN = ("check", "processes", "placement")
 FACTS = {"hostname": "node-0", "cpus": 2, "gpus": 0, "memory_gb": 25.3, "versions": {"torch": "2.6.0", "nccl": ""}}
 RESULTS = {
     "model": "resnet50",

@@ -13,8 +13,8 @@ from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
-from seatrial.platforms.runai.client import pod_names, read_workload, submit_argv
 from seatrial.platforms.runai.config import RunaiPlatform
+from seatrial.platforms.runai.platform import pod_names, read_workload, submit_argv
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "runai"
 EXAMPLE = Path(__file__).parents[3] / "deployments" / "clusters" / "gh200-runai.yaml"

@@ -8,35 +8,36 @@ ends, and at the deadline. If it is killed, node.sh gets a signal and ends sshd 
 import json
 import os
 import pwd
+import shutil
 import signal
 import stat
 import time
+from typing import Any, Dict, Optional
 
-from seatrial.platforms.baremetal.on_host.files import Lock, ProblemError, lock_state, read_tail, remove_tree, write
-from seatrial.platforms.baremetal.on_host.processes import (
+from seatrial.platforms.baremetal.on_host.host import (
     SIGNALS,
     STOP_S,
     VARIABLE,
-    become_subreaper,
+    Lock,
+    ProblemError,
+    call,
     end_all,
     has_image,
-    has_program,
     is_running,
+    lock_state,
     prctl,
-    pull,
+    read_tail,
     reap,
     remove,
+    remove_tree,
     send,
     started,
     unblock,
+    write,
 )
 
-TYPE_CHECKING = False  # importing typing takes a tenth of the time that a host needs to start
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
 
-
-def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
+def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
     """Hold sshd until this process gets a signal, sshd ends, or the deadline is over."""
     deadline = time.monotonic() + request["deadline_s"]
     folder = request["folder"]
@@ -46,7 +47,7 @@ def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
     for target, source in ((0, null), (1, log_file), (2, log_file)):
         os.dup2(source, target)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    become_subreaper()
+    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what loses its parent, as mpirun's daemons do, is still found
     try:
         own = {"pid": os.getpid(), "started": started(os.getpid())}
         write(os.path.join(folder, "supervisor.json"), json.dumps(own))
@@ -59,7 +60,7 @@ def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
         lock.release()
 
 
-def start_node(request: "Dict[str, Any]") -> int:
+def start_node(request: Dict[str, Any]) -> int:
     """Start node.sh, in the container if there is one, and return its pid. Its keys come by a pipe."""
     container = request["container"]
     command = [*(container["command"] if container else ["sh"]), "-s", "seatrial", request["run_id"]]
@@ -68,7 +69,8 @@ def start_node(request: "Dict[str, Any]") -> int:
     if pid == 0:
         try:
             os.dup2(reader, 0)
-            follow()
+            unblock()
+            prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: end this child in order when the supervisor dies
             os.execvpe(command[0], command, {**os.environ, VARIABLE: request["folder"]})
         finally:
             os._exit(127)
@@ -79,12 +81,6 @@ def start_node(request: "Dict[str, Any]") -> int:
     except BrokenPipeError:
         pass  # it has said why in its log
     return pid
-
-
-def follow() -> None:
-    """End this child in order when the supervisor dies."""
-    unblock()
-    prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def wait_for_end(node: int, deadline: float) -> None:
@@ -105,7 +101,7 @@ MAX_LOG_BYTES = 8 * 1024**2
 PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
 
 
-def main(request: "Dict[str, Any]") -> None:
+def main(request: Dict[str, Any]) -> None:
     os.umask(0o077)
     verbs = {"start": start, "stop": stop, "log": log, "check": check, "image": image, "pull": pull_image}
     try:
@@ -117,7 +113,7 @@ def main(request: "Dict[str, Any]") -> None:
     print(MARK + json.dumps(answer), flush=True)
 
 
-def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
+def start(request: Dict[str, Any]) -> Dict[str, Any]:
     """Take the lock, start sshd, and answer when it is ready."""
     lock = Lock(request["parent"])
     held_by = lock.take(request["run_id"])
@@ -145,26 +141,21 @@ def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
         remove(request["container"])
         raise
     user = request["container"] and request["container"]["user"]
+    login = os.environ.get("SSH_CONNECTION", "").split()
     return {
         "port": port,
         "user": user or pwd.getpwuid(os.getuid()).pw_name,
-        "address": own_address(),
+        "address": login[2] if len(login) == 4 else "",  # where the control host, or the last jump host, reaches it
         "kernel": read_tail("/proc/sys/kernel/random/boot_id", 64).strip(),
         "cores": len(os.sched_getaffinity(0)),
     }
-
-
-def own_address() -> str:
-    """The address of this host by which the control host, or the last jump host, has reached it."""
-    words = os.environ.get("SSH_CONNECTION", "").split()
-    return words[2] if len(words) == 4 else ""
 
 
 def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
     deadline = time.monotonic() + timeout_s
     while True:
         has_ended = os.waitpid(supervisor, os.WNOHANG)[0] != 0
-        lines = first_lines(log_file)
+        lines = os.pread(log_file, 64 * 1024, 0).decode(errors="replace").splitlines()
         for line in lines:
             if line.startswith(NODE_MARK + "ready "):
                 return int(line[len(NODE_MARK + "ready ") :])
@@ -177,16 +168,10 @@ def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
         time.sleep(0.02)
 
 
-def first_lines(log_file: int) -> "List[str]":
-    """The first lines of a file; empty when it has gone with the folder of the run."""
-    return os.pread(log_file, 64 * 1024, 0).decode(errors="replace").splitlines()
-
-
-def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
+def stop(request: Dict[str, Any]) -> Dict[str, Any]:
     """End the run on this host. Idempotent."""
     folder = request["folder"]
-    if os.path.lexists(folder) and not is_own_folder(folder):
-        raise ProblemError("{} is not a folder of this user".format(folder))
+    check_own_folder(folder)
     supervisor = supervisor_of(folder)
     if supervisor:
         end(supervisor, folder)
@@ -197,12 +182,15 @@ def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
     return {"remaining": remaining, "folder_left": os.path.lexists(folder), "container_left": not is_removed}
 
 
-def is_own_folder(folder: str) -> bool:
-    status = os.lstat(folder)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+def check_own_folder(folder: str) -> None:
+    """Raise ProblemError where something else is in the place of the run's folder."""
+    if os.path.lexists(folder):
+        status = os.lstat(folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise ProblemError("{} is not a folder of this user".format(folder))
 
 
-def supervisor_of(folder: str) -> "Optional[int]":
+def supervisor_of(folder: str) -> Optional[int]:
     """The pid of the supervisor; None if it has ended."""
     try:
         content = json.loads(read_tail(os.path.join(folder, "supervisor.json"), 4096))
@@ -211,7 +199,7 @@ def supervisor_of(folder: str) -> "Optional[int]":
         return None
 
 
-def drop_lock(request: "Dict[str, Any]") -> None:
+def drop_lock(request: Dict[str, Any]) -> None:
     """Remove the lock file of a supervisor that was killed, unless another run has the host."""
     lock = Lock(request["parent"])
     try:
@@ -234,24 +222,21 @@ def end(supervisor: int, folder: str) -> None:
     remove_tree(folder)
 
 
-def log(request: "Dict[str, Any]") -> "Dict[str, Any]":
+def log(request: Dict[str, Any]) -> Dict[str, Any]:
     """The end of the output of node.sh and sshd."""
     folder = request["folder"]
+    check_own_folder(folder)
     if not os.path.lexists(folder):
         return {"log": ""}
-    if not is_own_folder(folder):
-        raise ProblemError("{} is not a folder of this user".format(folder))
     return {"log": read_tail(os.path.join(folder, "node.log"), min(request["bytes"], MAX_LOG_BYTES))}
 
 
-def check(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """What a run needs of this host, without changing anything."""
-    from shutil import which
-
+def check(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Check the prerequisites of a run on this host without changing it."""
     parent, path = request["parent"], os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
     container = request["container"]
     programs = [container["program"]] if container else [*PROGRAMS, request["mpirun"]]
-    missing = [program for program in programs if not which(program, path=path)]
+    missing = [program for program in programs if not shutil.which(program, path=path)]
     status = os.statvfs(parent)
     lock = Lock(parent)
     return {
@@ -264,14 +249,16 @@ def check(request: "Dict[str, Any]") -> "Dict[str, Any]":
     }
 
 
-def image(request: "Dict[str, Any]") -> "Dict[str, Any]":
+def image(request: Dict[str, Any]) -> Dict[str, Any]:
     """Whether the host has the image of the container, and its runtime."""
     container = request["container"]
-    if not has_program(container):
+    if not shutil.which(container["program"]):
         return {"missing": [container["program"]]}
     return {"image_missing": not has_image(container)}
 
 
-def pull_image(request: "Dict[str, Any]") -> "Dict[str, Any]":
+def pull_image(request: Dict[str, Any]) -> Dict[str, Any]:
     """Pull the image, as the user who has logged in."""
-    return {"image_problem": pull(request["container"], request["timeout_s"])}
+    container = request["container"]
+    status, words = call([container["program"], "pull", "--quiet", container["image"]], request["timeout_s"])
+    return {"image_problem": words if status else None}

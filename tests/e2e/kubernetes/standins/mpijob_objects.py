@@ -3,7 +3,7 @@
 import base64
 import copy
 
-from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import new_key_pair
 from tests.e2e.kubernetes.standins.world import CONFIG_MAP, JOB, POD, SECRET, SERVICE, Kind, Object, controlled_by
 
 PREFIX, OPERATOR = "training.kubeflow.org", "mpi-operator"

@@ -1,23 +1,133 @@
-"""Find and end the processes and the container of a run on a host."""
+"""The lock, the files, the processes and the container of a run on a host."""
 
 import ctypes
+import errno
+import fcntl
+import json
 import os
+import pwd
+import shutil
 import signal
+import stat
+import subprocess
 import time
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from seatrial.platforms.baremetal.on_host.files import ProblemError
 
-TYPE_CHECKING = False  # importing typing takes a tenth of the time that a host needs to start
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Set, Tuple
+class ProblemError(Exception):
+    """An error that is reported to the control host."""
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder without following links."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def write(path: str, text: str) -> None:
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
+def read_tail(path: str, size: int) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        file.seek(max(0, os.fstat(fd).st_size - size))
+        return file.read(size).decode(errors="replace")
+
+
+LOCK = "seatrial.lock"
+
+
+class Lock:
+    """The lock of a host, which one run at a time holds. Its file names the run."""
+
+    def __init__(self, parent: str) -> None:
+        self.path = os.path.join(parent, LOCK)
+        self.fd = -1
+
+    def take(self, run_id: str) -> Optional[Dict[str, Any]]:
+        """Take the lock until this process and its children end; return the holder if another run has it."""
+        while True:
+            self._open()
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise
+                return self.holder()
+            if self._is_current():
+                break
+            os.close(self.fd)  # its holder has removed it meanwhile
+        if os.fstat(self.fd).st_uid != os.getuid():
+            owner = os.fstat(self.fd).st_uid
+            raise ProblemError("{} belongs to user {}, whose run is over: remove it".format(self.path, name_of(owner)))
+        os.ftruncate(self.fd, 0)
+        content = {"run": run_id, "user": name_of(os.getuid()), "since": int(time.time())}
+        os.pwrite(self.fd, json.dumps(content).encode(), 0)
+        return None
+
+    def _open(self) -> None:
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC
+        for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):  # of others: to read
+            try:
+                self.fd = os.open(self.path, mode | flags, 0o644)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM) or mode & os.O_CREAT:
+                    raise
+            else:
+                if not stat.S_ISREG(os.fstat(self.fd).st_mode):
+                    raise ProblemError("{} is no regular file: remove it".format(self.path))
+                if mode & os.O_CREAT:
+                    os.fchmod(self.fd, 0o644)
+                return
+
+    def _is_current(self) -> bool:
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            return False
+        ours = os.fstat(self.fd)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def holder(self) -> Dict[str, Any]:
+        try:
+            content = json.loads(os.pread(self.fd, 4096, 0).decode())
+            return {"run": str(content["run"]), "user": str(content["user"]), "since": int(content["since"])}
+        except (ValueError, KeyError, TypeError):
+            return {}  # it is being written, or somebody else wrote it
+
+    def release(self) -> None:
+        if self._is_current():
+            os.unlink(self.path)
+        os.close(self.fd)
+
+
+def lock_state(lock: Lock) -> Optional[Dict[str, Any]]:
+    """The run that holds the host; None if it is free."""
+    try:
+        lock.fd = os.open(lock.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return lock.holder()
+    finally:
+        os.close(lock.fd)
+    return None
+
+
+def name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
 
 VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
 SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}  # that a supervisor waits for
 STOP_S = 10.0
-
-
-def become_subreaper() -> None:
-    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what loses its parent, as mpirun's daemons do, is still found
 
 
 def unblock() -> None:
@@ -30,7 +140,7 @@ def prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, int(value), 0, 0, 0)
 
 
-def reap() -> "Set[int]":
+def reap() -> Set[int]:
     ended = set()
     try:
         while True:
@@ -43,7 +153,7 @@ def reap() -> "Set[int]":
     return ended
 
 
-def end_all(supervisor: "Optional[int]", folder: str) -> "List[int]":
+def end_all(supervisor: Optional[int], folder: str) -> List[int]:
     """Kill every process of the run; return those that do not end within 10 s."""
     deadline = time.monotonic() + STOP_S
     while True:
@@ -56,9 +166,9 @@ def end_all(supervisor: "Optional[int]", folder: str) -> "List[int]":
         time.sleep(0.02)
 
 
-def processes_of(supervisor: "Optional[int]", folder: str) -> "Set[int]":
+def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
     """Processes that descend from the supervisor, have the run's folder in their environment, or are its sshd."""
-    children: "Dict[int, List[int]]" = {}
+    children: Dict[int, List[int]] = {}
     roots = {supervisor} if supervisor else set()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -90,7 +200,7 @@ def belongs(entry: str, folder: str) -> bool:
     return b"sshd" in title.split(b"\0")[0] and "HostKey={}/".format(folder).encode() in title
 
 
-def stat_of(pid: int) -> "List[str]":
+def stat_of(pid: int) -> List[str]:
     """The fields of /proc/PID/stat from the state on; empty for a process that is gone."""
     try:
         with open("/proc/{}/stat".format(pid)) as file:
@@ -105,8 +215,7 @@ def started(pid: int) -> str:
 
 
 def is_running(pid: int) -> bool:
-    fields = stat_of(pid)
-    return bool(fields) and fields[0] != "Z"
+    return stat_of(pid)[:1] not in ([], ["Z"])
 
 
 def send(pid: int, number: int) -> None:
@@ -122,13 +231,7 @@ WORDS = 500
 ABSENT = ("no such image", "image not known")  # of docker and podman, in small letters
 
 
-def has_program(container: "Dict[str, Any]") -> bool:
-    from shutil import which
-
-    return which(container["program"]) is not None
-
-
-def has_image(container: "Dict[str, Any]") -> bool:
+def has_image(container: Dict[str, Any]) -> bool:
     """Whether the host has the image. Raises ProblemError where docker or podman do not answer."""
     if not container["name"]:
         return os.path.exists(container["image"])
@@ -138,13 +241,7 @@ def has_image(container: "Dict[str, Any]") -> bool:
     return status == 0
 
 
-def pull(container: "Dict[str, Any]", timeout_s: float) -> "Optional[str]":
-    """Pull the image; return why that failed, or None."""
-    status, words = call([container["program"], "pull", "--quiet", container["image"]], timeout_s)
-    return words if status else None
-
-
-def remove(container: "Optional[Dict[str, Any]]") -> bool:
+def remove(container: Optional[Dict[str, Any]]) -> bool:
     """End the container's sshd, which removes the keys, then remove the container; return whether it is gone."""
     if not container or not container["name"]:
         return True
@@ -163,15 +260,13 @@ def remove(container: "Optional[Dict[str, Any]]") -> bool:
         time.sleep(0.5)
 
 
-def is_empty(answer: "Tuple[int, str]") -> bool:
-    """Whether there is no container of the run; without the runtime there never was."""
+def is_empty(answer: Tuple[int, str]) -> bool:
+    """Whether no container of the run is listed, or the runtime is missing."""
     return answer[0] == 127 or answer == (0, "")
 
 
-def call(argv: "List[str]", timeout_s: float) -> "Tuple[int, str]":
+def call(argv: List[str], timeout_s: float) -> Tuple[int, str]:
     """Run a command; its status, and the end of its output, or of its errors if it failed."""
-    import subprocess  # takes as long to import as all the rest
-
     try:
         done = subprocess.run(
             argv,
