@@ -186,8 +186,8 @@ def mpirun(
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = launcher.environment(ranks_env) if launcher else ranks_env
             process.send(json.dumps(environment).encode() + b"\n")
-        known = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
-        with RawLog(log_file, known, max_characters=_MAX_LOG) as file:
+        hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
+        with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
             file.write(f"$ {command}\n")
             settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size

@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import math
 import secrets
 import socket
 import time
@@ -170,8 +171,8 @@ def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
     """Wait for sshd. Raises LaunchError where none answers in time, or no container runs any more."""
     if not wait_for_sshd(testbed, timeout_s, lambda: _running(daemon.containers(testbed.run_id)), 0.2):
         host = daemon.remote_host or "this machine"
-        nodes = some_of([node.name for node in testbed.nodes])
-        raise LaunchError(Reason.of("docker-nodes-silent", nodes=nodes, limit_s=f"{timeout_s:g}", address=host))
+        values = {"nodes": some_of([node.name for node in testbed.nodes]), "limit_s": f"{timeout_s:g}"}
+        raise LaunchError(Reason.of("docker-nodes-silent", **values, address=host))
 
 
 Labels = Mapping[str, str]
@@ -195,7 +196,7 @@ def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
 def is_abandoned(run_id: str, labels: Labels) -> bool:
     """Whether the run's process is gone, as far as its labels and this machine show."""
     now = time.time()
-    age_s, expires = now - _seconds(labels, MADE, now), _seconds(labels, EXPIRES, now)
+    age_s, expires = now - _seconds(labels, MADE, now), _seconds(labels, EXPIRES, math.inf)
     return states.is_object_abandoned(KIND, run_id, labels.get(OWNER), age_s, expires)
 
 
@@ -293,9 +294,7 @@ class Docker:
     """Nodes as containers of one Docker host."""
 
     def __init__(self, cluster: "Cluster", settings: DockerPlatform) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._daemon = Daemon(settings)
+        self._cluster, self._settings, self._daemon = cluster, settings, Daemon(settings)
 
     def render(self, run: Run) -> Rendered:
         plan = DockerPlan(run, self._settings)
@@ -382,8 +381,13 @@ class Docker:
 
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, KIND)
+
+        def remove(container: "Container") -> None:
+            with suppress(GoneError), asked(f"remove {container.name}"):
+                container.remove(v=True, force=True)
+
         try:
-            call_each(self._daemon.containers(run_id), _remove, AT_ONCE)
+            call_each(self._daemon.containers(run_id), remove, AT_ONCE)
         except MissingError:
             if folder.exists():  # else nothing of it was ever created from here
                 raise
@@ -404,11 +408,6 @@ def platform(cluster: "Cluster") -> Docker:
     """The platform that the cluster file describes."""
     assert isinstance(cluster.platform, DockerPlatform)
     return Docker(cluster, cluster.platform)
-
-
-def _remove(container: "Container") -> None:
-    with suppress(GoneError), asked(f"remove {container.name}"):
-        container.remove(v=True, force=True)
 
 
 def _log_of(container: "Container") -> str:

@@ -50,14 +50,6 @@ class DescribedWorkload(BaseModel):
     messages: tuple[str, ...] = ()
 
     @property
-    def is_running(self) -> bool:
-        return self.phase == _RUNNING
-
-    @property
-    def is_over(self) -> bool:
-        return self.phase in _OVER
-
-    @property
     def shown(self) -> str:
         return "; ".join((self.phase, *self.messages))
 
@@ -135,9 +127,9 @@ def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
     name = workload_name(run_id)
     if workload is None:
         return Reason.of("runai-workload-ended", workload=name, how="was deleted")
-    return (
-        Reason.of("runai-workload-ended", workload=name, how=f"ended: {workload.shown}") if workload.is_over else None
-    )
+    if workload.phase in _OVER:
+        return Reason.of("runai-workload-ended", workload=name, how=f"ended: {workload.shown}")
+    return None
 
 
 _GONE_S, _GONE_PAUSE_S = 180.0, 0.5
@@ -315,7 +307,7 @@ class Runai:
             if why := ending(run_id, workload):
                 raise LaunchError(why)
             assert workload is not None
-            if workload.is_running:
+            if workload.phase == _RUNNING:
                 return
             if workload.shown != logged:
                 logged = workload.shown

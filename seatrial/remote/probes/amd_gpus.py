@@ -34,11 +34,11 @@ def gpu_list(deadline):
     nothing: "dict[str, object]" = {}
     return numbered(
         {
-            **amd_gpu(known, metric.get(gpu, nothing)),
+            **amd_gpu(properties, metric.get(gpu, nothing)),
             "processes": users(processes.get(gpu, nothing)),
             "nvlinks": xgmi_links(links.get(gpu, nothing)),
         }
-        for gpu, known in static.items()
+        for gpu, properties in static.items()
     )
 
 
@@ -94,8 +94,8 @@ def number(value):
 
 def text(value):
     """A text that says something."""
-    known = isinstance(value, str) and value.isprintable() and value.strip().upper() not in ("", "N/A", "NONE")
-    return value[:100] if known else ""
+    is_text = isinstance(value, str) and value.isprintable() and value.strip().upper() not in ("", "N/A", "NONE")
+    return value[:100] if is_text else ""
 
 
 def amd_gpu(static, metric):
@@ -141,10 +141,10 @@ def umc_state(blocks):
 
 def slowdowns(throttle):
     """The causes that are active; None if the GPU does not report them, as before MI300."""
-    known = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
-    if not any(known.values()):
+    statuses = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
+    if not any(statuses.values()):
         return None
-    return sorted({THROTTLES[name] for name, status in known.items() if status == "ACTIVE"})
+    return sorted({THROTTLES[name] for name, status in statuses.items() if status == "ACTIVE"})
 
 
 def users(process):
@@ -199,8 +199,8 @@ def ras_errors(pci):
     """Uncorrectable errors since the driver was loaded, over all blocks of the GPU; None where it counts none."""
     folder = PCI + pci if re.match(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$", pci) else ""
     counts = [number(first_line(path).partition("ue:")[2].strip()) for path in glob.glob(folder + "/ras/*_err_count")]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if numbers else None
 
 
 def numa_node(pci):

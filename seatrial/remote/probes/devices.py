@@ -144,12 +144,12 @@ def repeated_product(device, dtype, seed, fault):
     """The product of two random matrices and its sums by row, and what differs when both are made again."""
     n = device.digest_size
     left, right = (device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n) for side in range(2))
-    first, again = left @ right, left @ right
+    first, second = left @ right, left @ right
     if fault == "wrong":
-        first[n // 2, n // 2] = again[n // 2, n // 2] = 0
+        first[n // 2, n // 2] = second[n // 2, n // 2] = 0
     elif fault == "unstable":
-        again[n // 2, n // 2] = 0
-    if not device.same(first, again):
+        second[n // 2, n // 2] = 0
+    if not device.same(first, second):
         return first, "the same product differs when it is repeated"
     if not device.same(first.sum(1), first.sum(1)):
         return first, "the same sum differs when it is repeated"

@@ -99,8 +99,8 @@ def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
     read, of its installation. Serials themselves stay here. Containers may all have the ids of one host or image."""
     board = [first_line(DMI + name) for name in ("product_uuid", "board_serial")]
     serials = [*gpu_uuids, *board]
-    known = [serial for serial in serials if is_serial(serial)] or [first_line("/etc/machine-id")]
-    digests = {hashlib.sha256(serial.lower().encode()).hexdigest()[:16] for serial in known if is_serial(serial)}
+    usable = [serial for serial in serials if is_serial(serial)] or [first_line("/etc/machine-id")]
+    digests = {hashlib.sha256(serial.lower().encode()).hexdigest()[:16] for serial in usable if is_serial(serial)}
     return sorted(digests)[:MAX_IDS]
 
 

@@ -52,8 +52,8 @@ INFINITE_KIB = -1
 
 def main():
     began = time.monotonic()
-    known = node()
-    print(json.dumps({**known, "seconds": round(time.monotonic() - began, 2)}), flush=True)
+    inventory = node()
+    print(json.dumps({**inventory, "seconds": round(time.monotonic() - began, 2)}), flush=True)
 
 
 def node():

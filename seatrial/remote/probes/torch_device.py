@@ -94,9 +94,9 @@ def processor():
 
 def instruction_set():
     """A digest of what a library chooses its kernels by: hypervisors give unlike processors the same name."""
-    known = described()
+    cpuinfo = described()
     fields = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU implementer", "CPU part", "Features")
-    chosen = [known.get(field, "") for field in fields] + [os.environ.get("OPENBLAS_CORETYPE", "")]
+    chosen = [cpuinfo.get(field, "") for field in fields] + [os.environ.get("OPENBLAS_CORETYPE", "")]
     return "processor " + hashlib.sha256("|".join(chosen).encode()).hexdigest()[:8]
 
 
@@ -228,22 +228,22 @@ class TorchDevice:
 
     def older_fp8(self):
         """Whether fp8 has AMD's format before MI350."""
-        known = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
-        return "gfx94" in getattr(known, "gcnArchName", "")
+        properties = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
+        return "gfx94" in getattr(properties, "gcnArchName", "")
 
     def pci_address(self):
         """0000:1b:00.0; "" if torch does not report it (before 2.9)."""
         if not self.gpu:
             return ""
-        known = self.torch.cuda.get_device_properties(self.device)
-        if not hasattr(known, "pci_bus_id"):
+        properties = self.torch.cuda.get_device_properties(self.device)
+        if not hasattr(properties, "pci_bus_id"):
             return ""
-        return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
 
     def sensors(self):
         """A function that reads clock, power and temperature, None for an unknown one (`reader`)."""
-        known = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
-        uuid = str(getattr(known, "uuid", ""))
+        properties = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
+        uuid = str(getattr(properties, "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
 
 

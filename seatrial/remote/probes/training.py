@@ -166,9 +166,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             setattr(options, name, value)
     given = {size.name: getattr(options, size.name) for size in _SIZES}
     options.size = TransformerSize(**{name: value for name, value in given.items() if value is not None})
-    known = SOURCES.get(options.data, SOURCES["imagenet"])
-    options.classes = options.classes or known.classes
-    options.image_size = options.image_size or known.pixels
+    source = SOURCES.get(options.data, SOURCES["imagenet"])
+    options.classes = options.classes or source.classes
+    options.image_size = options.image_size or source.pixels
     for problem in problems(options):
         parser.error(problem)
     return options
