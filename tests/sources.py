@@ -15,7 +15,7 @@ def nodes(path: Path) -> list[ast.AST]:
 
 @cache
 def modules(*folders: str) -> tuple[Path, ...]:
-    """Every module of these folders, by itself of all that is installed."""
+    """The modules of these folders; without folders, of the three packages."""
     return tuple(
         path for each in folders or ("seatrial", "tasks", "flows") for path in sorted((ROOT / each).rglob("*.py"))
     )

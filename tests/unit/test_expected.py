@@ -103,7 +103,7 @@ NETWORK = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring"
 
 
 def of_network(gb_s: float) -> LogsJudgement:
-    """The verdict on a log of the recipe's command on one node, once held against NVLink."""
+    """The verdict on a log of the recipe's command on one node."""
     text = a_log({size * G: gb_s for size in (1, 2, 4, 8)}, NETWORK)
     return judge_log(text, LogsConfig("H100-SXM", 1, 8, "IB-8x200G"))
 

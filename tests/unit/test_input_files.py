@@ -136,7 +136,7 @@ NO_CLUSTERS = [
 
 
 def cluster_with(field: str) -> str:
-    """A cluster file with that field in place of a legal one, or beside them."""
+    """A cluster file with that field, and the others as they should be."""
     nodes, platform = "" if field.startswith("nodes") else "nodes: 2\n", "" if "platform" in field else LOCAL
     return f"{nodes}{field}\n{platform}"
 

@@ -90,11 +90,11 @@ def test_peers_that_nobody_can_connect_to() -> None:
     assert (answers[0], answers[1], bool(answers[2])) == ("refused", "no-route", True)
 
 
-def with_files(limit: int, peers: Sequence[Any], timeout_s: float) -> dict[str, Any]:
+def with_files(limit: int, peers: Sequence[Any], timeout_s: float, parallel: int) -> dict[str, Any]:
     """The answer of a node that may open no more files than that."""
     done = subprocess.run(
         ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", sys.executable, str(probe("reach"))],
-        input=json.dumps({"peers": peers, "timeout_s": timeout_s, "parallel": 64}),
+        input=json.dumps({"peers": peers, "timeout_s": timeout_s, "parallel": parallel}),
         capture_output=True,
         text=True,
         check=True,
@@ -105,12 +105,12 @@ def with_files(limit: int, peers: Sequence[Any], timeout_s: float) -> dict[str, 
 
 def test_few_files_are_enough_for_many_peers() -> None:
     """The limit of open files is far below the number of peers."""
-    answer = with_files(32, [closed_port()] * 500, 60)
+    answer = with_files(32, [closed_port()] * 500, 60, 8)
     assert (answer["tried"], list(answer["failed"]), len(answer["failed"]["refused"])) == (500, ["refused"], 500)
 
 
 def test_what_the_node_itself_cannot_open_is_no_fault_of_a_peer() -> None:
     with listening(None) as address:
-        failed = with_files(16, [address] * 64, 0.5)["failed"]
+        failed = with_files(16, [address] * 64, 0.5, 64)["failed"]
     assert set(failed) == {"local", "timeout"}
     assert len(failed["local"]) + len(failed["timeout"]) == 64
