@@ -184,10 +184,17 @@ def _sweep(
     return measurements
 
 
-def _plateau(operation: str, ranks: int, value: float) -> Measurement:
-    return Measurement(
-        "busbw_plateau", value, "GB/s", CLUSTER, {"operation": operation, "dtype": "float32", "ranks": ranks}
-    )
+def plateau(value: float, ranks: int = 4, operation: str = "all_reduce", **at: ConditionValue) -> Measurement:
+    """The busbw plateau of a sweep over the cluster."""
+    conditions: dict[str, ConditionValue] = {"operation": operation, "dtype": "float32", "ranks": ranks, **at}
+    return Measurement("busbw_plateau", value, "GB/s", CLUSTER, conditions)
+
+
+def busbw(value: float, message_bytes: int = 1 << 24, ranks: int = 4, **at: ConditionValue) -> Measurement:
+    """The busbw at one size of a sweep over the cluster, by itself all_reduce out of place."""
+    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "message_bytes": message_bytes}
+    conditions |= {"dtype": "float32", "ranks": ranks, "placement": "out_of_place", **at}
+    return Measurement("busbw", value, "GB/s", CLUSTER, conditions)
 
 
 def judge(measurement: Measurement, centre: float, spread: float, source: str) -> Judgement:
@@ -203,15 +210,15 @@ def judge(measurement: Measurement, centre: float, spread: float, source: str) -
 def _local_collectives() -> Check:
     sizes = [4096 * 4**n for n in range(7)]
     sweep = _sweep("all_reduce", sizes, 4, 0.71, 190.0)
-    plateau = _plateau("all_reduce", 4, 0.694)
-    judged = [judge(plateau, 0.68, 0.15, "history")]
+    whole = plateau(0.694)
+    judged = [judge(whole, 0.68, 0.15, "history")]
     judged += [judge(m, m.value * 0.97, 0.2, "history") for m in sweep if m.metric == "busbw" and m.samples]
     return Check(
         "collectives",
         Verdict.PASS,
         "all_reduce: plateau 0.694 GB/s, within 15 % of the last 12 runs",
         21.7,
-        (*sweep, plateau),
+        (*sweep, whole),
         tuple(judged),
     )
 
@@ -221,14 +228,14 @@ def _h100_collectives() -> Check:
     judged: list[Judgement] = []
     for operation, (peak, base_us) in _H100.items():
         sweep = _sweep(operation, [65536 * 2**n for n in range(18)], 64, peak, base_us, _SLOW)
-        plateau = _plateau(operation, 64, peak * _SLOW * 0.997)
+        whole = plateau(peak * _SLOW * 0.997, 64, operation)
         source = "catalog" if operation == "all_reduce" else "history"
-        judged.append(judge(plateau, peak, 0.06, source))
+        judged.append(judge(whole, peak, 0.06, source))
         for m in sweep:
             if m.metric == "busbw":
                 expected, _ = _curve(peak, base_us, _BUS_FACTOR[operation], int(m.conditions["message_bytes"]))
                 judged.append(judge(m, expected, 0.08, source))
-        measured += [*sweep, plateau]
+        measured += [*sweep, whole]
     pairs = [
         Measurement(
             "busbw",

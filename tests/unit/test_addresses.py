@@ -5,7 +5,10 @@ from seatrial.text.addresses import is_loopback, split
 
 @pytest.mark.parametrize(
     "url",
-    ["", "https://", "http://[::1", "http://host:99999", "http://host:0", "http://a..b", f"http://{'a' * 64}.org"],
+    [
+        *("", "not an address", "https://", "http://[::1", "http://a..b", f"http://{'a' * 64}.org"),
+        *("http://host:99999", "http://host:0", "http://host:port"),
+    ],
 )
 def test_no_host_that_can_be_asked_for(url: str) -> None:
     assert split(url) is None

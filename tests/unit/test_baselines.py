@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from seatrial.catalog import Reference, known_hardware, references
+from seatrial.catalog import known_hardware, references, with_links
 from seatrial.catalog.physics import from_physics
 from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.config.cluster import Cluster
@@ -16,11 +16,13 @@ from seatrial.judge.assess import assess
 from seatrial.judge.number import from_pin
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.arms import ARMS
+from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local.config import LocalPlatform
+from tests import samples
 from tests.stored_nights import knowing
 
 G = 1 << 30
@@ -28,13 +30,14 @@ M = 1 << 20
 H200 = Setup("H200-SXM", 1, 8, 8, "NVLink")
 
 
-def busbw(value: float, size: int | None = 16 * G, operation: str = "all_reduce", ranks: int = 8) -> Measurement:
-    conditions: dict[str, ConditionValue] = {"operation": operation, "dtype": "float32", "ranks": ranks}
-    metric = "busbw_plateau"
-    if size is not None:
-        conditions |= {"message_bytes": size, "placement": "out_of_place"}
-        metric = "busbw"
-    return Measurement(metric, value, "GB/s", Subject("cluster", "lab"), conditions)
+def busbw(value: float, size: int = 16 * G, operation: str = "all_reduce", ranks: int = 8) -> Measurement:
+    return samples.busbw(value, size, ranks, operation=operation)
+
+
+def catalog(setup: Setup, size: int = 16 * G, operation: str = "all_reduce") -> Baseline:
+    baseline = from_catalog(setup, operation, size)
+    assert baseline is not None, (setup, size, operation)
+    return baseline
 
 
 # The shipped table
@@ -52,8 +55,7 @@ def test_every_row_of_the_catalog_makes_sense() -> None:
         assert row.message_bytes % M == 0, row
         assert row.nodes >= 1, row
         assert 1 <= row.gpus_per_node <= 16, row
-        assert row.fabric, row
-        assert row.source, row
+        assert all((row.fabric, row.source)), row
         assert row.hardware in known_hardware(), row
 
 
@@ -68,33 +70,30 @@ def test_the_catalog_says_nothing_twice() -> None:
 def test_no_floor_is_above_what_was_measured_at_its_size() -> None:
     for floor in (row for row in references() if row.kind == "floor"):
         setup = Setup(floor.hardware, floor.nodes, floor.gpus_per_node, floor.gpus_per_node, floor.fabric)
-        baseline = from_catalog(setup, floor.collective, floor.message_bytes)
-        assert baseline is not None
-        assert baseline.centre >= floor.busbw_gb_s, floor
+        assert catalog(setup, floor.message_bytes, floor.collective).centre >= floor.busbw_gb_s, floor
 
 
-@pytest.mark.parametrize(
-    "row", [r for r in references() if r.kind == "measured"], ids=lambda r: f"{r.hardware}-{r.nodes}-{r.source}"
-)
-def test_a_published_figure_meets_its_own_reference(row: Reference) -> None:
+MEASURED = [row for row in references() if row.kind == "measured"]
+
+
+def test_a_published_figure_meets_its_own_reference() -> None:
     """The best of its size passes. Another algorithm's may be called slow, and broken only below a published floor."""
-    setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
-    baseline = from_catalog(setup, row.collective, row.message_bytes)
-    assert baseline is not None
-    judged = judge(busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks), [baseline])
-    assert judged is not None
-    if row.busbw_gb_s == baseline.centre:
-        assert judged.verdict is Verdict.PASS, judged.reason
-    elif judged.verdict is Verdict.FAIL:
-        assert "floor" in judged.reason
+    for row in MEASURED:
+        setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
+        baseline = catalog(setup, row.message_bytes, row.collective)
+        judged = judge(busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks), [baseline])
+        assert judged is not None, row
+        if row.busbw_gb_s == baseline.centre:
+            assert judged.verdict is Verdict.PASS, judged.reason
+        elif judged.verdict is Verdict.FAIL:
+            assert "floor" in judged.reason, row
 
 
 # What the catalog says
 
 
 def test_an_exact_size_gives_the_published_figure_and_names_its_floor() -> None:
-    baseline = from_catalog(H200, "all_reduce", 16 * G)
-    assert baseline is not None
+    baseline = catalog(H200)
     assert (baseline.centre, baseline.low) == (482.26, 431.0)
     assert baseline.floor == pytest.approx(0.85 * 482.26), "what the other source has for healthy does not fail"
     assert "482.3 GB/s measured on 1 node of 8 H200-SXM over NVLink at 16G (stas00" in baseline.detail
@@ -102,8 +101,7 @@ def test_an_exact_size_gives_the_published_figure_and_names_its_floor() -> None:
 
 
 def test_between_sizes_the_catalog_interpolates_on_log_scales_and_says_so() -> None:
-    baseline = from_catalog(H200, "all_reduce", 2 * G)
-    assert baseline is not None
+    baseline = catalog(H200, 2 * G)
     assert baseline.centre == pytest.approx(math.sqrt(463.58 * 473.10))
     assert "interpolated on log scales between 463.6 at 1G and 473.1 at 4G" in baseline.detail
     assert baseline.floor == pytest.approx(baseline.centre / 2)
@@ -138,15 +136,13 @@ def test_one_node_needs_no_named_fabric() -> None:
 
 
 def test_a_lone_floor_is_a_baseline() -> None:
-    baseline = from_catalog(Setup("V100-SXM", 1, 8, 8, "NVLink"), "all_reduce", 8 * G)
-    assert baseline is not None
+    baseline = catalog(Setup("V100-SXM", 1, 8, 8, "NVLink"), 8 * G)
     assert (baseline.low, baseline.floor) == (110.0, 110.0)
     assert baseline.detail.startswith("the floor of 110 GB/s for 1 node of 8 V100-SXM over NVLink at 8G (Azure")
 
 
 def test_two_nodes_are_allowed_the_ring_that_their_reference_may_not_be() -> None:
-    baseline = from_catalog(Setup("H200-SXM", 2, 8, 8, "EFA-3200G"), "all_reduce", 16 * G)
-    assert baseline is not None
+    baseline = catalog(Setup("H200-SXM", 2, 8, 8, "EFA-3200G"))
     assert baseline.low == pytest.approx(486.8 * 0.7)
 
 
@@ -157,9 +153,10 @@ def test_seven_of_eight_gpus_are_another_cluster() -> None:
 
 def test_a_plateau_is_held_against_the_largest_size_that_was_swept() -> None:
     siblings = [busbw(400, 128 * M), busbw(460, G), busbw(900, 16 * G, "all_gather")]
-    (baseline,) = published(busbw(450, None), H200, swept_sizes(siblings)(busbw(450, None)))
+    plateau = samples.plateau(450, 8)
+    (baseline,) = published(plateau, H200, swept_sizes(siblings)(plateau))
     assert baseline.centre == 463.58
-    assert published(busbw(450, None), H200, []) == []
+    assert published(plateau, H200, []) == []
 
 
 # Physics
@@ -169,18 +166,17 @@ GPU_LINKS = {"A100": 300, "H100": 450, "H200": 450, "V100": 150, "MI300X": 448}
 NODE_LINKS = {"IB-8x400G": 400, "EFA-3200G": 400, "GPUDirect-TCPXO": 200, "EFA-400G": 50, "IB-8x200G": 200}
 
 
-@pytest.mark.parametrize(
-    "row", [r for r in references() if r.kind == "measured"], ids=lambda r: f"{r.hardware}-{r.nodes}-{r.source}"
-)
-def test_nothing_that_was_published_is_impossible(row: Reference) -> None:
-    gpu = GPU_LINKS.get(row.hardware.split("-")[0], 900)
-    node = NODE_LINKS.get(row.fabric)
-    setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric, gpu, node)
-    m = busbw(row.busbw_gb_s, row.message_bytes, row.collective, row.nodes * row.gpus_per_node)
-    baseline = from_physics(m, setup)
-    judged = judge(m, [baseline] if baseline else [])
-    assert judged is not None
-    assert judged.verdict is Verdict.PASS, judged.reason
+def test_nothing_that_was_published_is_impossible() -> None:
+    for row in MEASURED:
+        gpu = GPU_LINKS.get(row.hardware.split("-")[0], 900)
+        setup = Setup(
+            row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric, gpu, NODE_LINKS.get(row.fabric)
+        )
+        m = busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks)
+        baseline = from_physics(m, setup)
+        judged = judge(m, [baseline] if baseline else [])
+        assert judged is not None, row
+        assert judged.verdict is Verdict.PASS, judged.reason
 
 
 def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() -> None:
@@ -245,3 +241,46 @@ def test_the_setup_is_what_the_cluster_file_says() -> None:
     cluster = Cluster(name="lab", nodes=4, slots_per_node=2, platform=LocalPlatform(kind="local"))
     assert setup_of(cluster) == Setup("cpu", 4, 0, 2)
     assert setup_of(cluster).ranks == 8
+
+
+# What links, catalog and model say of one measurement, and the sizes of the sweep that it belongs to.
+
+
+G = 1 << 30
+SUBJECT = Subject("cluster", "lab")
+QUAD = with_links(Setup("H100-SXM", 4, 8, 8, "IB-8x400G"))
+
+
+def measured(metric: str, operation: str, **conditions: ConditionValue) -> Measurement:
+    return Measurement(metric, 150, "GB/s", SUBJECT, {"operation": operation, "ranks": 32, **conditions})
+
+
+def test_each_sweep_has_its_own_sizes() -> None:
+    """Operations, arms and algorithms are sweeps of their own; placements and sizes are rows of one."""
+    rows = [
+        measured("busbw", operation, message_bytes=size, placement=placement)
+        for operation, sizes in (("all_reduce", (G, 2 * G)), ("alltoall", (4 * G,)))
+        for size in sizes
+        for placement in ("out_of_place", "in_place")
+    ]
+    ring = measured("busbw", "all_reduce", message_bytes=8 * G, placement="out_of_place", algorithm="Ring")
+    sizes_of = swept_sizes([*rows, ring])
+    assert sizes_of(measured("busbw_plateau", "all_reduce", max_bytes=2 * G)) == [G, 2 * G]
+    assert sizes_of(rows[0]) == [G, 2 * G]
+    assert sizes_of(measured("busbw_plateau", "alltoall", max_bytes=4 * G)) == [4 * G]
+    assert sizes_of(measured("busbw_plateau", "all_reduce", max_bytes=8 * G, algorithm="Ring")) == [8 * G]
+    assert sizes_of(measured("busbw_plateau", "all_gather", max_bytes=8 * G)) == []
+
+
+def test_a_sweep_inside_a_node_has_its_largest_size() -> None:
+    inside = measured("busbw_plateau", "all_reduce", max_bytes=8 * G, arm="intra")
+    assert swept_sizes([inside])(inside) == [8 * G]
+
+
+def test_the_catalog_comes_before_the_model_and_physics_beside_both() -> None:
+    plateau = measured("busbw_plateau", "all_reduce", max_bytes=8 * G)
+    assert [b.source for b in published(plateau, QUAD, [4 * G, 8 * G])] == ["physics", "model", "physics"]
+    dozen = with_links(Setup("H100-SXM", 12, 8, 8, "IB-8x400G"))
+    of_dozen = Measurement("busbw_plateau", 150, "GB/s", SUBJECT, {"operation": "all_reduce", "ranks": 96})
+    assert [b.source for b in published(of_dozen, dozen, [4 * G, 8 * G])] == ["physics", "catalog", "physics"]
+    assert published(measured("latency", "all_reduce", message_bytes=8), QUAD, [8]) == []

@@ -1,17 +1,16 @@
 """NCCL's own files on the nodes, and what happens when logs cannot be had."""
 
 import logging
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
 from seatrial.text.tail import MAX_BYTES, last_bytes, tail_of
 from tasks import collect as step
+from tests.unit.collectives.fake_mpirun import make_run
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ from tasks import collect as step
     ],
 )
 def test_the_files_that_nccl_wrote_are_found(tmp_path: Path, pattern: str, names: list[str]) -> None:
-    host = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout.strip().partition(".")[0]
+    host = os.uname().nodename.partition(".")[0]
     (tmp_path / "my logs").mkdir()
     for name in (f"nccl-{host}-7.log", f"nccl-{host}-12.log", "nccl-other-9.log", "my logs/1", "100%.txt"):
         (tmp_path / name).touch()
@@ -40,9 +39,8 @@ def test_logs_that_cannot_be_had_are_a_warning(
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr(step, "platform_for", broken)
-    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": {"kind": "local"}})
     with caplog.at_level(logging.WARNING):
-        step.collect(Run("r1", cluster, load_suite("quick"), tmp_path), None)
+        step.collect(make_run(tmp_path), None)
     assert caplog.messages == ["not all logs could be collected: ZeroDivisionError: oops"]
 
 

@@ -1,22 +1,14 @@
 """What the command line says of what it cannot take: one line, exit status 2."""
 
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from flows.serving.serve import ServeConfig
-from seatrial.cli.app import main
 from seatrial.history import open_store
+from tests.command_line import command
 from tests.unit.history.stored import a_run
-
-
-def command(*words: str) -> int:
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.setattr(sys, "argv", ["seatrial", *words])
-        main()
-    return int(ended.value.code or 0)
 
 
 @pytest.mark.parametrize(
@@ -27,16 +19,33 @@ def command(*words: str) -> int:
             "Invalid value for '--port': 99999 is not in the range 1<=x<=65535; see seatrial",
         ),
         (
-            ("history", "--limit", "99999999999999999999"),
-            "Invalid value for '--limit': 99999999999999999999 is not in the range 1<=x<=1000000; see seatrial",
+            ("history", "--limit", "9" * 20),
+            f"Invalid value for '--limit': {'9' * 20} is not in the range 1<=x<=1000000",
         ),
         (("report", "r" * 300), f"RUN {'r' * 80}: File name too long; give a run's folder, its run.json or its id"),
         (("ssh", "r" * 300, "head"), f"run {'r' * 300}: is over, or not from this machine and user; "),
         (("report", "r1", "--format", "docx"), "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', "),
         (("run",), "Missing argument 'CLUSTER'; see seatrial run --help"),
+        (("run", "--suite", "quick"), "Missing argument 'CLUSTER'; see seatrial run --help"),
         (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
         (("run", "a.yaml", "--fast"), "No such option"),
         (("sail",), "No such command 'sail'; see seatrial --help"),
+        (("explain", "ssh-refusd"), "CODE: 'ssh-refusd' is not a code; the nearest are ssh-refused"),
+        (("explain", "\x1b[31m" + "x" * 10_000), "CODE: "),
+        (("compare", "no-such-run", "no-such-run"), "RUN no-such-run: neither a folder nor a run of the history"),
+        (("baseline", "list", "--hardware", "X999"), "--hardware X999: unknown; known: cpu, A100-SXM"),
+        (("prune",), "prune: needs --older-than AGE (such as 30d), --keep N, or both"),
+        (
+            ("prune", "--older-than", "30"),
+            "--older-than '30': must be a whole number of 1 or more and h, d or w, such as",
+        ),
+        (("prune", "--older-than", "0d"), "--older-than '0d': must be"),
+        (("prune", "--keep", "1", "--runs", "nowhere"), "--runs nowhere: No such file or directory; give the folder"),
+        (
+            ("prune", "--keep", "1", "--slurm-output", "/nowhere"),
+            "--slurm-output /nowhere: No such file or directory; give",
+        ),
+        (("prune", "lab", "--keep", "1", "--slurm-output", "/tmp"), "--slurm-output: takes no CLUSTER"),
     ],
 )
 def test_words_that_are_wrong_are_one_line(
@@ -44,8 +53,9 @@ def test_words_that_are_wrong_are_one_line(
 ) -> None:
     assert command(*words) == 2
     out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
+    assert (out, err.count("\n"), "\x1b" in err) == ("", 1, False)
     assert err.startswith(f"seatrial: {message}")
+    assert len(err) < 500
 
 
 def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,6 +90,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
+    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
     assert command("run", str(file), "--out", str(tmp_path / "out")) == 2

@@ -11,34 +11,18 @@ import pytest
 from seatrial.history import Pin, open_store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tasks.check import compare
+from tests.samples import CLUSTER, busbw, plateau
 from tests.stored_nights import as_before, knowing, settled
 
-CLUSTER = Subject("cluster", "lab")
 SETUP = Setup("cpu", 4, 0, 1)
 QUICK_SIZES = tuple(4096 * 4**i for i in range(7))
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
-
-
-def busbw(value: float, size: int, operation: str = "all_reduce", placement: str = "out_of_place") -> Measurement:
-    conditions: dict[str, ConditionValue] = {
-        "operation": operation,
-        "message_bytes": size,
-        "dtype": "float32",
-        "ranks": 4,
-        "placement": placement,
-    }
-    return Measurement("busbw", value, "GB/s", CLUSTER, conditions)
-
-
-def plateau(value: float, operation: str = "all_reduce") -> Measurement:
-    return Measurement(
-        "busbw_plateau", value, "GB/s", CLUSTER, {"operation": operation, "dtype": "float32", "ranks": 4}
-    )
 
 
 def collectives(*measurements: Measurement, verdict: Verdict = Verdict.PASS, reason: str = "1 sweep") -> Check:
@@ -92,12 +76,7 @@ def test_sizes_that_agree_count_though_the_plateau_is_fine() -> None:
 
 
 def test_the_vote_is_at_the_verdict_that_enough_sizes_reach() -> None:
-    sizes = [
-        busbw(0.01, QUICK_SIZES[0]),
-        busbw(0.12, QUICK_SIZES[1]),
-        busbw(1.0, QUICK_SIZES[2]),
-        busbw(1.0, QUICK_SIZES[3]),
-    ]
+    sizes = map(busbw, (0.01, 0.12, 1.0, 1.0), QUICK_SIZES)
     assert one(collectives(*sizes)).verdict is Verdict.DEGRADED
 
 
@@ -204,8 +183,9 @@ def noisy_run(rng: random.Random, operations: Sequence[str], hostile: bool = Fal
             sigma = 0.5 if hostile and size < 1 << 20 else 0.25
             for placement in ("out_of_place", "in_place"):
                 stolen = 3.0 if hostile and rng.random() < 0.03 else 1.0
-                measured.append(busbw(rng.lognormvariate(0, sigma) / stolen / drop, size, operation, placement))
-        measured.append(plateau(rng.lognormvariate(0, 0.25) / drop, operation))
+                value = rng.lognormvariate(0, sigma) / stolen / drop
+                measured.append(busbw(value, size, operation=operation, placement=placement))
+        measured.append(plateau(rng.lognormvariate(0, 0.25) / drop, operation=operation))
     measured.append(Measurement("throughput", 100 * rng.lognormvariate(0, 0.25) / drop, "samples/s", CLUSTER))
     measured.append(Measurement("step_time", 10 * rng.lognormvariate(0, 0.25) * drop, "ms", CLUSTER, better="lower"))
     return collectives(*measured)
@@ -234,13 +214,79 @@ def rate(
 BAD = (Verdict.DEGRADED, Verdict.FAIL)
 
 
-@pytest.mark.parametrize("nights", [3, 30])
-@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize(("nights", "hostile"), [(3, True), (30, False)])
 def test_healthy_runs_rarely_raise_an_alarm(nights: int, hostile: bool) -> None:
     assert rate(BAD, 60, nights, hostile=hostile) <= 0.02
 
 
-@pytest.mark.parametrize("nights", [3, 30])
-@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize(("nights", "hostile"), [(3, True), (30, True)])
 def test_a_tenfold_drop_is_always_caught(nights: int, hostile: bool) -> None:
     assert rate(BAD, 20, nights, hostile=hostile, drop=10.0) == 1.0
+
+
+# Numbers that some nodes lack, and rates of zero.
+
+
+NAMES = [f"node-{n}" for n in range(12)]
+TWELVE = Knowledge(Setup("cpu", 12, 0, 12))
+
+
+def rates(values: dict[str, float]) -> Check:
+    measured = (Measurement("matmul", value, "TFLOP/s", Subject("node", name)) for name, value in values.items())
+    return Check("devices", Verdict.PASS, "measured", 1.0, tuple(measured))
+
+
+def judged(check: Check, knowledge: Knowledge = TWELVE, *before: Check) -> Check:
+    measured = settled(check, knowledge)
+    return assess([*before, replace(check, measurements=measured.measurements)], knowledge).checks[-1]
+
+
+@pytest.mark.parametrize("names", [(), NAMES])
+@pytest.mark.parametrize("count", [1, 11])
+def test_nodes_without_a_number_that_others_have_are_inconclusive(count: int, names: list[str]) -> None:
+    check = judged(rates(dict.fromkeys(NAMES[:count], 100.0)), Knowledge(TWELVE.setup, nodes=names))
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "nodes-unmeasured")
+    assert check.reason.startswith(f"matmul was measured on {count} of 12 nodes")
+    assert ("node-11" in check.reason) is (bool(names) and count == 11)
+
+
+def test_all_nodes_measured_pass() -> None:
+    assert judged(rates(dict.fromkeys(NAMES, 100.0))).verdict is Verdict.PASS
+
+
+def test_what_is_slow_stays_degraded_and_the_missing_nodes_are_named_too() -> None:
+    check = judged(rates({**dict.fromkeys(NAMES[:10], 100.0), "node-10": 10.0}))
+    assert check.verdict is Verdict.FAIL
+    assert code_of(check.reason) == "worse-than-peers"
+    assert "matmul was measured on 11 of 12 nodes (1 missing)" in check.reason
+
+
+def test_a_node_that_a_check_has_taken_out_is_not_missing() -> None:
+    dead = Check("connectivity", Verdict.FAIL, "node-11", suspects=(Suspect("node", "node-11", 1.0, "is down"),))
+    assert judged(rates(dict.fromkeys(NAMES[:11], 100.0)), TWELVE, dead).verdict is Verdict.PASS
+
+
+def test_a_check_that_says_itself_what_it_lacks_is_left_alone() -> None:
+    busy = Check("devices", Verdict.INCONCLUSIVE, "busy", measurements=rates({"node-0": 100.0}).measurements)
+    assert judged(busy).reason == "busy"
+
+
+def test_what_only_the_cluster_has_is_not_missing_on_nodes() -> None:
+    whole = Measurement("throughput", 5.0, "samples/s", Subject("cluster", "lab"))
+    assert judged(Check("training", Verdict.PASS, "", measurements=(whole,))).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("count", [5, 12])
+def test_a_node_that_reads_zero_is_a_suspect_and_its_peers_are_still_judged(count: int) -> None:
+    values = dict.fromkeys(NAMES[:count], 100.0) | {"node-1": 0.0}
+    check = judged(rates(values), Knowledge(Setup("cpu", count, 0, count)))
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "zero-rate")
+    assert [(s.kind, s.name) for s in check.suspects] == [("node", "node-1")]
+    assert {j.measurement.subject.name for j in check.judgements if j.source == "peers"} == {
+        name for name in values if name != "node-1"
+    }
+
+
+def test_where_every_node_reads_zero_none_is_a_suspect() -> None:
+    check = judged(rates(dict.fromkeys(NAMES, 0.0)))
+    assert (check.verdict, check.suspects) == (Verdict.FAIL, ())

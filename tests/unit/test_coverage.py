@@ -18,8 +18,8 @@ from seatrial.report.metrics import headlines, registry
 from seatrial.report.terminal import closing_line
 from seatrial.text.words import headline
 from tests import samples
+from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
-from tests.unit.judge_traps.test_command import run
 
 WHOLE = Subject("cluster", "local")
 
@@ -145,8 +145,8 @@ def test_a_log_of_unknown_hardware_passes_by_sanity_and_says_so(
 ) -> None:
     log = tmp_path / "sweep.log"
     log.write_text(log_text(HEALTHY))
-    flags = (str(log), "--hardware", hardware, "--nodes", "1", "--gpus-per-node", "8", *extra)
-    assert run(*flags) == status
+    flags = ("judge", str(log), "--hardware", hardware, "--nodes", "1", "--gpus-per-node", "8", *extra)
+    assert command(*flags) == status
     assert capsys.readouterr().out.splitlines()[-1].startswith(first)
-    assert run(*flags, "--json") == status
+    assert command(*flags, "--json") == status
     assert json.loads(capsys.readouterr().out)["judged"] == ("all" if hardware == "H100-SXM" else "none")

@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from seatrial.cli.app import main
 from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import INTERVAL_WIDTH, difference
 from tests import samples
+from tests.command_line import command
 
 CLUSTER = Subject("cluster", "lab")
 
@@ -108,13 +107,6 @@ def test_what_only_one_run_has_and_what_has_no_ratio_is_not_compared() -> None:
 # The command
 
 
-def command(*arguments: str) -> int:
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.setattr(sys, "argv", ["seatrial", "compare", *arguments])
-        main()
-    return int(ended.value.code or 0)
-
-
 def written(folder: Path, result: RunResult) -> str:
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps(result.to_dict()))
@@ -126,23 +118,23 @@ def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.Captu
     before = run(judgements=[old])
     after = run(judgements=[new], verdict=Verdict.FAIL, fingerprint={"nccl": "2.28"})
     paths = (written(tmp_path / "a", before), written(tmp_path / "b", after))
-    assert command(*paths) == 0, "two runs that differ are no error"
+    assert command("compare", *paths) == 0, "two runs that differ are no error"
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["run", "pass", "fail"] in lines
     assert ["nccl", "-", "2.28"] in lines
     assert ["busbw", "plateau", "of", "all_reduce", "100", "GB/s", "30", "GB/s", "-70.0", "%", "35.6", "worse"] in lines
-    assert command(*paths, "--json") == 0
+    assert command("compare", *paths, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["before"]["verdict"], document["after"]["verdict"]) == ("pass", "fail")
     assert [(m["before"], m["after"], m["direction"]) for m in document["measurements"]] == [(100, 30, "worse")]
-    assert command(*paths, "--csv") == 0
+    assert command("compare", *paths, "--csv") == 0
     (row,) = csv.DictReader(capsys.readouterr().out.splitlines())
     assert (row["what"], row["before"], row["after"]) == ("busbw plateau of all_reduce", "100.0", "30.0")
 
 
 def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "a", run(judgements=[by_history(plateau(100.0), 100.0, 90.0)]))
-    assert command(path, path) == 0
+    assert command("compare", path, path) == 0
     out = capsys.readouterr().out
     assert "verdicts: nothing changed" in out
     assert "1 moved no further than their noise" in out
@@ -150,11 +142,11 @@ def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.Capture
 
 def test_that_there_are_two_clusters_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [written(tmp_path / name, of_cluster(name, 9.0)) for name in ("east", "west")]
-    assert command(*paths) == 0
+    assert command("compare", *paths) == 0
     before, after, message, *_ = capsys.readouterr().out.splitlines()
     assert (before[:7], after[:6]) == ("before:", "after:")
     assert message == "two clusters, east and west: what is of a whole cluster is held against the other's"
-    assert command(paths[0], paths[0]) == 0
+    assert command("compare", paths[0], paths[0]) == 0
     assert "two clusters" not in capsys.readouterr().out
 
 
@@ -163,13 +155,8 @@ def test_runs_of_the_history_by_id(tmp_path: Path, capsys: pytest.CaptureFixture
     folder = Path(written(tmp_path / "a", result))
     with open_store() as store:
         store.save(result, folder)
-    assert command(result.run_id, str(folder), "--json") == 0
+    assert command("compare", result.run_id, str(folder), "--json") == 0
     assert json.loads(capsys.readouterr().out)["verdicts"] == []
     (folder / "run.json").unlink()
-    assert command(result.run_id, result.run_id) == 0  # what the history holds is enough
+    assert command("compare", result.run_id, result.run_id) == 0  # what the history holds is enough
     assert "nothing changed" in capsys.readouterr().out
-
-
-def test_a_run_that_nobody_knows_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("no-such-run", "no-such-run") == 2
-    assert "RUN no-such-run: neither a folder nor a run of the history" in capsys.readouterr().err

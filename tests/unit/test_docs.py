@@ -38,7 +38,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr, done.stderr
@@ -88,9 +87,8 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", sorted(pages()), ids=lambda path: path.name)
-def test_what_is_made_from_the_code_is_as_the_code_says(path: Path) -> None:
-    assert path.read_text() == pages()[path], "make docs"
+def test_what_is_made_from_the_code_is_as_the_code_says() -> None:
+    assert [path.name for path, text in pages().items() if path.read_text() != text] == [], "make docs"
 
 
 @pytest.mark.parametrize("model", [Cluster, SuiteFile])

@@ -1,7 +1,6 @@
 """Every cluster file that ships: `render` and `doctor` answer, and an error in it is one line with exit status 2."""
 
 import os
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.cli.app import main
+from tests.command_line import command
 
 FOLDER = Path(__file__).parents[2] / "deployments" / "clusters"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))
@@ -32,26 +31,17 @@ def machine_without_clusters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
 
-def status_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["seatrial", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
 @by_example
-def test_it_renders(example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of(monkeypatch, "render", str(example)) == 0
+def test_it_renders(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("render", str(example)) == 0
     out, err = capsys.readouterr()
     assert out.strip()
     assert not err
 
 
 @by_example
-def test_doctor_answers_with_the_next_step(
-    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status = status_of(monkeypatch, "doctor", str(example))
+def test_doctor_answers_with_the_next_step(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = command("doctor", str(example))
     out, err = capsys.readouterr()
     assert not err
     kind = yaml.safe_load(example.read_text())["platform"]["kind"]
@@ -72,7 +62,7 @@ def fields_of(section: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
 
 @by_example
 def test_a_misspelt_field_is_one_line_that_names_what_is_legal(
-    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = yaml.safe_load(example.read_text())
     for *path, name in fields_of(document):
@@ -81,33 +71,31 @@ def test_a_misspelt_field_is_one_line_that_names_what_is_legal(
         broken = deepcopy(document)
         section = broken[path[0]] if path else broken
         section[f"{name}z"] = section.pop(name)
-        error = refusal(broken, tmp_path, monkeypatch, capsys)
+        error = refusal(broken, tmp_path, capsys)
         assert f"{name}z: unknown field" in error
         assert name in error.partition("; the nearest are ")[2], error
+    assert command("doctor", str(tmp_path / "broken.yaml")) == 2
+    assert capsys.readouterr().err == error
 
 
 @by_example
 def test_an_illegal_value_is_one_line_that_names_the_field(
-    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = yaml.safe_load(example.read_text())
     for *path, name in fields_of(document):
         for value in ({"a": {"b": [1]}}, -1, "\x1b[2J"):
             broken = deepcopy(document)
             (broken[path[0]] if path else broken)[name] = value
-            assert name in refusal(broken, tmp_path, monkeypatch, capsys)
+            assert name in refusal(broken, tmp_path, capsys)
 
 
-def refusal(
-    document: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    """The line that refuses it: `doctor` says the same as `render`."""
+def refusal(document: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The line with which `render` refuses it."""
     file = folder / "broken.yaml"
     file.write_text(yaml.safe_dump(document))
-    assert status_of(monkeypatch, "render", str(file)) == 2, document
+    assert command("render", str(file)) == 2, document
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), "\x1b" in err) == ("", 1, False), err
     assert err.startswith(f"seatrial: {file}: ")
-    assert status_of(monkeypatch, "doctor", str(file)) == 2
-    assert capsys.readouterr().err == err
     return err

@@ -17,16 +17,10 @@ from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text
+from tests.samples import CLUSTER, busbw, plateau
 
 G, M = 1 << 30, 1 << 20
 H100 = Setup("H100-SXM", 1, 8, 8)
-CLUSTER = Subject("cluster", "lab")
-
-
-def busbw(value: float, size: int, arm: str = "", ranks: int = 8) -> Measurement:
-    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": ranks}
-    conditions |= {"message_bytes": size, "placement": "out_of_place"}
-    return Measurement("busbw", value, "GB/s", CLUSTER, conditions | ({"arm": arm} if arm else {}))
 
 
 def throughput(value: float, workload: Workload, ranks: int = 8) -> Measurement:
@@ -69,7 +63,7 @@ def shown(check: Check, setup: Setup) -> Check:
 @pytest.mark.parametrize("largest", [8 * G, 16 * G])
 def test_what_a_recipe_expects_of_nvlink_passes(gb_s: float, largest: int) -> None:
     """430 GB/s at 16G were below a floor of 460 by another source, and failed."""
-    judgement = judged(busbw(gb_s, largest), H100)
+    judgement = judged(busbw(gb_s, largest, 8), H100)
     assert (judgement.verdict, judgement.source) == (Verdict.PASS, "catalog"), judgement.reason
     assert "gpu_cluster_testing" in judgement.reason
 
@@ -92,14 +86,14 @@ def measured_at(size: int) -> float:
 
 
 def test_below_every_source_is_no_pass() -> None:
-    assert judged(busbw(390, 16 * G), H100).verdict is Verdict.DEGRADED
-    assert judged(busbw(230, 16 * G), H100).verdict is Verdict.FAIL
+    assert judged(busbw(390, 16 * G, 8), H100).verdict is Verdict.DEGRADED
+    assert judged(busbw(230, 16 * G, 8), H100).verdict is Verdict.FAIL
 
 
 def test_what_one_source_measured_does_not_fail_by_the_floor_of_another() -> None:
     """H200: a floor of 431 GB/s, and 482 measured, of which 15 % less is as expected."""
     h200 = Setup("H200-SXM", 1, 8, 8)
-    verdicts = [judged(busbw(gb_s, 16 * G), h200).verdict for gb_s in (435, 420, 405)]
+    verdicts = [judged(busbw(gb_s, 16 * G, 8), h200).verdict for gb_s in (435, 420, 405)]
     assert verdicts == [Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL]
 
 
@@ -108,36 +102,33 @@ def test_what_one_source_measured_does_not_fail_by_the_floor_of_another() -> Non
 NETWORK = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring"
 
 
+def of_network(gb_s: float) -> LogsJudgement:
+    """The verdict on a log of the recipe's command on one node."""
+    text = a_log({size * G: gb_s for size in (1, 2, 4, 8)}, NETWORK)
+    return judge_log(text, LogsConfig("H100-SXM", 1, 8, "IB-8x200G"))
+
+
 @pytest.mark.parametrize("gb_s", [200, 220, 240])
 def test_what_a_recipe_expects_of_hdr_passes(gb_s: float) -> None:
-    """A log of the recipe's command on one node was held against NVLink, and failed."""
-    text = a_log({size * G: gb_s for size in (1, 2, 4, 8)}, NETWORK)
-    judgement = judge_log(text, LogsConfig("H100-SXM", 1, 8, "IB-8x200G"))
+    judgement = of_network(gb_s)
     assert judgement.verdict is Verdict.PASS, judgement.reason
     assert "catalog" in {j.source for check in judgement.checks for j in check.judgements}
 
 
-def test_a_network_that_carries_what_its_nics_do_is_not_blamed_for_an_expectation_beyond_them() -> None:
-    text = a_log({size * G: 23 for size in (1, 2, 4, 8)}, NETWORK)
-    judgement = judge_log(text, LogsConfig("H100-SXM", 1, 8, "IB-8x200G"))
+def test_a_network_is_held_to_its_nics_where_an_expectation_is_beyond_them() -> None:
+    judgement = of_network(23)
     assert judgement.verdict is Verdict.PASS, judgement.reason
     assert "expects 200 to 240 GB/s" in judgement.reason
     assert "more than its links carry" in judgement.reason
-
-
-def test_a_network_far_below_its_nics_is_slow() -> None:
-    text = a_log({size * G: 2 for size in (1, 2, 4, 8)}, NETWORK)
-    judgement = judge_log(text, LogsConfig("H100-SXM", 1, 8, "IB-8x200G"))
-    assert judgement.verdict is Verdict.FAIL, judgement.reason
+    assert of_network(2).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("nodes", [2, 4])
 @pytest.mark.parametrize("gb_s", [200, 240])
 def test_hdr_between_nodes_passes_where_it_reaches_what_is_expected(nodes: int, gb_s: float) -> None:
-    m = Measurement("busbw_plateau", gb_s, "GB/s", CLUSTER, {"operation": "all_reduce", "ranks": 8 * nodes})
-    siblings = [busbw(gb_s, size * G, ranks=8 * nodes) for size in (1, 2, 4, 8)]
+    siblings = [busbw(gb_s, size * G, 8 * nodes) for size in (1, 2, 4, 8)]
     setup = Setup("H100-SXM", nodes, 8, 8, "IB-8x200G", 450, 200, 1.0)
-    assert judged(m, setup, siblings).verdict is Verdict.PASS
+    assert judged(plateau(gb_s, 8 * nodes), setup, siblings).verdict is Verdict.PASS
 
 
 # Training
@@ -156,47 +147,42 @@ def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(samples_s: fl
     assert "14000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason
 
 
+def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
+    m = throughput(samples_s, workload, setup.ranks)
+    return shown(Check("training", Verdict.PASS, "trained", measurements=(m,)), setup)
+
+
 @pytest.mark.parametrize(
-    ("workload", "ranks", "hardware", "difference"),
+    ("workload", "nodes", "difference"),
     [
-        (Workload(model="resnet50", batch_per_rank=64, precision="bf16"), 8, "H100-SXM", "precision"),
-        (Workload(model="resnet50", batch_per_rank=32), 8, "H100-SXM", "batch"),
-        (Workload(model="resnet50", batch_per_rank=64), 16, "H100-SXM", "number of GPUs"),
-        (Workload(model="resnet50", batch_per_rank=64, image_size=128), 8, "H100-SXM", "image size"),
-        (Workload(model="transformer", batch_per_rank=32), 8, "H100-SXM", "model"),
-        (Workload(model="transformer", transformer=RECIPE, batch_per_rank=64), 8, "H100-SXM", "batch"),
+        (Workload(model="resnet50", batch_per_rank=64, precision="bf16"), 1, "precision"),
+        (Workload(model="resnet50", batch_per_rank=32), 1, "batch"),
+        (RESNET, 2, "number of GPUs"),
+        (Workload(model="resnet50", batch_per_rank=64, image_size=128), 1, "image size"),
+        (Workload(model="transformer", batch_per_rank=32), 1, "model"),
+        (Workload(model="transformer", transformer=RECIPE, batch_per_rank=64), 1, "batch"),
     ],
 )
-def test_another_training_is_shown_beside_and_not_judged(
-    workload: Workload, ranks: int, hardware: str, difference: str
-) -> None:
-    setup = Setup(hardware, ranks // 8, 8, 8)
-    m = throughput(8_000, workload, ranks)
-    check = shown(Check("training", Verdict.PASS, "trained", measurements=(m,)), setup)
-    assert [j.source for j in check.judgements] == ["sanity"]
-    assert check.verdict is Verdict.PASS
+def test_another_training_is_shown_beside_and_not_judged(workload: Workload, nodes: int, difference: str) -> None:
+    check = trained(8_000, workload, Setup("H100-SXM", nodes, 8, 8))
+    assert (check.verdict, [j.source for j in check.judgements]) == (Verdict.PASS, ["sanity"])
     assert "not judged by the " in check.reason
     assert check.reason.endswith(f"differs in {difference}")
 
 
 @pytest.mark.parametrize("samples_s", [500, 8_000])
 def test_a_figure_that_no_gpu_can_reach_judges_nothing(samples_s: float) -> None:
-    workload = Workload(model="transformer", transformer=RECIPE, batch_per_rank=32)
-    check = Check("training", Verdict.PASS, "trained", measurements=(throughput(samples_s, workload),))
-    done = shown(check, H100)
-    assert (done.verdict, [j.source for j in done.judgements]) == (Verdict.PASS, ["sanity"])
-    assert "more than an H100 has for fp32): it has no range to judge by" in done.reason
+    check = trained(samples_s, Workload(model="transformer", transformer=RECIPE, batch_per_rank=32))
+    assert (check.verdict, [j.source for j in check.judgements]) == (Verdict.PASS, ["sanity"])
+    assert "more than an H100 has for fp32): it has no range to judge by" in check.reason
 
 
 def test_other_hardware_has_nothing_beside_it() -> None:
-    setup = Setup("B200-SXM", 1, 8, 8)
-    check = Check("training", Verdict.PASS, "trained", measurements=(throughput(8_000, RESNET),))
-    assert "not judged by" not in shown(check, setup).reason
+    assert "not judged by" not in trained(8_000, RESNET, Setup("B200-SXM", 1, 8, 8)).reason
 
 
 def test_what_was_measured_is_not_said_to_be_expected() -> None:
-    check = Check("training", Verdict.PASS, "trained", measurements=(throughput(8_000, RESNET),))
-    reason = shown(check, Setup("H200-SXM", 1, 8, 8)).reason
+    reason = trained(8_000, RESNET, Setup("H200-SXM", 1, 8, 8)).reason
     assert "2797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason
     assert reason.endswith("differs in number of GPUs and precision")
 

@@ -39,10 +39,6 @@ def test_what_a_run_brings(verdict: Verdict) -> None:
     assert outcome.checks == ("collectives",)
 
 
-def test_a_pass_is_no_incident() -> None:
-    assert after(night(1, P), night(2, P)) == []
-
-
 def test_bad_nights_are_one_incident_until_a_pass() -> None:
     (incident,) = after(night(1, F), night(2, F), night(3, F))
     assert (incident.run_count, incident.changes, incident.closed) == (3, ("fail: because",), None)

@@ -14,13 +14,13 @@ from seatrial.checks.devices.section import Devices
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.checks.training.section import Training
-from seatrial.config.cluster import load_cluster
+from seatrial.config.cluster import load_cluster, missing_package
 from seatrial.model.errors import InputError
 from seatrial.model.sizes import format_size, parse_size
-from seatrial.platforms import platform_for
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob("*.yaml"))
 LOCAL = "platform: {kind: local}\n"
+CPU, GPU = "cpu: {min_bytes: 4, max_bytes: 8}", "gpu: {min_bytes: 4, max_bytes: 8}"
 
 
 def test_every_platform_has_an_example() -> None:
@@ -32,17 +32,12 @@ def test_only_the_platform_that_the_file_names_is_imported() -> None:
     program = f"""
 import sys
 from pathlib import Path
-from seatrial.config.cluster import load_cluster
+from seatrial.config.cluster import load_cluster, missing_package
 load_cluster(Path({str(CLUSTERS[0].with_name("local.yaml"))!r}))
 print(*sorted({{name.split(".")[2] for name in sys.modules if name.startswith("seatrial.platforms.")}} - {{"reasons"}}))
 """  # and the codes that all platforms share
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "local\n"
-
-
-@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
-def test_every_example_has_a_platform(path: Path) -> None:
-    assert platform_for(load_cluster(path))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -78,47 +73,76 @@ def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path
     assert (load_cluster(path).hardware.name, load_cluster(path).gpus) == ("X9", 4)
 
 
+WRONG_FIELDS = [
+    ("nodes: 0", r"nodes: .*greater than or equal to 1, is 0"),
+    ("nodes: four", r"nodes: .*integer.*'four'"),
+    ("nodes: 9000", r"nodes: .*512"),
+    ("nodes: yes", r"nodes: must be a whole number, is true"),
+    ("nodes: {{ nodes }}", r"line 1: .*template that was not filled in"),
+    ("nodes: !!int abc", r"not YAML that can be read"),
+    ("nodes: 2020-13-45", r"not YAML that can be read"),
+    ("nodes: !!map [a]", r"not YAML"),
+    ("ssh_port: 70000", r"ssh_port: .*less than or equal to 65535, is 70000"),
+    ("ssh_port: true", r"ssh_port: must be a whole number, is true"),
+    ("nodez: 3", r"nodez: unknown field; legal: .*nodes"),
+    ("name: Not Legal", r"name: .*a-z, 0-9"),
+    ("hardware: H101", r"hardware: unknown hardware 'H101'; known: cpu, A100-SXM"),
+    ("hardware: B200-SXM", r"gpus_per_node: is required with hardware B200-SXM"),
+    ("gpus_per_node: 8", r"gpus_per_node: 8 needs hardware that has GPUs"),
+    ("platform: {kind: local, foo: 1}", r"platform\.local\.foo: unknown field; legal: kind"),
+    ("platform: {kind: cloud}", r"platform: .*'cloud'.*'local'"),
+    ("platform: {}", r"platform: needs a field kind"),
+    ("platform: {kind: this-machine}", r"nodes: must be 1 on platform this-machine, is 2"),
+    ("nodes: 1\nimage: a/cpu:1\nplatform: {kind: this-machine}", r"image: has no use on platform this-machine"),
+    ("nodes: 1\nfaults: [{kind: slow-link}]\nplatform: {kind: this-machine}", r"faults"),
+    ("platform: {kind: baremetal, hosts: ['gpu-[2-1]']}", r"platform\.baremetal\.hosts.*smaller number first"),
+    ("faults: [{node: node-7, rate: 1gbit}]", r"faults: unknown node 'node-7'"),
+    ("faults: [{node: node-1, rate: fast}]", r"rate: .*200mbit.*'fast'"),
+    ("faults: [{node: node-1, rate: 0mbit}]", r"faults\.0\.node\.rate: .*from 8kbit"),
+    ("faults: [{node: node-1}]", r"one of rate, sshd, host_key, cpu_share, memory, computes"),
+    (
+        "faults: [{node: node-1, spead: 1}]",
+        r"faults\.0\.node\.spead: unknown field; legal: computes, cpu_share, device",
+    ),
+    ("faults: [{link: [node-0, node-0], state: down}]", r"faults\.0\.link: a link needs two different nodes"),
+    ("env: {A: 1}", r"env\.A: must be text, is 1: quote it"),
+    ("env: {'A B': x}", r"env: 'A B' is no name of an environment variable"),
+    ('env: {A: "a\\0b"}', r"env: the value of A must be one line of text"),
+    ("keep: sometimes", r"keep: .*'never', 'on_failure' or 'always'"),
+    ("keep_s: 0", r"keep_s: .*greater than 0"),
+    ("keep_s: 1000000", r"keep_s: .*less than or equal to 604800"),
+    ("upload: gcs2://bucket", r"upload: unknown protocol 'gcs2'; legal: .*\bgs\b.*\bs3\b"),
+    ("upload: /srv/logs", r"upload: must be the URL of a folder, such as gs://bucket/testbed-logs, is '/srv/logs'"),
+    ("upload: gs://", r"upload: must name a bucket or folder behind gs://"),
+    ("upload: file://srv/logs", r"upload: must be file:// and a full path"),
+    ("upload: file://", r"upload: must be file:// and a full path"),
+    ("upload: ftp://me:pass@host/logs", r"upload: must not hold a login"),
+    ("upload: simplecache::gs://bucket/logs", r"upload: must be the URL of a folder"),
+    ("notify: {slack: {channel: 'two words'}}", r"notify\.slack\.channel: must be a channel's name or id"),
+    ("notify: {slack: {mentions: {fail: ['@ann']}}}", r"notify\.slack\.mentions\.fail\.0: must be here, channel, eve"),
+    ("notify: {slack: {mentions: {terrible: [here]}}}", r"notify\.slack\.mentions\.terrible"),
+    ("notify: {slack: {token: xoxb-1}}", r"notify\.slack\.token: unknown field; legal: channel, mentions"),
+    ("notify: {quiet: please}", r"notify\.quiet: input should be 'nothing' or 'digest', is 'please'"),
+    ("notify: {report_url: 'https://u:p@x.example.com'}", r"notify\.report_url: must be an http or https address wit"),
+    ("notify: {report_url: 'https://x.example.com/{run}'}", r"notify\.report_url: must be an http or https address"),
+    ("notify: {mail: ops@example.com}", r"notify\.mail: unknown field; legal: quiet, report_url, slack"),
+]
+NO_CLUSTERS = [
+    ("nodes: 2\nnodes: 3\n" + LOCAL, r"line 2: .*'nodes' appears twice"),
+    ("nodes: [", r"line \d: not YAML"),
+    ("- a\n- b\n", r"must be a mapping of fields, is a list"),
+    ("", r"must be a mapping of fields, is empty"),
+]
+
+
+def cluster_with(field: str) -> str:
+    """A cluster file with that field, and the others as they should be."""
+    nodes, platform = "" if field.startswith("nodes") else "nodes: 2\n", "" if "platform" in field else LOCAL
+    return f"{nodes}{field}\n{platform}"
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("nodes: 0\n" + LOCAL, r"nodes: .*greater than or equal to 1, is 0"),
-        ("nodes: four\n" + LOCAL, r"nodes: .*integer.*'four'"),
-        ("nodes: 2\nssh_port: 70000\n" + LOCAL, r"ssh_port: .*less than or equal to 65535, is 70000"),
-        ("nodes: 2\nnodez: 3\n" + LOCAL, r"nodez: unknown field; legal: .*nodes"),
-        ("nodes: 2\nplatform: {kind: local, foo: 1}", r"platform\.local\.foo: unknown field; legal: kind"),
-        ("nodes: 2\nplatform: {kind: cloud}", r"platform: .*'cloud'.*'local'"),
-        ("nodes: 2\nhardware: H101\n" + LOCAL, r"hardware: unknown hardware 'H101'; known: cpu, A100-SXM"),
-        ("nodes: 2\nhardware: B200-SXM\n" + LOCAL, r"gpus_per_node: is required with hardware B200-SXM"),
-        ("nodes: 2\ngpus_per_node: 8\n" + LOCAL, r"gpus_per_node: 8 needs hardware that has GPUs"),
-        ("nodes: 2\nnodes: 3\n" + LOCAL, r"line 2: .*'nodes' appears twice"),
-        ("nodes: [", r"line \d: not YAML"),
-        ("- a\n- b\n", r"must be a mapping of fields, is a list"),
-        ("", r"must be a mapping of fields, is empty"),
-        ("nodes: 2\nname: Not Legal\n" + LOCAL, r"name: .*a-z, 0-9"),
-        ("nodes: 2\nfaults: [{node: node-7, rate: 1gbit}]\n" + LOCAL, r"faults: unknown node 'node-7'"),
-        ("nodes: 2\nfaults: [{node: node-1, rate: fast}]\n" + LOCAL, r"rate: .*200mbit.*'fast'"),
-        ("nodes: 2\nfaults: [{node: node-1}]\n" + LOCAL, r"one of rate, sshd, host_key, cpu_share, memory, computes"),
-        (
-            "nodes: 2\nfaults: [{link: [node-0, node-0], state: down}]\n" + LOCAL,
-            r"faults\.0\.link: a link needs two different nodes",
-        ),
-        ("nodes: 9000\n" + LOCAL, r"nodes: .*512"),
-        ("nodes: yes\n" + LOCAL, r"nodes: must be a whole number, is true"),
-        ("nodes: 2\nssh_port: true\n" + LOCAL, r"ssh_port: must be a whole number, is true"),
-        ("nodes: {{ nodes }}\n" + LOCAL, r"line 1: .*template that was not filled in"),
-        ("nodes: !!int abc\n" + LOCAL, r"not YAML that can be read"),
-        ("nodes: 2020-13-45\n" + LOCAL, r"not YAML that can be read"),
-        ("nodes: !!map [a]\n" + LOCAL, r"not YAML"),
-        ("nodes: 2\nplatform: {}", r"platform: needs a field kind"),
-        ("nodes: 2\nenv: {A: 1}\n" + LOCAL, r"env\.A: must be text, is 1: quote it"),
-        ("nodes: 2\nenv: {'A B': x}\n" + LOCAL, r"env: 'A B' is no name of an environment variable"),
-        ('nodes: 2\nenv: {A: "a\\0b"}\n' + LOCAL, r"env: the value of A must be one line of text"),
-        ("nodes: 2\nfaults: [{node: node-1, rate: 0mbit}]\n" + LOCAL, r"faults\.0\.node\.rate: .*from 8kbit"),
-        (
-            "nodes: 2\nfaults: [{node: node-1, spead: 1}]\n" + LOCAL,
-            r"faults\.0\.node\.spead: unknown field; legal: computes, cpu_share, device, host_key",
-        ),
-    ],
+    ("text", "message"), [*((cluster_with(field), message) for field, message in WRONG_FIELDS), *NO_CLUSTERS]
 )
 def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "cluster.yaml"
@@ -133,24 +157,14 @@ def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, message: str)
     ("text", "message"),
     [
         (
-            "collectives: {cpu: {min_bytes: 4M, max_bytes: 1K}, gpu: {min_bytes: 4, max_bytes: 8}}",
-            r"collectives\.cpu: sizes run backwards: min_bytes 4M must not be above max_bytes 1K",
+            f"collectives: {{cpu: {{min_bytes: 4M, max_bytes: 1K}}, {GPU}}}",
+            r"min_bytes 4M must not be above max_bytes 1K",
         ),
-        (
-            "collectives: {cpu: {min_bytes: 4X, max_bytes: 1K}, gpu: {min_bytes: 4, max_bytes: 8}}",
-            r"collectives\.cpu\.min_bytes: .*such as 8, 64K",
-        ),
-        (
-            "collectives: {operations: [all_reduce, all_reduce], cpu: {min_bytes: 4, max_bytes: 8},"
-            " gpu: {min_bytes: 4, max_bytes: 8}}",
-            r"operations must not name the same operation twice",
-        ),
+        (f"collectives: {{cpu: {{min_bytes: 4X, max_bytes: 1K}}, {GPU}}}", r"cpu\.min_bytes: .*such as 8, 64K"),
+        (f"collectives: {{cpu: {{min_bytes: 4, max_bytes: 4000G}}, {GPU}}}", r"cpu\.max_bytes: .*less than or equal"),
+        (f"collectives: {{operations: [broadcast, broadcast], {CPU}, {GPU}}}", r"must not name the same operation"),
         ("training: {steps: 0}", r"training\.steps: .*4, is 0"),
         ("training: {timeout_s: .inf}", r"training\.timeout_s: .*finite"),
-        (
-            "collectives: {cpu: {min_bytes: 4, max_bytes: 4000G}, gpu: {min_bytes: 4, max_bytes: 8}}",
-            r"collectives\.cpu\.max_bytes: .*less than or equal",
-        ),
         ("trainings: {steps: 5}", r"trainings: unknown field; legal: .*training"),
     ],
 )
@@ -163,21 +177,46 @@ def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, message: str) -
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nope\.yaml: cannot be read: No such file"):
-        load_cluster(tmp_path / "nope.yaml")
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
-        load_cluster(tmp_path)
+    (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="is not UTF-8 text"):
-        load_cluster(tmp_path / "binary.yaml")
     (tmp_path / "huge.yaml").write_text("#" * 1_100_000)
-    with pytest.raises(InputError, match="larger than"):
-        load_cluster(tmp_path / "huge.yaml")
     (tmp_path / "deep.yaml").write_text("[" * 5_000)
-    with pytest.raises(InputError, match=r"deep\.yaml: "):
-        load_cluster(tmp_path / "deep.yaml")
+    for name, problem in (
+        ("nope", "cannot be read: No such file"),
+        ("folder", "cannot be read: Is a directory"),
+        ("binary", "is not UTF-8 text"),
+        ("huge", "larger than"),
+        ("deep", ""),
+    ):
+        with pytest.raises(InputError, match=rf"{name}\.yaml: .*{problem}"):
+            load_cluster(tmp_path / f"{name}.yaml")
     with pytest.raises(InputError, match="suite 'quik': unknown; legal: quick, nightly, acceptance, a4-sweep"):
         load_suite("quik")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("gs://bucket/testbed-logs", "s3://bucket", "abfs://container@account.dfs.core.windows.net/logs"),
+        *("file:///srv/logs", "memory://bucket/logs", "sftp://host/srv/logs"),
+    ],
+)
+def test_legal_addresses_to_upload_to(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(cluster_with(f"upload: {url}/"))
+    assert load_cluster(path).upload == url
+
+
+def test_a_package_that_an_upload_lacks_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for comes_with_fsspec in ("file:///srv/logs", "memory://bucket"):
+        assert missing_package(comes_with_fsspec) is None
+    monkeypatch.setattr("seatrial.config.cluster.find_spec", lambda _: None)
+    message = missing_package("gs://bucket/logs")
+    assert message
+    assert "gcsfs is not installed, which gs:// needs: " in message
+    assert message.endswith("-m pip install gcsfs")
 
 
 @pytest.mark.parametrize(

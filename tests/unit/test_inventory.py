@@ -2,22 +2,40 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from seatrial.checks.connectivity.check import connectivity
-from seatrial.checks.connectivity.inventory import attributes, broken_gpus, impaired_gpus, old_drivers, remarks
+from seatrial.checks.connectivity.check import (
+    clock_skews,
+    connectivity,
+    same_hostname,
+    short_of_gpus,
+    skewed,
+    without_gpus,
+    without_mpirun,
+)
+from seatrial.checks.connectivity.inventory import (
+    attributes,
+    broken_gpus,
+    impaired_gpus,
+    odd_ones,
+    old_drivers,
+    remarks,
+)
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
+from seatrial.remote.node_setup import NodeConnection
 from tests.fake_platform import FakePlatform
 from tests.fake_platform.node import Program
+from tests.unit.collectives.fake_mpirun import make_testbed
 
 GPU = {
     "name": "gpu-0",
@@ -177,16 +195,20 @@ def prints(text: str) -> Program:
     return lambda request: text
 
 
+def tried(platform: FakePlatform, cluster: Cluster, folder: Path) -> StepResult:
+    run = Run("run-1", cluster, load_suite("quick"), folder)
+    try:
+        return connectivity(CheckContext(run, platform.launch(run)))
+    finally:
+        platform.teardown("run-1")
+
+
 def checked(folder: Path, answers: dict[str, str]) -> StepResult:
     """Connectivity of three nodes; those of `answers` print that as their inventory."""
     platform = FakePlatform(nodes=3)
     for name, text in answers.items():
         platform.nodes[name].programs["inventory.py"] = prints(text)
-    run = Run("run-1", platform.cluster(), load_suite("quick"), folder)
-    try:
-        return connectivity(CheckContext(run, platform.launch(run)))
-    finally:
-        platform.teardown("run-1")
+    return tried(platform, platform.cluster(), folder)
 
 
 def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
@@ -201,12 +223,8 @@ def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path
     cluster = platform.cluster(hardware="H100-SXM", gpus_per_node=8)
     for fake in platform.nodes.values():
         fake.facts["gpus"] = 0
-    run = Run("run-1", cluster, load_suite("quick"), tmp_path)
-    try:
-        with pytest.raises(MissingError, match="none of 2 nodes has a GPU"):
-            connectivity(CheckContext(run, platform.launch(run)))
-    finally:
-        platform.teardown("run-1")
+    with pytest.raises(MissingError, match="none of 2 nodes has a GPU"):
+        tried(platform, cluster, tmp_path)
 
 
 def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
@@ -223,3 +241,99 @@ def test_a_node_that_gives_no_inventory_is_named_and_not_blamed(tmp_path: Path, 
     result = checked(tmp_path, {"node-1": text})
     assert (result.check.verdict, result.check.suspects) == (Verdict.PASS, ())
     assert [note for note in result.notes if code_of(note) == "inventory-unknown"] == ["node-1 gave no inventory"]
+
+
+# What nodes tell of themselves, and which of them it puts at fault.
+
+
+def contact(offset_s: float = 0.0, error_s: float = 0.01, **facts: Any) -> NodeConnection:
+    return NodeConnection(cast(Any, None), facts, connect_ms=1.0, clock_offset_s=offset_s, clock_error_s=error_s)
+
+
+def test_a_node_without_mpirun_is_named() -> None:
+    (suspect,) = without_mpirun("mpirun", {"a": contact(mpirun="/usr/bin/mpirun"), "b": contact(mpirun=None)})
+    assert (suspect.name, suspect.evidence) == (
+        "b",
+        "mpirun is missing on it: install Open MPI (openmpi-bin) or set mpi.mpirun",
+    )
+
+
+def test_the_second_node_of_a_host_name_is_named() -> None:
+    (suspect,) = same_hostname({"a": contact(hostname="x"), "b": contact(hostname="y"), "c": contact(hostname="x")})
+    assert suspect.name == "c"
+    assert suspect.evidence.startswith("has the host name of a, x: ")
+
+
+def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_errs() -> None:
+    clocks = {"a": contact(5.0), "b": contact(5.1), "c": contact(8.0), "d": contact(7.5, error_s=2.0)}
+    assert {m.subject.name: m.value for m in clock_skews(clocks)} == pytest.approx(
+        {"a": -1.3, "b": -1.2, "c": 1.7, "d": 1.2}
+    )
+    (suspect,) = skewed(clocks, limit_s=1.4)
+    assert (suspect.name, suspect.evidence) == ("c", "its clock is +1.70 s off the median node's, allowed 1.4 s")
+    assert skewed({}, limit_s=1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "evidence"),
+    [
+        (8, []),
+        (7, ["7 of 8 GPUs are there"]),
+        (None, ["its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"]),
+    ],
+)
+def test_gpus_that_are_not_there_are_counted(gpus: int | None, evidence: list[str]) -> None:
+    testbed = make_testbed(gpus=8)
+    contacts = {testbed.head.name: contact(gpus=gpus)}
+    assert [suspect.evidence for suspect in short_of_gpus(testbed, contacts)] == evidence
+
+
+@pytest.mark.parametrize(
+    ("expected", "counted", "none"), [(8, [0, 0], True), (8, [0, 8], False), (8, [0, None], False), (0, [0, 0], False)]
+)
+def test_gpus_that_no_node_has_are_nobodys_fault(expected: int, counted: list[int | None], none: bool) -> None:
+    contacts = {f"node-{i}": contact(gpus=gpus) for i, gpus in enumerate(counted)}
+    reason = without_gpus(make_testbed(gpus=expected), contacts)
+    assert bool(reason) is none
+    assert not none or reason == "none of 2 nodes has a GPU, and the cluster file promises 8 for each"
+
+
+# Nodes with other software than the rest.
+
+
+USUAL: dict[str, str | None] = {"kernel": "6.1", "openmpi": "4.1.4", "torch": "2.5"}
+
+
+def test_equal_nodes_are_not_suspected() -> None:
+    assert odd_ones({f"n{i}": USUAL for i in range(4)}) == []
+    assert odd_ones({}) == []
+
+
+def test_the_odd_one_is_named_with_both_versions() -> None:
+    (suspect,) = odd_ones({f"n{i}": USUAL for i in range(3)} | {"n3": {**USUAL, "openmpi": "5.0.5"}})
+    assert (suspect.name, suspect.confidence) == ("n3", 0.75)
+    assert suspect.evidence == "openmpi is 5.0.5, 4.1.4 on 3 of 4 nodes"
+
+
+def test_a_missing_package_differs_too() -> None:
+    (suspect,) = odd_ones({"n0": USUAL, "n1": {**USUAL, "torch": ""}, "n2": USUAL})
+    assert suspect.evidence == "torch is missing, 2.5 on 2 of 3 nodes"
+
+
+def test_what_a_node_could_not_tell_is_no_difference() -> None:
+    assert odd_ones({"n0": USUAL, "n1": {**USUAL, "openmpi": None}, "n2": USUAL}) == []
+
+
+def test_without_a_majority_nobody_is_sure() -> None:
+    suspects = odd_ones({"n0": USUAL, "n1": {**USUAL, "kernel": "6.2"}})
+    assert [suspect.confidence for suspect in suspects] == [0.5]
+
+
+def test_another_model_may_have_another_driver_but_not_another_nccl() -> None:
+    versions = {f"n{i}": {"driver": "570", "nccl": "2.27"} for i in range(4)} | {
+        "n4": {"driver": "550", "nccl": "2.20"}
+    }
+    models = dict.fromkeys(versions, "H100") | {"n4": "A100"}
+    assert [suspect.evidence for suspect in odd_ones(versions, models)] == ["nccl is 2.20, 2.27 on 4 of 5 nodes"]
+    (suspect,) = odd_ones(versions, dict.fromkeys(versions, "H100"))
+    assert suspect.evidence == "driver is 550, 570 on 4 of 5 nodes; nccl is 2.20, 2.27 on 4 of 5 nodes"

@@ -8,30 +8,12 @@ from hypothesis import strategies as st
 
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.baseline import Baseline
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
 from seatrial.model.verdict import Verdict
+from tests.samples import CLUSTER, busbw, plateau
 
-M = 1 << 20
-CLUSTER = Subject("cluster", "lab")
 _WORSE = [Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL]
-
-
-def busbw(value: float, size: int = 16 * M, ranks: int = 4) -> Measurement:
-    conditions: dict[str, ConditionValue] = {
-        "operation": "all_reduce",
-        "message_bytes": size,
-        "dtype": "float32",
-        "ranks": ranks,
-        "placement": "out_of_place",
-    }
-    return Measurement("busbw", value, "GB/s", CLUSTER, conditions)
-
-
-def plateau(value: float) -> Measurement:
-    return Measurement(
-        "busbw_plateau", value, "GB/s", CLUSTER, {"operation": "all_reduce", "dtype": "float32", "ranks": 4}
-    )
 
 
 def step_time(value: float) -> Measurement:
@@ -114,7 +96,7 @@ def test_without_a_baseline_it_passes_by_sanity_only_and_says_so() -> None:
         (plateau(-1.0), Verdict.INCONCLUSIVE),
         (plateau(0.0), Verdict.FAIL),
         (busbw(0.0), Verdict.FAIL),
-        (busbw(0.0, size=8), Verdict.PASS),
+        (busbw(0.0, 8), Verdict.PASS),
         (step_time(0.0), Verdict.INCONCLUSIVE),
         (step_time(math.nan), Verdict.INCONCLUSIVE),
         (Measurement("loss_drop", -0.1, "", CLUSTER), Verdict.PASS),

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import seatrial
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from tests.sources import imported, modules, nodes
 from tests.stored_nights import knowing, settled
 
 NODES = 9
@@ -44,7 +44,7 @@ def judged(tonight: Sequence[Measurement], past: Sequence[Check]) -> dict[str, V
     return {j.measurement.series(): j.verdict for j in check.judgements if j.measurement.subject.kind != "group"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, nights, st.integers(-10, 10))
 def test_the_unit_does_not_matter(seed: int, count: int, power: int) -> None:
     """Everything times the same factor: a shift on logs."""
@@ -55,7 +55,7 @@ def test_the_unit_does_not_matter(seed: int, count: int, power: int) -> None:
     assert moved == plain
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, nights, st.permutations(range(2 * NODES + 1)))
 def test_the_order_of_rows_does_not_matter(seed: int, count: int, order: list[int]) -> None:
     rng = np.random.default_rng(seed)
@@ -64,7 +64,7 @@ def test_the_order_of_rows_does_not_matter(seed: int, count: int, order: list[in
     assert judged([tonight[i] for i in order], turned) == judged(tonight, past)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seeds, nights, st.sampled_from([0, 1, 6, 7, 2 * NODES]), st.floats(0, 4))
 def test_a_worse_value_is_never_judged_better(seed: int, count: int, place: int, worse: float) -> None:
     rng = np.random.default_rng(seed)
@@ -76,34 +76,22 @@ def test_a_worse_value_is_never_judged_better(seed: int, count: int, place: int,
     assert _BADNESS.index(after[m.series()]) >= _BADNESS.index(before[m.series()])
 
 
-ROOT = Path(seatrial.__file__).parent
-JUDGING = list((ROOT / "judge").rglob("*.py"))
 _EFFECTS = {"os", "time", "random", "socket", "subprocess", "sqlalchemy", "requests", "httpx", "logging", "threading"}
 
 
 def test_no_rule_is_a_string_that_is_evaluated() -> None:
-    called = {path: _plain_calls(path) & {"eval", "exec", "compile", "__import__"} for path in ROOT.rglob("*.py")}
+    called = {path: _plain_calls(path) & {"eval", "exec", "compile", "__import__"} for path in modules("seatrial")}
     assert len(called) > 100
     assert not {path for path, names in called.items() if names}
 
 
 def _plain_calls(path: Path) -> set[str]:
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
     return {function.id for function in calls if isinstance(function, ast.Name)}
 
 
 def test_what_judges_imports_nothing_with_effects() -> None:
     """No clock, chance, network or database: its numbers are handed in. (The catalogs read files of the package.)"""
-    imported = {path: _imports(path) & _EFFECTS for path in JUDGING}
-    assert len(imported) > 10
-    assert not {path for path, names in imported.items() if names}
-
-
-def _imports(path: Path) -> set[str]:
-    modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules.add(node.module.split(".")[0])
-    return modules
+    effects = {path: imported(path) & _EFFECTS for path in modules("seatrial/judge")}
+    assert len(effects) > 10
+    assert not {path for path, names in effects.items() if names}

@@ -79,6 +79,8 @@ def test_a_kept_run_is_abandoned_when_its_time_is_over_and_not_before(root: Path
     assert not states.is_abandoned(folder)
     states.keep(folder, -1)
     assert states.is_abandoned(folder)
+    (folder / "kept.json").unlink()
+    assert states.is_abandoned(folder), "one that was never kept"
 
 
 def test_state_is_for_its_user_alone(root: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from seatrial.config.cluster import Cluster
+from seatrial.model.reason import code_of
 from seatrial.platforms.local import plan
+from seatrial.platforms.local.doctor import problems
 from seatrial.platforms.local.plan import Account
-from seatrial.platforms.state import is_abandoned, make_folder, write_owner
-from seatrial.system.process import Process, process, this_process
 
 ROOT = Account("root", 0, 0)
 USER = Account("jo", 1000, 1000)
@@ -76,22 +76,6 @@ def test_the_accounts_home_is_replaced_and_the_others_stay() -> None:
     assert text == "root:x:0:0::/h:/bin/sh\nsshd:x:101::/run/sshd:/bin/false\n"
 
 
-def test_a_process_is_not_taken_for_a_later_one_with_its_id() -> None:
-    own = this_process()
-    assert own.alive
-    assert not Process(own.pid, own.started - 1).alive
-    with pytest.raises(ProcessLookupError):
-        process(2**22 + 1)
-
-
-def test_a_folder_is_abandoned_when_its_owner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.platforms.state.root_folder", lambda kind: tmp_path / "state")
-    folder = make_folder("r1", "local")
-    assert not is_abandoned(folder)
-    write_owner(folder, "owner", Process(this_process().pid, 1))
-    assert is_abandoned(folder)
-
-
 def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
     """Permanent entries do not count against gc_thresh3; each has the address that its node takes."""
     planned = layout()
@@ -102,3 +86,48 @@ def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
     assert all("nud permanent dev eth0" in line for line in lines)
     for index, address in enumerate(addresses):
         assert f"\nlink set eth0 address {address}\n" in plan.interface_batch(planned.nodes[index])
+
+
+# What one machine cannot carry is said of the machine, with the setting to change.
+
+
+def machine(folder: Path, **changed: int) -> Path:
+    """A /proc with limits that carry 512 nodes, but for `changed`."""
+    limits = {"pid_max": 32768, "threads_max": 100_000, "max_net_namespaces": 90_000, "free_kib": 64 << 20} | changed
+    for name, value in (
+        ("sys/kernel/pid_max", limits["pid_max"]),
+        ("sys/kernel/threads-max", limits["threads_max"]),
+        ("sys/user/max_net_namespaces", limits["max_net_namespaces"]),
+        ("meminfo", f"MemTotal: 1 kB\nMemAvailable: {limits['free_kib']} kB"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{value}\n")
+    (folder / "1").mkdir()
+    return folder
+
+
+def test_a_usual_machine_carries_512_nodes(tmp_path: Path) -> None:
+    assert problems(512, machine(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [
+        ({"pid_max": 1024}, "2048 processes are needed, 1023 are free: sysctl -w kernel.pid_max=32768"),
+        ({"threads_max": 2000}, "2048 processes are needed, 1999 are free: sysctl -w kernel.threads-max=32768"),
+        (
+            {"max_net_namespaces": 100},
+            "257 network namespaces are needed, 100 are free: sysctl -w user.max_net_namespaces=32768",
+        ),
+        ({"free_kib": 1 << 20}, "8192 MiB of memory are needed, 1024 are free: use fewer nodes"),
+    ],
+)
+def test_what_is_short_is_named_with_the_setting(limit: dict[str, int], sentence: str, tmp_path: Path) -> None:
+    (problem,) = problems(256, machine(tmp_path, **limit))
+    assert code_of(problem) == "local-machine-too-small"
+    assert problem.startswith("this machine cannot carry 256 local nodes: ")
+    assert sentence in problem
+
+
+def test_few_nodes_fit_everywhere(tmp_path: Path) -> None:
+    assert problems(4, machine(tmp_path, pid_max=50)) == []

@@ -1,15 +1,14 @@
 """Which nodes are named for a rank that was killed, stood still or ran out of memory, by what mpirun printed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from seatrial.checks.failures import lost_ranks
 from seatrial.model.reason import code_of
-from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.model.testbed import Testbed
 from seatrial.remote.mpi import MpiResult
+from tests.unit.collectives.fake_mpirun import make_testbed
 
 KILLED = "mpirun noticed that process rank {} with PID 4711 on node {} exited on signal {}."
 RESET = "training probe: node-{0} rank {0}: RuntimeError: Read error [10.0.0.{1}]:2732: Connection reset by peer. GLHF!"
@@ -20,19 +19,18 @@ NO_ROOM = "node-{0} rank {0}: cannot start: torch cannot be loaded by python3: l
 ECC = "training probe: node-{0} rank {0}: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 SHAPES = "training probe: node-0 rank 0: RuntimeError: shapes differ"
 EXITED = "srun: error: node-0: task 0: Exited with exit code 1"
-SRUN_KILLED = "srun: error: node-1: task 1: Killed"
-
-
-def bed(nodes: int = 4, slots: int = 1, gpus: int = 0) -> Testbed:
-    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA", gpus=gpus) for i in range(nodes))
-    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
+SRUN_KILLED = "srun: error: node-{0}: task {0}: Killed"
 
 
 def named(
     lines: Sequence[str], testbed: Testbed | None = None, *, timed_out: bool = False
 ) -> list[tuple[str, str | None, float]]:
-    suspects = lost_ranks(MpiResult(1, tuple(lines), 1.0, timed_out=timed_out), testbed or bed())
+    suspects = lost_ranks(MpiResult(1, tuple(lines), 1.0, timed_out=timed_out), testbed or make_testbed())
     return [(suspect.name, code_of(suspect.evidence), suspect.confidence) for suspect in suspects]
+
+
+def silent(*names: str) -> list[tuple[str, str, float]]:
+    return [(name, "rank-silent", 0.9) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -44,12 +42,9 @@ def named(
         ([KILLED.format(1, "10.0.0.2", "11 (Segmentation fault)")], []),
         ([KILLED.format(1, "10.0.0.2", "15 (Terminated)")], []),
         ([CLOSED.format(1, 3), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-2", "rank-lost", 0.5)]),
-        ([SILENT.format(0, 0, "rank 1 on node-1")], [("node-1", "rank-silent", 0.9)]),
-        (
-            [SILENT.format(0, 0, "rank 1 on node-1, rank 3 on node-3")],
-            [("node-1", "rank-silent", 0.9), ("node-3", "rank-silent", 0.9)],
-        ),
-        ([SILENT.format(1, 1, "rank 0, which keeps the store of the ranks")], [("node-0", "rank-silent", 0.9)]),
+        ([SILENT.format(0, 0, "rank 1 on node-1")], silent("node-1")),
+        ([SILENT.format(0, 0, "rank 1 on node-1, rank 3 on node-3")], silent("node-1", "node-3")),
+        ([SILENT.format(1, 1, "rank 0, which keeps the store of the ranks")], silent("node-0")),
         ([SILENT.format(0, 0, "rank 1 on node-1, rank 2 on node-2, rank 3 on node-3")], []),
         ([RESET.format(0, 2), RESET.format(2, 2)], [("node-1", "rank-lost", 0.5)]),
         ([RESET.format(0, 2), RESET.format(2, 2), RESET.format(1, 1), RESET.format(3, 1)], []),
@@ -62,20 +57,14 @@ def named(
         ([OOM.format(2)], []),
         ([OOM.format(i) for i in range(4)], []),
         ([OOM.format(0), OOM.format(1), OOM.format(2), CLOSED.format(3, 2)], []),
-        (["srun: error: node-3: task 3: Killed"], [("node-3", "rank-killed", 0.5)]),
+        ([SRUN_KILLED.format(3)], [("node-3", "rank-killed", 0.5)]),
         (["srun: error: node-3: task 3: Out Of Memory"], [("node-3", "rank-oom-killed", 0.5)]),
         (["srun: error: node-3: tasks 0-3: Killed"], []),
-        (
-            ["srun: error: node-3: task 3: Killed", "srun: error: node-0: task 0: Killed"],
-            [("node-3", "rank-killed", 0.5)],
-        ),
-        (
-            [ECC.format(0), CLOSED.format(2, 1), EXITED, "srun: error: node-1: task 1: Killed"],
-            [("node-0", "rank-device-error", 0.9)],
-        ),
-        ([EXITED, "srun: error: node-1: task 1: Killed"], []),
-        (["slurmstepd: error: *** STEP 7.0 CANCELLED ***", "srun: Terminating StepId=7.0", SRUN_KILLED], []),
-        ([SHAPES, SRUN_KILLED], []),
+        ([SRUN_KILLED.format(3), SRUN_KILLED.format(0)], [("node-3", "rank-killed", 0.5)]),
+        ([ECC.format(0), CLOSED.format(2, 1), EXITED, SRUN_KILLED.format(1)], [("node-0", "rank-device-error", 0.9)]),
+        ([EXITED, SRUN_KILLED.format(1)], []),
+        (["slurmstepd: error: *** STEP 7.0 CANCELLED ***", "srun: Terminating StepId=7.0", SRUN_KILLED.format(1)], []),
+        ([SHAPES, SRUN_KILLED.format(1)], []),
         ([SHAPES, CLOSED.format(1, 3)], []),
         (["node-2 rank 2: cannot start: torch sees 0 GPUs", CLOSED.format(1, 3)], []),
         ([NO_ROOM.format(2) + " from shared object: Operation not permitted"], []),
@@ -90,20 +79,20 @@ def test_who_is_named(lines: list[str], expected: list[tuple[str, str, float]]) 
 
 
 def test_ranks_that_we_ended_are_nobodys_fault() -> None:
-    for line in (KILLED.format(1, "10.0.0.2", "9 (Killed)"), SRUN_KILLED, CLOSED.format(1, 3)):
+    for line in (KILLED.format(1, "10.0.0.2", "9 (Killed)"), SRUN_KILLED.format(1), CLOSED.format(1, 3)):
         assert named([line], timed_out=True) == []
 
 
 def test_a_list_of_silent_ranks_that_may_be_cut_names_nobody() -> None:
     """Of 32 ranks on 4 nodes, those of three may be silent, and the list of them ends with the eighth."""
     silent = ", ".join(f"rank {rank} on node-1" for rank in range(8, 16))
-    assert named([SILENT.format(0, 0, silent)], bed(slots=8)) == []
+    assert named([SILENT.format(0, 0, silent)], make_testbed(gpus=8)) == []
     fewer = ", ".join(f"rank {rank} on node-1" for rank in range(8, 15))
-    assert named([SILENT.format(0, 0, fewer)], bed(slots=8)) == [("node-1", "rank-silent", 0.9)]
+    assert named([SILENT.format(0, 0, fewer)], make_testbed(gpus=8)) == [("node-1", "rank-silent", 0.9)]
 
 
 def test_rank_and_device_are_in_the_evidence() -> None:
-    testbed = bed(nodes=2, slots=4, gpus=4)
+    testbed = make_testbed(2, gpus=4)
     (suspect,) = lost_ranks(MpiResult(1, (KILLED.format(6, "10.0.0.2", "9 (Killed)"),), 1.0), testbed)
     assert (suspect.kind, suspect.name) == ("node", "node-1")
     assert suspect.evidence == "rank 6 (gpu-2) was killed by signal 9 (killed)"
@@ -111,12 +100,12 @@ def test_rank_and_device_are_in_the_evidence() -> None:
 
 def test_a_node_of_several_ranks_that_lost_one_is_named_by_the_rank() -> None:
     """The other ranks of the node speak, so the connection that broke names nobody."""
-    testbed = bed(nodes=2, slots=2)
+    testbed = make_testbed(2, gpus=2)
     lines = ["training probe: node-1 rank 3: RuntimeError: Connection closed by peer [10.0.0.2]:77"]
     assert named(lines, testbed) == []
     assert named([*lines, KILLED.format(2, "10.0.0.2", "9 (Killed)")], testbed) == [("node-1", "rank-killed", 0.5)]
 
 
 def test_one_node_alone_is_named_for_a_rank_that_is_killed() -> None:
-    testbed = replace(bed(nodes=1, slots=2))
+    testbed = make_testbed(1, gpus=2)
     assert named([KILLED.format(1, "10.0.0.1", "9 (Killed)")], testbed) == [("node-0", "rank-killed", 0.5)]

@@ -113,8 +113,7 @@ def test_a_few_slow_nodes_of_one_model_are_blamed_each(factor: float, verdict: V
     assert suspects(check).keys() == {f"node-{n}" for n in OLD}
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.7])
-@pytest.mark.parametrize("slow", [range(32), range(22), range(40)])
+@pytest.mark.parametrize(("slow", "factor"), [(range(32), 0.5), (range(22), 0.7), (range(40), 0.7)])
 def test_where_many_become_slow_nobody_is_blamed_and_nothing_passes(slow: range, factor: float) -> None:
     fleet = Fleet((), factor)
     known = knowing(SETUP, [fleet.night() for _ in range(8)])
@@ -124,8 +123,7 @@ def test_where_many_become_slow_nobody_is_blamed_and_nothing_passes(slow: range,
     assert (code_of(check.reason), check.suspects) == ("many-alike", ())
 
 
-@pytest.mark.parametrize("factor", [0.1, 0.5, 0.7])
-@pytest.mark.parametrize("slow", [range(32), range(22), range(40)])
+@pytest.mark.parametrize(("slow", "factor"), [(range(32), 0.1), (range(32), 0.7), (range(22), 0.5), (range(40), 0.5)])
 def test_where_many_are_slow_from_the_first_night_no_node_is_named_alone(slow: range, factor: float) -> None:
     check = Fleet(slow, factor).judged(Knowledge(SETUP))
     assert check.verdict is not Verdict.PASS
@@ -155,7 +153,7 @@ def test_a_fleet_that_learned_with_both_kinds_finds_a_slow_node_in_each() -> Non
     assert suspects(fleet.judged(known)).keys() == {"node-3", "node-60"}
 
 
-@pytest.mark.parametrize("nights_slow", [0, 4, 10])
+@pytest.mark.parametrize("nights_slow", [4, 10])
 def test_nodes_that_become_slow_together_are_blamed_however_long_it_lasts(nights_slow: int) -> None:
     fleet = Fleet((), seed=3)
     nights = [fleet.night() for _ in range(20)]

@@ -12,7 +12,8 @@ import pytest
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote import mpi
 from seatrial.remote.command import CommandResult
-from seatrial.remote.mpi import MpiResult, hostfile, mpirun, mpirun_argv
+from seatrial.remote.mpi import MpiResult, hostfile, loudest, mpirun, mpirun_argv
+from tests.unit.collectives.fake_mpirun import make_testbed
 
 
 def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -34,22 +35,13 @@ def test_one_rank_per_slot_with_the_testbeds_environment() -> None:
     assert argv[0] == "mpirun"
     assert argv[argv.index("-np") + 1] == "4"
     assert argv[argv.index("--hostfile") + 1] == "/w/hostfile"
-    assert [argv[i + 1] for i, part in enumerate(argv) if part == "-x"] == [
-        "NCCL_NET",
-        "A",
-    ]  # values are nobody's business
+    named = [argv[i + 1] for i, part in enumerate(argv) if part == "-x"]
+    assert named == ["NCCL_NET", "A"]  # values are nobody's business
     assert argv[argv.index("btl_tcp_if_include") + 1] == "10.0.0.0/24"
     assert argv[-1] == "hostname"
     assert "--allow-run-as-root" not in argv
-
-
-def test_root_says_that_it_is_meant() -> None:
     assert "--allow-run-as-root" in mpirun_argv(testbed(user="root"), ["hostname"], {})
-
-
-def test_without_a_network_mpi_chooses() -> None:
-    argv = mpirun_argv(testbed(network=None), ["hostname"], {})
-    assert "btl_tcp_if_include" not in argv
+    assert "btl_tcp_if_include" not in mpirun_argv(testbed(network=None), ["hostname"], {})
 
 
 def test_taking_nodes_out_moves_the_head() -> None:
@@ -203,25 +195,23 @@ def test_more_ranks_get_more_time_to_leave(
 
 
 @pytest.mark.parametrize("batch", [["x" * 600_000], ["y"] * 2_000], ids=["bytes", "lines"])
-def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str]) -> None:
-    result, process, _ = play((batch for _ in range(200)), 0)
-    assert (result.flooded, result.ok, result.timed_out, result.lost, result.exit_status) == (
-        True,
-        False,
-        False,
-        False,
-        None,
-    )
+def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi, "OUTPUT_BYTES", 2 * 1024**2)
+    result, process, _ = play((batch for _ in range(20)), 0)
+    ended = (result.ok, result.timed_out, result.lost, result.exit_status)
+    assert (result.flooded, ended) == (True, (False, False, False, None))
     assert result.cause == mpi.FLOOD
     assert process.input_closed
     assert process.read_lines(0) is None  # so that the next mpirun does not start beside this one
-    assert sum(map(len, result.lines)) < 40 * 1024**2
+    assert sum(map(len, result.lines)) < 2.5 * 1024**2
 
 
 def test_what_may_be_printed_grows_with_the_ranks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: 1000))
-    result, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(300))  # as NCCL_DEBUG=INFO prints
+    monkeypatch.setattr(mpi, "OUTPUT_BYTES", 1024)
+    result, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(3))  # as NCCL_DEBUG=INFO prints
     assert (result.flooded, result.ok) == (False, True)
+    assert mpi.OUTPUT_BYTES_PER_RANK > 40 * 1024, "which it prints of each rank"
 
 
 def test_output_that_piles_up_past_the_time_limit_is_a_flood(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,3 +246,25 @@ def test_no_secret_of_the_output_goes_anywhere(play: Play, tmp_path: Path, monke
         assert "alue" not in text
         assert "first ***\n" in text
         assert text.rstrip().endswith("last")
+
+
+# Who is blamed for output without end.
+
+
+@pytest.mark.parametrize(
+    ("printed", "named"),
+    [
+        ({0: 100, 1: 1_000_000, 2: 100}, ["node-1"]),
+        ({2: 600_000, 3: 500_000}, ["node-2"]),
+        ({0: 100, 1: 100, 2: 100, 3: 100}, []),
+        ({7: 1_000_000}, []),
+        ({}, []),
+    ],
+)
+def test_only_a_node_that_prints_most_of_it_is_blamed(printed: dict[int, int], named: list[str]) -> None:
+    assert [suspect.name for suspect in loudest(make_testbed(nodes=4), printed)] == named
+
+
+def test_ranks_of_one_node_count_together() -> None:
+    (suspect,) = loudest(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
+    assert (suspect.name, suspect.evidence) == ("node-1", "output flood: its ranks printed 62% of all output")

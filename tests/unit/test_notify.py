@@ -39,29 +39,15 @@ def test_without_settings_it_says_what_to_set() -> None:
     assert not notified.failed
 
 
+SLACK = {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a"}
 BAD = [
     ({"SLACK_WEBHOOK": "http://hooks.example.com/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
-    ({"SLACK_WEBHOOK": "not an address"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
-    ({"SLACK_WEBHOOK": "http://[::1"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
-    (
-        {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a", "SLACK_API_URL": "http://slack.example.com/api"},
-        "SEATRIAL_SLACK_API_URL must start with https://",
-    ),
-    (
-        {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a", "SLACK_API_URL": "http://localhost.example.com/"},
-        "SEATRIAL_SLACK_API_URL must start with https://",
-    ),
-    ({"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "two words"}, "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id"),
+    ({"SLACK_WEBHOOK": "https://host:99999/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
+    ({**SLACK, "SLACK_API_URL": "http://localhost.example.com/"}, "SEATRIAL_SLACK_API_URL must start with https://"),
+    ({**SLACK, "SLACK_API_URL": "https://slack..com/api"}, "SEATRIAL_SLACK_API_URL must start with https://"),
+    ({**SLACK, "SLACK_CHANNEL": "two words"}, "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id"),
     ({"ALERT_WEBHOOK": "http://alerts.example.com/"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
     ({"ALERT_WEBHOOK": "https://a..b/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
-    ({"ALERT_WEBHOOK": f"https://{'x' * 64}.example.com/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
-    ({"ALERT_WEBHOOK": "https://host:port/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
-    ({"ALERT_WEBHOOK": "https://host:0/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
-    ({"SLACK_WEBHOOK": "https://host:99999/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
-    (
-        {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a", "SLACK_API_URL": "https://slack..com/api"},
-        "SEATRIAL_SLACK_API_URL must start with https://",
-    ),
     ({"ALERT_URLS": "carrierpigeon://x:secret@y"}, "SEATRIAL_ALERT_URLS: address 1 (carrierpigeon://...)"),
 ]
 
@@ -249,28 +235,6 @@ def test_the_environment_wins_over_blocks_and_over_the_file(monkeypatch: pytest.
 )
 def test_channels_are_shown_as_people_write_them(channel: str, written: str) -> None:
     assert shown(channel) == written
-
-
-@pytest.mark.parametrize(
-    ("notify", "message"),
-    [
-        ("{slack: {channel: 'two words'}}", "notify.slack.channel: must be a channel's name or id"),
-        ("{slack: {mentions: {fail: ['@ann']}}}", "notify.slack.mentions.fail.0: must be here, channel, everyone"),
-        ("{slack: {mentions: {terrible: [here]}}}", "notify.slack.mentions.terrible"),
-        ("{slack: {token: xoxb-1}}", "notify.slack.token: unknown field; legal: channel, mentions"),
-        ("{quiet: please}", "notify.quiet: input should be 'nothing' or 'digest', is 'please'"),
-        ("{report_url: 'https://u:p@x.example.com'}", "notify.report_url: must be an http or https address without"),
-        ("{report_url: 'https://x.example.com/{run}'}", "notify.report_url: must be an http or https address"),
-        ("{mail: ops@example.com}", "notify.mail: unknown field; legal: quiet, report_url, slack"),
-    ],
-)
-def test_bad_settings_are_one_line(notify: str, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "east.yaml"
-    file.write_text(f"nodes: 2\nplatform: {{kind: local}}\nnotify: {notify}\n")
-    with pytest.raises(InputError) as raised:
-        load_cluster(file)
-    assert str(raised.value).startswith(f"{file}: {message}")
-    assert "\n" not in str(raised.value)
 
 
 def test_the_files_settings_are_read(tmp_path: Path) -> None:

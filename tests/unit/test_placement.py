@@ -7,7 +7,12 @@ import pytest
 
 from seatrial.remote.probes import probe
 
-SLURM = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}
+SLURM = "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0"
+MPIRUN = "OMPI_COMM_WORLD_RANK={} OMPI_COMM_WORLD_SIZE={} "
+
+
+def env(text: str) -> dict[str, str]:
+    return dict(variable.split("=", 1) for variable in text.split())
 
 
 @pytest.fixture
@@ -20,29 +25,14 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ("environ", "expected"),
     [
         ({}, (0, 1, 0)),
-        ({"SLURM_NTASKS": "2", "PET_NPROC_PER_NODE": "8", "PET_NNODES": "2"}, (0, 1, 0)),  # a job's shell
-        ({"PET_NODE_RANK": "1", "PET_NNODES": "3", "PET_NPROC_PER_NODE": "1"}, (1, 3, 0)),
-        ({**SLURM, "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (5, 8, 1)),  # several ranks of a task
-        (  # mpirun starts torchrun on every node
-            {
-                "OMPI_COMM_WORLD_RANK": "1",
-                "OMPI_COMM_WORLD_SIZE": "2",
-                "RANK": "7",
-                "WORLD_SIZE": "8",
-                "LOCAL_RANK": "3",
-                "TORCHELASTIC_RUN_ID": "none",
-            },
-            (7, 8, 3),
-        ),
-        (  # mpirun in a pod of Kubeflow, whose RANK counts pods
-            {
-                "RANK": "1",
-                "WORLD_SIZE": "8",
-                "PET_NPROC_PER_NODE": "4",
-                "OMPI_COMM_WORLD_RANK": "6",
-                "OMPI_COMM_WORLD_SIZE": "8",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "2",
-            },
+        (env("SLURM_NTASKS=2 PET_NPROC_PER_NODE=8 PET_NNODES=2"), (0, 1, 0)),  # a job's shell
+        (env("PET_NODE_RANK=1 PET_NNODES=3 PET_NPROC_PER_NODE=1"), (1, 3, 0)),
+        (env(SLURM + " RANK=5 WORLD_SIZE=8 LOCAL_RANK=1"), (5, 8, 1)),  # several ranks of a task
+        # mpirun starts torchrun on every node
+        (env(MPIRUN.format(1, 2) + "RANK=7 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=none"), (7, 8, 3)),
+        # mpirun in a pod of Kubeflow, whose RANK counts pods
+        (
+            env(MPIRUN.format(6, 8) + "RANK=1 WORLD_SIZE=8 PET_NPROC_PER_NODE=4 OMPI_COMM_WORLD_LOCAL_RANK=2"),
             (6, 8, 2),
         ),
     ],
@@ -57,20 +47,20 @@ def test_the_rank_is_the_innermost_launchers(
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, but WORLD_SIZE is 2"),
-        ({"RANK": "0"}, "RANK is set, but WORLD_SIZE is not"),
-        ({"WORLD_SIZE": "4"}, "WORLD_SIZE is set, but RANK is not"),
-        ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE is '0', not a whole number of 1 or more"),
-        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK is '-1', not a whole number of 0 or more"),
+        (env("RANK=2 WORLD_SIZE=2"), "RANK is 2, but WORLD_SIZE is 2"),
+        (env("RANK=0"), "RANK is set, but WORLD_SIZE is not"),
+        (env("WORLD_SIZE=4"), "WORLD_SIZE is set, but RANK is not"),
+        (env("RANK=0 WORLD_SIZE=0"), "WORLD_SIZE is '0', not a whole number of 1 or more"),
+        (env("RANK=-1 WORLD_SIZE=2"), "RANK is '-1', not a whole number of 0 or more"),
         ({"RANK": "\x1b[2J", "WORLD_SIZE": "2"}, r"RANK is '\x1b[2J', not a whole number of 0 or more"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "LOCAL_RANK is 1, but RANK is 0"),
-        ({**SLURM, "RANK": "0", "WORLD_SIZE": "2"}, "RANK is 0, but SLURM_PROCID is 1, both of 2 ranks"),
+        (env("RANK=0 WORLD_SIZE=2 LOCAL_RANK=1"), "LOCAL_RANK is 1, but RANK is 0"),
+        (env(SLURM + " RANK=0 WORLD_SIZE=2"), "RANK is 0, but SLURM_PROCID is 1, both of 2 ranks"),
         (
-            {"RANK": "1", "WORLD_SIZE": "16", "PET_NPROC_PER_NODE": "8"},
+            env("RANK=1 WORLD_SIZE=16 PET_NPROC_PER_NODE=8"),
             "RANK is the rank of a node and PET_NPROC_PER_NODE is '8': start it by torchrun",
         ),
         (
-            {"PET_NODE_RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "auto"},
+            env("PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=auto"),
             "PET_NODE_RANK is the rank of a node and PET_NPROC_PER_NODE is 'auto': start it by torchrun",
         ),
     ],
@@ -85,20 +75,12 @@ def test_contradictory_variables_are_named(placement: ModuleType, environ: dict[
     ("environ", "world_size", "address"),
     [
         ({}, 1, "127.0.0.1"),
-        ({"MASTER_ADDR": "gpu-9", "PET_MASTER_ADDR": "pod-0", **SLURM, "SLURM_JOB_NODELIST": "n[0-1]"}, 2, "gpu-9"),
-        ({"PET_MASTER_ADDR": "job-node-0-0.job"}, 2, "job-node-0-0.job"),
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2, "127.0.0.1"),
-        ({**SLURM, "SLURM_STEP_NODELIST": "n[2-3]", "SLURM_JOB_NODELIST": "n[0-3]"}, 2, "n2"),
-        (  # mpirun's daemons are a step of all nodes but its own
-            {
-                "OMPI_COMM_WORLD_RANK": "0",
-                "OMPI_COMM_WORLD_SIZE": "2",
-                "SLURM_STEP_NODELIST": "n1",
-                "SLURM_JOB_NODELIST": "n[0-1]",
-            },
-            2,
-            "n0",
-        ),
+        (env(SLURM + " MASTER_ADDR=gpu-9 PET_MASTER_ADDR=pod-0 SLURM_JOB_NODELIST=n[0-1]"), 2, "gpu-9"),
+        (env("PET_MASTER_ADDR=job-node-0-0.job"), 2, "job-node-0-0.job"),
+        (env("OMPI_COMM_WORLD_LOCAL_SIZE=2"), 2, "127.0.0.1"),
+        (env(SLURM + " SLURM_STEP_NODELIST=n[2-3] SLURM_JOB_NODELIST=n[0-3]"), 2, "n2"),
+        # mpirun's daemons are a step of all nodes but its own
+        (env(MPIRUN.format(0, 2) + "SLURM_STEP_NODELIST=n1 SLURM_JOB_NODELIST=n[0-1]"), 2, "n0"),
     ],
 )
 def test_rank_0_is_found(placement: ModuleType, environ: dict[str, str], world_size: int, address: str) -> None:
@@ -107,7 +89,7 @@ def test_rank_0_is_found(placement: ModuleType, environ: dict[str, str], world_s
 
 def test_many_ranks_need_to_know_where_rank_0_is(placement: ModuleType) -> None:
     with pytest.raises(placement.ContradictoryEnvironment, match="2 ranks, but neither MASTER_ADDR nor --master-addr"):
-        placement.master_address({"RANK": "0", "WORLD_SIZE": "2"}, 2)
+        placement.master_address(env("RANK=0 WORLD_SIZE=2"), 2)
 
 
 @pytest.mark.parametrize(
@@ -138,34 +120,24 @@ def test_what_is_no_node_list_is_refused(placement: ModuleType, nodes: str) -> N
 
 def test_the_port_and_the_device(placement: ModuleType) -> None:
     assert placement.master_port({}) == 29500
-    assert placement.master_port({"MASTER_PORT": "1234", "PET_MASTER_PORT": "5"}) == 1234
+    assert placement.master_port(env("MASTER_PORT=1234 PET_MASTER_PORT=5")) == 1234
     with pytest.raises(placement.ContradictoryEnvironment, match="MASTER_PORT is 70000, which is no port"):
-        placement.master_port({"MASTER_PORT": "70000"})
-    assert [placement.device(environ) for environ in ({}, {"BACKEND": "gloo"}, {"BACKEND": "nccl"})] == [
-        "cpu",
-        "cpu",
-        "cuda",
-    ]
+        placement.master_port(env("MASTER_PORT=70000"))
+    devices = [placement.device(env(backend)) for backend in ("", "BACKEND=gloo", "BACKEND=nccl")]
+    assert devices == ["cpu", "cpu", "cuda"]
     with pytest.raises(placement.ContradictoryEnvironment, match="BACKEND is 'mpi'; gloo and nccl are known"):
-        placement.device({"BACKEND": "mpi"})
+        placement.device(env("BACKEND=mpi"))
 
 
 @pytest.mark.parametrize(
     ("environ", "index"),
     [
-        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3"}, 3),
-        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "1"}, 0),
-        ({"PMIX_RANK": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "1"}, 0),
-        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "2"}, 3),
-        (  # mpirun in a job that was asked for with --gpus-per-task: its ranks see all GPUs of the node
-            {
-                "OMPI_COMM_WORLD_RANK": "3",
-                "OMPI_COMM_WORLD_SIZE": "4",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "3",
-                "SLURM_GPUS_PER_TASK": "1",
-            },
-            3,
-        ),
+        (env("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=3"), 3),
+        (env("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=3 SLURM_GPUS_PER_TASK=1"), 0),
+        (env("PMIX_RANK=3 SLURM_NTASKS=4 SLURM_LOCALID=3 SLURM_GPUS_PER_TASK=1"), 0),
+        (env("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=3 SLURM_GPUS_PER_TASK=2"), 3),
+        # mpirun in a job that was asked for with --gpus-per-task: its ranks see all GPUs of the node
+        (env(MPIRUN.format(3, 4) + "OMPI_COMM_WORLD_LOCAL_RANK=3 SLURM_GPUS_PER_TASK=1"), 3),
     ],
 )
 def test_the_gpu_of_a_rank(placement: ModuleType, environ: dict[str, str], index: int) -> None:

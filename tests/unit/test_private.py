@@ -1,7 +1,6 @@
 """Files and folders of this user alone."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,7 @@ from seatrial.system.private import (
 )
 from seatrial.text.redact import Secrets
 
-
-@pytest.fixture(autouse=True)
-def no_umask() -> Iterator[None]:
-    before = os.umask(0)
-    yield
-    os.umask(before)
+pytestmark = pytest.mark.usefixtures("no_umask")
 
 
 def mode_of(path: Path) -> int:

@@ -39,6 +39,8 @@ def test_a_later_one_with_its_id_is_not(child: "subprocess.Popen[bytes]") -> Non
     started = process(child.pid).started
     assert not kill_own(Process(child.pid, started - 1), ARGUMENT)
     assert child.poll() is None
+    with pytest.raises(ProcessLookupError):
+        process(2**22 + 1)
 
 
 def test_one_that_was_started_with_something_else_is_not(child: "subprocess.Popen[bytes]") -> None:

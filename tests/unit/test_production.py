@@ -8,17 +8,21 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 from uuid import uuid4
 
+import httpx
 import pytest
 import yaml
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Crashed, Failed, Late, Running
 from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
 from flows.check import check
+from flows.serving import ui
 from flows.serving.automations import SILENCE_S
 from flows.serving.runner import deployments, with_choices
 from flows.serving.serve import ServeConfig, local_timezone, validated
@@ -89,25 +93,36 @@ def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others()
     others: list[State[Any]] = [Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow")]
     for state in (*others, Running(), Completed()):
         assert died(a_run(state)) is None
+    silent = a_run(Crashed(message="exit status -9"))
+    silent.parameters["notify"] = False
+    assert died(silent) is None
 
 
-def test_the_alarm_keeps_quiet_of_a_run_that_was_to_tell_nobody() -> None:
-    run = a_run(Crashed(message="exit status -9"))
-    run.parameters["notify"] = False
-    assert died(run) is None
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the one receiver, a webhook, is told."""
+    told: list[str] = []
+
+    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+        told.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
+        return Delivery(full_receipt(alert, {}), "sent")
+
+    monkeypatch.setattr(WebhookSink, "send", send)
+    return told
 
 
-def test_the_alarm_knows_whom_to_tell(cluster: str) -> None:
-    run = a_run(Crashed())
+WEBHOOK = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
+
+
+def test_the_alarm_knows_whom_to_tell_also_of_a_check_that_died_of_a_file(
+    cluster: str, tmp_path: Path, heard: list[str]
+) -> None:
+    """By the name that the run's tag or the file has, as the history and the receivers take it."""
+    run = a_run(Crashed(message="could not measure: a4.yaml: nodes"))
     run.parameters = {"cluster": cluster, "suite": "nightly"}
     assert (cluster_of(run), suite_of(run)) == (load_cluster(Path(cluster)), "nightly")
-
-
-def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name that the run's tag or the file has, as the history and the receivers take it."""
     for name in ("a4.yaml", "hard.yaml"):
         (tmp_path / name).write_text("nodes: many\n")
-    run = a_run(Crashed(message="could not measure: a4.yaml: nodes"))
     run.parameters = {"cluster": str(tmp_path / "a4.yaml"), "suite": str(tmp_path / "hard.yaml")}
     assert (cluster_of(run).name, suite_of(run)) == ("a4", "hard")
     before = a_run(Completed())
@@ -115,34 +130,20 @@ def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: py
     assert cluster_of(run, [before]).name == "h100-west"  # by an earlier run of that file
     run.tags = ["nightly", "cluster:h100-east"]
     assert cluster_of(run).name == "h100-east"
-    heard: list[str] = []
-
-    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        heard.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
-        return Delivery(full_receipt(alert, {}), "sent")
-
-    monkeypatch.setattr(WebhookSink, "send", send)
-    settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
-        notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, settings, died(run))
+        notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, WEBHOOK, died(run))
     assert not notified.failed
     assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
 
 
-def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_death_is_told_also_without_a_history(
+    cluster: str, tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both may have died of the same cause. Whether a run is late cannot be told then."""
-    heard: list[str] = []
-
-    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        heard.append(alert.incident.reason)
-        return Delivery(full_receipt(alert, {}), "sent")
-
-    monkeypatch.setattr(WebhookSink, "send", send)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}")  # a folder is no database
-    settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
     with _history("the check of trial died") as store:
-        watch(load_cluster(Path(cluster)), "nightly", timedelta.max, store, settings, "the check of trial died")
-    assert heard == ["the check of trial died"]
+        watch(load_cluster(Path(cluster)), "nightly", timedelta.max, store, WEBHOOK, "the check of trial died")
+    assert heard == ["trial/nightly: the check of trial died"]
     with pytest.raises(SeatrialError, match="history"), _history(None):
         pytest.fail("a check would pass for late, or not, by a history that cannot be read")
 
@@ -232,18 +233,21 @@ def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:
         validated(ServeConfig((cluster, str(other)), "quick", "0 2 * * *", "UTC"))
 
 
-def test_a_site_whose_alerts_can_never_work_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("SEATRIAL_ALERT_URLS", "carrierpigeon://x:secret@y", r": address 1 \(carrierpigeon://...\) is none"),
+        ("SEATRIAL_HISTORY", "postgresql://ann:ge@heim@host/db", ": an @ in a user or password must be written as"),
+    ],
+)
+def test_a_site_whose_alerts_or_history_can_never_work_is_refused(
+    cluster: str, name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = ServeConfig((cluster,), "quick", "0 2 * * *", "UTC")
     assert validated(site) == site
-    monkeypatch.setenv("SEATRIAL_ALERT_URLS", "carrierpigeon://x:secret@y")
-    with pytest.raises(InputError, match=r"^SEATRIAL_ALERT_URLS: address 1 \(carrierpigeon://...\) is none"):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=f"^{name}{message}"):
         validated(site)
-
-
-def test_a_site_whose_history_can_never_work_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEATRIAL_HISTORY", "postgresql://ann:ge@heim@host/db")
-    with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY: an @ in a user or password must be written as %40;"):
-        validated(ServeConfig((cluster,), "quick", "0 2 * * *", "UTC"))
 
 
 def test_the_machines_time_zone_is_one() -> None:
@@ -256,7 +260,7 @@ def _prefect_yaml() -> Any:
     return yaml.safe_load((DEPLOYMENTS / "prefect.yaml").read_text())
 
 
-def test_prefect_yaml_has_what_serve_has(cluster: str) -> None:
+def test_prefect_yaml_has_what_serve_has_and_flows_take(cluster: str) -> None:
     served = {d.name: d for d in deployments(ServeConfig((cluster,), "nightly", "0 2 * * *", "UTC"))}
     written = {d["name"]: d for d in _prefect_yaml()["deployments"]}
     assert set(served) == set(written)
@@ -264,6 +268,9 @@ def test_prefect_yaml_has_what_serve_has(cluster: str) -> None:
         assert deployment.entrypoint == written[name]["entrypoint"]
         assert set(deployment.parameters) == set(written[name].get("parameters", {}))
         assert bool(deployment.schedules) == bool(written[name].get("schedules"))
+        module, _, flow = written[name]["entrypoint"].rpartition(".")
+        accepted = parameter_schema(getattr(import_module(module), flow)).model_dump()["properties"]
+        assert set(written[name].get("parameters", {})) <= set(accepted)
 
 
 def test_every_run_beats_as_often_as_a_lasting_server_expects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,8 +283,21 @@ def test_every_run_beats_as_often_as_a_lasting_server_expects(monkeypatch: pytes
     assert {*beats, os.environ[_BEAT]} == {str(SILENCE_S // 3)}
 
 
-def test_prefect_yaml_names_flows_and_parameters_that_there_are() -> None:
-    for deployment in _prefect_yaml()["deployments"]:
-        module, _, name = deployment["entrypoint"].rpartition(".")
-        accepted = parameter_schema(getattr(import_module(module), name)).model_dump()["properties"]
-        assert set(deployment.get("parameters", {})) <= set(accepted)
+# Whatever Prefect's server does while a run is decorated, the run goes on.
+
+
+ERRORS = [httpx.ConnectError("away"), ObjectNotFound(ValueError("gone")), ValueError("no JSON"), TypeError("no list")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_of_the_server_costs_the_decoration_alone(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = MagicMock()
+    server.__enter__.return_value.read_flow_run.side_effect = error
+    monkeypatch.setattr(ui, "get_client", Mock(return_value=server))
+    server.__exit__.return_value = False
+    monkeypatch.setattr(ui, "current", Mock(id=str(uuid4())))
+    caplog.set_level("DEBUG", logger="seatrial")
+    ui.show_verdict(Mock())
+    assert "Prefect does not show it" in caplog.text

@@ -57,19 +57,12 @@ def test_a_log_is_bounded(tmp_path: Path) -> None:
     assert len(text) < 200
 
 
-@pytest.mark.usefixtures("open_umask")
+@pytest.mark.usefixtures("no_umask")
 def test_a_log_is_its_users_alone(tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "x.log", b"\xff s3cr3t-value", SECRETS)
     assert (tmp_path / "logs" / "x.log").read_text() == "\ufffd ***"
     assert stat.S_IMODE((tmp_path / "logs" / "x.log").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
-
-
-@pytest.fixture
-def open_umask() -> object:
-    before = os.umask(0)
-    yield
-    os.umask(before)
 
 
 def test_a_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

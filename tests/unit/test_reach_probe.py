@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -86,44 +86,31 @@ def closed_port() -> list[Any]:
 
 
 def test_peers_that_nobody_can_connect_to() -> None:
-    peers = [closed_port(), ["0.0.0.256", 22], ["255.255.255.255", 22]]
-    assert dict(read_banners(peers, 5, 8))[0] == "refused"
-    assert dict(read_banners(peers, 5, 8))[1] == "no-route"
-    assert dict(read_banners(peers, 5, 8))[2]
+    answers = dict(read_banners([closed_port(), ["0.0.0.256", 22], ["255.255.255.255", 22]], 5, 8))
+    assert (answers[0], answers[1], bool(answers[2])) == ("refused", "no-route", True)
+
+
+def with_files(limit: int, peers: Sequence[Any], timeout_s: float, parallel: int) -> dict[str, Any]:
+    """The answer of a node that may open no more files than that."""
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", sys.executable, str(probe("reach"))],
+        input=json.dumps({"peers": peers, "timeout_s": timeout_s, "parallel": parallel}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def test_few_files_are_enough_for_many_peers() -> None:
-    """A node whose limit of open files is far below the number of its peers."""
-    with listening(None) as address:
-        request = {"peers": [closed_port()] * 500 + [address] * 20, "timeout_s": 0.5, "parallel": 8}
-        done = subprocess.run(
-            ["sh", "-c", 'ulimit -n 32; exec "$@"', "sh", sys.executable, str(probe("reach"))],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-    answer = json.loads(done.stdout)
-    assert answer["tried"] == 520
-    assert len(answer["failed"].pop("refused")) == 500
-    assert len(answer["failed"].pop("timeout")) == 20
-    assert not answer["failed"]
+    """The limit of open files is far below the number of peers."""
+    answer = with_files(32, [closed_port()] * 500, 60, 8)
+    assert (answer["tried"], list(answer["failed"]), len(answer["failed"]["refused"])) == (500, ["refused"], 500)
 
 
 def test_what_the_node_itself_cannot_open_is_no_fault_of_a_peer() -> None:
-    request = {"peers": [closed_port()] * 3, "timeout_s": 5, "parallel": 64}
     with listening(None) as address:
-        request["peers"] = [address] * 64
-        request["timeout_s"] = 0.5
-        done = subprocess.run(
-            ["sh", "-c", 'ulimit -n 16; exec "$@"', "sh", sys.executable, str(probe("reach"))],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-    failed = json.loads(done.stdout)["failed"]
+        failed = with_files(16, [address] * 64, 0.5, 64)["failed"]
     assert set(failed) == {"local", "timeout"}
     assert len(failed["local"]) + len(failed["timeout"]) == 64

@@ -16,7 +16,6 @@ from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -24,6 +23,7 @@ from seatrial.runs.login import run_of
 from seatrial.runs.replay import rejudge
 from tasks.check import compare
 from tasks.record import record
+from tests.samples import plateau
 from tests.stored_nights import as_before
 from tests.unit.collectives.fake_mpirun import make_run
 
@@ -31,15 +31,10 @@ START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 LAB = Setup("H100-SXM", 2, 8, 8, "IB-8x400G")
 
 
-def plateau(value: float) -> Measurement:
-    at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 16}
-    return Measurement("busbw_plateau", value, "GB/s", Subject("cluster", "lab"), at)
-
-
 def judged(number: int, value: float, store: Store, *more: Check) -> RunResult:
     """A run as the flow makes it."""
     at = START + timedelta(days=number)
-    swept = Check("collectives", Verdict.PASS, "1 sweep", 1.0, (plateau(value),))
+    swept = Check("collectives", Verdict.PASS, "1 sweep", 1.0, (plateau(value, 16),))
     checks = compare([*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at), as_before)
     verdict, reason = conclude(checks)
     suspects = merge_suspects(checks)
@@ -89,7 +84,7 @@ def test_a_run_whose_folder_is_damaged_is_read_from_the_history(
 
 
 def test_a_new_pin_judges_an_old_run(store: Store) -> None:
-    pin = Pin(plateau(0).series(), 370.0, 365.0, None, "GB/s", "ann", START)
+    pin = Pin(plateau(0, 16).series(), 370.0, 365.0, None, "GB/s", "ann", START)
     assert rejudge(run_of("run-2"), store).verdict is Verdict.PASS
     store.pin("lab", [pin])
     result = rejudge(run_of("run-2"), store)
@@ -103,7 +98,7 @@ def test_what_a_check_found_by_itself_stays(store: Store) -> None:
     dead = Suspect("node", "node-1", 1.0, "connection refused")
     own = Check("connectivity", Verdict.FAIL, "node-1: connection refused", suspects=(dead,))
     store.save(judged(9, 36.0, store, own), Path())
-    store.pin("lab", [Pin(plateau(0).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
+    store.pin("lab", [Pin(plateau(0, 16).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
     result = rejudge(run_of("run-9"), store)
     assert (result.checks[0].verdict, result.checks[0].reason) == (Verdict.FAIL, "node-1: connection refused")
     assert result.checks[1].verdict is Verdict.PASS
@@ -143,7 +138,7 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
     document = json.loads(command("rejudge", "run-4", "--json").output)
     assert document["verdict"] == "fail"
     assert document["setup"]["fabric"] == "IB-8x400G"
-    store.pin("lab", [Pin(plateau(0).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
+    store.pin("lab", [Pin(plateau(0, 16).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
     result = command("rejudge", "run-4")
     assert (result.exit_code, "collectives: pass (was fail): " in result.output) == (0, True)
     assert isinstance(command("rejudge", "nowhere").exception, InputError)
@@ -156,11 +151,3 @@ def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path)
     output = command("rejudge", "run-9").output
     assert "launch: not_run: node-1 said: [2Kpass: fine\n" in output
     assert not {"\x1b", "pass: fine"} & {*output, *output.splitlines()}
-
-
-def test_two_runs_of_the_history_are_compared_without_their_folders(store: Store) -> None:
-    document = json.loads(command("compare", "run-3", "run-4", "--json").output)
-    assert document["verdicts"][0] == {"what": "run", "before": "pass", "after": "fail"}
-    (moved,) = (m for m in document["measurements"] if m["metric"] == "busbw_plateau")
-    assert (moved["before"], moved["after"], moved["direction"]) == (361.0, 36.0, "worse")
-    assert document["software"] == []

@@ -1,23 +1,21 @@
 """What becomes of errors in a run's steps."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
 from seatrial.system.process import process_age_s
+from tests.unit.collectives.fake_mpirun import make_run
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> RunState:
-    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": {"kind": "local"}})
-    return RunState(Run("r1", cluster, load_suite("quick"), tmp_path))
+    return RunState(make_run(tmp_path))
 
 
 def failing(error: Exception) -> None:
@@ -46,8 +44,8 @@ def test_an_error_in_a_step_becomes_a_check(state: RunState, error: Exception, v
 
 
 def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
-    cluster = {"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": {"MY_TOKEN": "s3cr3t-value"}}
-    state = RunState(Run("r1", Cluster.model_validate(cluster), load_suite("quick"), tmp_path))
+    run = make_run(tmp_path)
+    state = RunState(replace(run, cluster=run.cluster.model_copy(update={"env": {"MY_TOKEN": "s3cr3t-value"}})))
     with state.attempt("launch"):
         failing(LaunchError("node-1 said: s3cr3t-value"))
     state.note("s3cr3t-value is not taken")

@@ -7,13 +7,11 @@ WORDS return.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT, modules, nodes
 
 BAD = {"DEGRADED", "FAIL", "CORRUPT", "INCONCLUSIVE", "NOT_RUN"}
 MAKERS = {"Queued", "Suspect", "Unfinished"}
@@ -53,19 +51,14 @@ PARTS = {  # of longer reasons, of plans, or before bad input
 }
 
 
-@cache
 def reasons() -> dict[str, str]:
     """Each reason, `…` for what it is filled in with, and where it is made."""
-    modules = {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for folder in ("seatrial", "tasks", "flows")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    }
-    errors = _errors([node for tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)])
+    trees = {path.relative_to(ROOT).as_posix(): nodes(path) for path in modules()}
+    errors = _errors([node for tree in trees.values() for node in tree if isinstance(node, ast.ClassDef)])
     places = {
         _plain(text): f"{name}:{getattr(node, 'lineno', 0)}"
-        for name, tree in modules.items()
-        for node in ast.walk(tree)
+        for name, tree in trees.items()
+        for node in tree
         for text in _reasons_in(node, errors, shown=name in WORDS)
     }
     return {text: where for text, where in places.items() if _tells(text) and text not in PARTS}

@@ -1,16 +1,36 @@
 """What `seatrial serve` listens on, and what its processes are given."""
 
+import asyncio
 import os
 import re
 import socket
 import stat
+import subprocess
+import sys
+import time
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
+import httpx
 import pytest
 from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
+from flows.serving import server, webserver
 from flows.serving.serve import _listening
-from flows.serving.server import configured_auth_string, kept_auth_string
+from flows.serving.server import (
+    _SERVE,
+    SERVER_AUTH,
+    _events_are_due,
+    configured_auth_string,
+    kept_auth_string,
+    listen,
+    provide_prefect_server,
+)
+from flows.serving.webserver import own_names, own_pages_alone
 from seatrial.model.errors import InputError
 
 
@@ -72,3 +92,138 @@ def test_a_login_of_the_environment_or_of_prefects_profile_counts() -> None:
     assert configured_auth_string() is None
     with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "ann:password"}):
         assert configured_auth_string() == "ann:password"
+
+
+# Which requests a server takes, by host name and origin.
+
+
+def test_the_names_of_a_server() -> None:
+    hosts, seen = "server, prefect.seatrial,*", "https://c.example.com/api"
+    environment = {"SEATRIAL_SERVER_HOSTS": hosts, "PREFECT_SERVER_UI_API_URL": seen}
+    assert own_names(environment) == ["127.0.0.1", "c.example.com", "localhost", "prefect.seatrial", "server"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "server:4200"}, 200),
+        ({"Host": "server:4200", "Origin": "https://c.example.com"}, 200),
+        ({"Host": "evil.example.com"}, 400),
+        ({"Host": "server:4200", "Origin": "https://evil.example.com"}, 403),
+    ],
+)
+def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: int) -> None:
+    app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("here"))])
+    guarded = httpx.ASGITransport(app=own_pages_alone(app, ["server"], ["https://c.example.com"]))
+
+    async def get() -> int:
+        async with httpx.AsyncClient(transport=guarded, base_url="http://server:4200") as client:
+            return (await client.get("/", headers=headers)).status_code
+
+    assert asyncio.run(get()) == status
+
+
+# What makes the Prefect server of one run quick.
+
+
+DAY_S = 86400
+VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
+
+
+def test_answers_do_not_wait_for_an_acknowledgement() -> None:
+    with closing(listen("127.0.0.1", 0, backlog=1)) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "due"), [(60, False), (DAY_S - 60, False), (DAY_S + 60, True), (-DAY_S, True)], ids=str
+)
+def test_old_events_are_deleted_by_one_server_a_day(tmp_path: Path, age_s: float, due: bool) -> None:
+    assert _events_are_due(tmp_path)
+    assert not _events_are_due(tmp_path)
+    (stamp,) = tmp_path.iterdir()
+    then = time.time() - age_s
+    os.utime(stamp, (then, then))
+    assert _events_are_due(tmp_path) is due
+    assert not _events_are_due(tmp_path)
+    assert _events_are_due(tmp_path / "missing"), "a folder that cannot be written to keeps no server from its work"
+
+
+class _NoServer:
+    api_url, auth_string = "http://127.0.0.1:9/api", "ann:password"
+
+    def __init__(self, log: object) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("chosen", [None, "events"])
+def test_the_next_server_of_a_day_deletes_no_events_unless_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    monkeypatch.setattr(server, "TemporaryServer", _NoServer)
+    settings = []
+    for _ in range(2):
+        environment = {"PREFECT_HOME": str(tmp_path), **({VACUUM: chosen} if chosen else {})}
+        monkeypatch.setattr(os, "environ", environment)
+        provide_prefect_server()
+        settings.append(environment.get(VACUUM))
+    assert settings == [chosen, chosen or "orphans"]
+
+
+# The garbage of a server on SQLite does not keep its event loop from going on.
+
+
+# The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
+# the only one who can end that wait making so many objects that the collector is due.
+_SERVER = """
+import contextlib, sqlite3, sys, threading, weakref
+from flows.serving.server import collect_apart
+
+collect_apart()
+writes = sqlite3.connect(sys.argv[1], isolation_level=None)
+writes.execute("create table numbers (n unique)")
+writes.execute("insert into numbers values (1)")
+waits = sqlite3.connect(sys.argv[1], isolation_level=None, check_same_thread=False, timeout=30)
+left = [waits.cursor()]
+left.append(left)
+executing, collected = threading.Event(), threading.Event()
+watch = weakref.ref(left[0], lambda _: collected.set())  # called before the cursor is finalized
+with contextlib.suppress(sqlite3.IntegrityError):
+    left[0].execute("insert into numbers values (1)")
+writes.execute("begin immediate")
+thread = threading.Thread(target=lambda: print("written", waits.execute("insert into numbers values (2)").rowcount))
+waits.set_trace_callback(lambda _: executing.set())  # called while the connection is locked
+thread.start()
+executing.wait()
+del left
+made = [[] for _ in range(100_000)]
+collected.wait()
+writes.execute("commit")
+thread.join()
+"""
+
+
+def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _SERVER, str(tmp_path / "prefect.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("written 1\n", "")
+
+
+def test_each_of_our_servers_does_so(monkeypatch: pytest.MonkeyPatch, no_umask: None) -> None:
+    """That of a run, and the lasting one."""
+    done: list[str] = []
+    for module in (server, webserver):
+        monkeypatch.setattr(module, "collect_apart", lambda: done.append("collects apart"))
+    monkeypatch.setattr("uvicorn.run", lambda *_, **__: done.append("serves"))
+    monkeypatch.setattr("prefect.server.api.server.create_app", lambda **_: Mock())
+    monkeypatch.setattr("ctypes.CDLL", Mock())  # this process does not end with its parent
+    monkeypatch.setattr(sys, "argv", ["-c", "0"])
+    monkeypatch.setenv(SERVER_AUTH, "user:password")
+    exec(_SERVE, {})
+    webserver.main("0", hosts="127.0.0.1")
+    assert done == ["collects apart", "serves"] * 2

@@ -1,9 +1,11 @@
 """Probes as one file, run from a folder that holds nothing else."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ from click.testing import CliRunner
 from seatrial.cli.app import app
 from seatrial.model.errors import InputError
 from seatrial.nccl.parse import parse_text
+from seatrial.remote.probes import PROBES
 from seatrial.remote.single_file import BY_HAND, single_file
+from tests.sources import imported
 
 ALONE = (sys.executable, "-I")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -24,41 +28,34 @@ def run(folder: Path, name: str, *arguments: str, start: tuple[str, ...] = ALONE
     clean = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*start, f"{name}.pyz", *arguments],
-        cwd=folder, env=clean, capture_output=True, text=True, timeout=240, check=False,
+        cwd=folder, env=clean, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-by_hand = pytest.mark.parametrize(  # under torchrun, the quick check stands in for the others
-    ("start", "ranks"),
-    [pytest.param(ALONE, 1, id="alone"), pytest.param(TORCHRUN, 2, id="torchrun", marks=pytest.mark.slow)],
-)
-
-
-@by_hand
-def test_devices_and_facts_are_one_line_of_json_from_each_process(
-    tmp_path: Path, start: tuple[str, ...], ranks: int
-) -> None:
-    answers = [json.loads(line) for line in run(tmp_path, "devices", "--seconds", "0.05", start=start).splitlines()]
-    assert len(answers) == ranks
+@pytest.mark.slow
+def test_devices_and_facts_are_one_line_of_json_from_each_process(tmp_path: Path) -> None:
+    answers = [json.loads(line) for line in run(tmp_path, "devices", "--seconds", "0.05", start=TORCHRUN).splitlines()]
+    assert len(answers) == 2
     for (device,) in (answer["devices"] for answer in answers):
         assert (device["wrong"], device["error"]) == ("", "")
         assert min(device["matmul_tflops"]) > 0
-    facts = [json.loads(line) for line in run(tmp_path, "facts", start=start).splitlines()]
-    assert [fact["cpus"] >= 1 for fact in facts] == [True] * ranks
+    facts = [json.loads(line) for line in run(tmp_path, "facts", start=TORCHRUN).splitlines()]
+    assert [fact["cpus"] >= 1 for fact in facts] == [True] * 2
 
 
-@by_hand
-def test_training_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...], ranks: int) -> None:
-    *_, last = run(tmp_path, "training", "--steps", "4", start=start).splitlines()
+@pytest.mark.slow
+def test_training_under_torchrun(tmp_path: Path) -> None:
+    *_, last = run(tmp_path, "training", "--steps", "4", start=TORCHRUN).splitlines()
     summary = json.loads(last)
-    assert (summary["event"], summary["world_size"], summary["steps"]) == ("summary", ranks, 4)
+    assert (summary["event"], summary["world_size"], summary["steps"]) == ("summary", 2, 4)
     assert summary["last_loss"] < summary["first_loss"]
 
 
-@pytest.mark.parametrize("start", [ALONE, TORCHRUN], ids=["alone", "torchrun"])
+@pytest.mark.parametrize("start", [ALONE, pytest.param(TORCHRUN, marks=pytest.mark.slow)], ids=["alone", "torchrun"])
 def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...]) -> None:
+    """It starts devices, collective, all_reduce, training and facts out of the same file."""
     lines = run(tmp_path, "check", "--allow-no-gpu", start=start).splitlines()
     names = ["[ENV]", "[ENV]", "[COMPUTE]", "[COLLECTIVE]", "[TRAIN]", "[RESULT]"]
     assert [line.split()[0] for line in lines] == names
@@ -67,17 +64,19 @@ def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[s
     assert (results["train"]["world_size"], results["train"]["improved"]) == (2, True)
 
 
-@by_hand
-def test_a_sweep_reads_as_one_of_nccl_tests(tmp_path: Path, start: tuple[str, ...], ranks: int) -> None:
+@pytest.mark.slow
+def test_a_sweep_reads_as_one_of_nccl_tests(tmp_path: Path) -> None:
     options = ("--operation", "all_reduce", "--min-bytes", "1024", "--max-bytes", "4096")
-    (sweep,) = parse_text(run(tmp_path, "collective", *options, start=start))
+    (sweep,) = parse_text(run(tmp_path, "collective", *options, start=TORCHRUN))
     assert [row.size for row in sweep.rows] == [1024, 2048, 4096]
-    assert sweep.ranks == ranks
+    assert sweep.ranks == 2
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_the_file_is_the_same_each_time(name: str) -> None:
-    assert single_file(name) == single_file(name)
+def test_every_probe_by_hand_is_a_file_that_does_not_say_when_it_was_made() -> None:
+    for name in BY_HAND:
+        with zipfile.ZipFile(io.BytesIO(single_file(name))) as file:
+            assert f"{name}.py" in file.namelist()
+            assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}, name
 
 
 def test_the_command_writes_it_once(tmp_path: Path) -> None:
@@ -87,3 +86,17 @@ def test_the_command_writes_it_once(tmp_path: Path) -> None:
     assert file.read_bytes() == single_file("facts")
     with pytest.raises(InputError, match=r"check\.pyz: is there already; remove it, or name another file with --out$"):
         CliRunner().invoke(app, arguments, catch_exceptions=False, standalone_mode=False)
+
+
+# Probes run on the nodes: they import the standard library, torch and each other; more only if they can do without.
+
+
+# torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is; only folders of
+# images need Pillow, which a probe asks for by name.
+OPTIONAL = {"devices": {"numpy"}, "torch_device": {"pynvml"}, "datasets": {"PIL"}}
+ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
+def test_a_probe_imports_nothing_that_a_node_lacks(path: Path) -> None:
+    assert imported(path) <= ALLOWED | OPTIONAL.get(path.stem, set())

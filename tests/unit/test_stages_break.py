@@ -63,6 +63,7 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         monkeypatch.setattr(check, name, step)
     monkeypatch.setattr(check, "notify_task", notify)
     monkeypatch.setattr(check, "record_task", record.record)
+    monkeypatch.setattr(record, "_report", lambda *_: "")
     monkeypatch.setattr(check, "upload_task", lambda *_: None)
     monkeypatch.setattr(check, "metrics_task", lambda *_: None)
     monkeypatch.setenv("SEATRIAL_METRICS", "textfile:/nowhere")

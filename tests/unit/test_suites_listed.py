@@ -1,7 +1,6 @@
 """`seatrial suites`: what each suite does on given nodes, and how long it takes."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,10 @@ from seatrial.checks.contract import PlannedNodes, one_part
 from seatrial.checks.devices.section import Devices
 from seatrial.checks.suites import SHIPPED, Outline, SuiteFile, load_suite, outline, outlines
 from seatrial.checks.table import CHECKS
-from seatrial.cli.app import main
+from tests.command_line import command
 
 GPUS, CPUS = PlannedNodes(4, 8, gpus=True), PlannedNodes(4, 1, gpus=False)
 MINUTE = 60
-
-
-def command(*words: str) -> int:
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.setattr(sys, "argv", ["seatrial", *words])
-        main()
-    return int(ended.value.code or 0)
 
 
 @pytest.mark.parametrize(("timeout_s", "about_s"), [(10, 10), (120, 15)])
@@ -91,8 +83,3 @@ def test_the_nodes_may_be_those_of_a_cluster_file(tmp_path: Path, capsys: pytest
         assert abs(suite["about_s"] - sum(part["about_s"] for part in suite["parts"])) <= len(suite["parts"])
     assert command("suites", "--nodes", "3", "--gpus-per-node", "0") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("On 3 nodes with no GPU. ")
-
-
-def test_a_run_still_needs_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("run", "--suite", "quick") == 2
-    assert capsys.readouterr().err == "seatrial: Missing argument 'CLUSTER'; see seatrial run --help\n"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity.rates import egress, slow_nodes, summary
@@ -31,7 +31,6 @@ def test_a_link_that_cannot_be_measured_is_left_out() -> None:
     assert explore(Plan(("node-0",)), network(lambda a, b: FAST)) == {}
 
 
-@settings(deadline=None)
 @given(st.integers(2, 40), st.integers(0, 800_000))
 def test_every_link_is_measured_once_in_as_many_days_as_there_are_nodes(nodes: int, first: int) -> None:
     all_links = {frozenset(pair) for pair in combinations(names(nodes), 2)}
@@ -62,7 +61,6 @@ def test_a_partner_in_turn_comes_on_top_of_the_ring(nodes: int) -> None:
         )
 
 
-@settings(deadline=None)
 @given(st.integers(2, 100))
 def test_every_ring_link_is_measured_once_and_nobody_twice_at_a_time(nodes: int) -> None:
     batches = Plan(names(nodes)).rounds()

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,19 @@ import pytest
 from seatrial.checks.connectivity.stages import RollCall
 from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.failures import node_of
-from seatrial.checks.suites import load_suite
+from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.checks.training import check as step
+from seatrial.checks.training.check import read_sums
 from seatrial.checks.training.result import read_event
+from seatrial.checks.training.section import Training
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tests.unit.training_output import LAB, make_testbed, printed, rank, result
+from tests.unit.collectives.fake_mpirun import make_testbed, result
+from tests.unit.training_output import LAB, printed, rank
 
 DIED = Suspect("node", "node-2", 1.0, "no route to host")
 
@@ -46,23 +49,33 @@ def roll(monkeypatch: pytest.MonkeyPatch) -> Roll:
 
 
 @pytest.fixture
-def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Check]:
-    """Runs the step on an mpirun that prints `played`."""
+def started() -> list[str]:
+    """The probes that a check has started, with their first arguments."""
+    return []
 
-    def run(played: MpiResult, bed: Testbed | None = None) -> Check:
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]) -> Callable[..., Check]:
+    """Runs the step on an mpirun that prints `played`, before it `sums` if there are some, or that breaks."""
+
+    def run(played: MpiResult | Exception, bed: Testbed | None = None, sums: MpiResult | None = None) -> Check:
         def fake_mpirun(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
+            started.append(" ".join(argv[1:6]))
+            if sums and "all_reduce.py" in argv[1]:
+                return sums
+            if isinstance(played, Exception):
+                raise played
             for line in played.lines:
                 options["on_line"](line)
             return played
 
+        document = load_suite("quick").model_dump()
+        document["training"]["all_reduce_rounds"] = 50 if sums else 0
+        suite = SuiteFile.model_validate(document)
         monkeypatch.setattr(step, "mpirun", fake_mpirun)
-        return try_check(step.TRAINING, CheckContext(make_run(tmp_path), bed or make_testbed())).check
+        return try_check(step.TRAINING, CheckContext(Run("run-1", LAB, suite, tmp_path), bed or make_testbed())).check
 
     return run
-
-
-def make_run(tmp_path: Path) -> Run:
-    return Run("run-1", LAB, load_suite("quick"), tmp_path)
 
 
 def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
@@ -81,57 +94,37 @@ def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -
     assert rows["compute_time", "node", "node-0"].better is None  # CPUs that compete
 
 
+def probe_says(words: str) -> list[str]:
+    return [f"training probe: {words}"]
+
+
+STRANGER = [rank(0), rank(1), rank(2, checksum="cd" * 32), rank(3)]
+HALVES = [rank(i, checksum=f"{i % 2}" * 64) for i in range(4)]
+ONE_NAN, ALL_NAN = [rank(0), rank(1, finite=False), rank(2), rank(3)], [rank(i, finite=False) for i in range(4)]
+NO_GPU, CLOSED = "cannot start: torch 2.9.0 sees 0 GPUs", "RuntimeError: Connection closed by peer"
+
+
 @pytest.mark.parametrize(
     ("lines", "status", "verdict", "words", "blamed"),
     [
         (printed((4.0, 3.9, 3.8, 3.7)), 0, Verdict.FAIL, "7% off, expected at least 10%", []),
         (printed((1.0, 2.0)), 0, Verdict.FAIL, "the loss went from 1 to 2", []),
-        (printed(ranks=[rank(i) for i in range(3)]), 0, Verdict.FAIL, "3 of 4 ranks took part", []),
+        (printed(ranks=STRANGER[:3]), 0, Verdict.FAIL, "3 of 4 ranks took part", []),
+        (printed(ranks=STRANGER), 7, Verdict.CORRUPT, "different parameters: rank 2 on node-2", ["node-2"]),
+        (printed(ranks=HALVES), 7, Verdict.CORRUPT, "no majority agrees", []),
         (
-            printed(ranks=[rank(0), rank(1), rank(2, checksum="cd" * 32), rank(3)]),
-            7,
-            Verdict.CORRUPT,
-            "different parameters: rank 2 on node-2",
-            ["node-2"],
+            printed((4.0, 3.0, None), last_loss=None, ranks=ONE_NAN),
+            *(7, Verdict.CORRUPT, "in the loss of step 2, first on rank 1 (node-1)", ["node-1"]),
         ),
         (
-            printed(ranks=[rank(i, checksum=f"{i % 2}" * 64) for i in range(4)]),
-            7,
-            Verdict.CORRUPT,
-            "no majority agrees",
-            [],
-        ),
-        (
-            printed((4.0, 3.0, None), last_loss=None, ranks=[rank(0), rank(1, finite=False), rank(2), rank(3)]),
-            7,
-            Verdict.CORRUPT,
-            "in the loss of step 2, first on rank 1 (node-1)",
-            ["node-1"],
-        ),
-        (
-            printed((4.0, None), last_loss=None, ranks=[rank(i, finite=False) for i in range(4)]),
-            7,
-            Verdict.CORRUPT,
-            "NaN or infinity in the loss of step 1",
-            [],
+            printed((4.0, None), last_loss=None, ranks=ALL_NAN),
+            *(7, Verdict.CORRUPT, "NaN or infinity in the loss of step 1", []),
         ),
         (printed()[:3], 1, Verdict.FAIL, "exit status is 1", []),
         (printed(), 139, Verdict.FAIL, "exit status is 139", []),
         (["node-1: cannot start: torch is missing: No"], 3, Verdict.NOT_RUN, "node-1 cannot start: torch is", []),
-        (
-            ["training probe: node-1 rank 9: cannot start: torch 2.9.0 sees 0 GPUs, local rank 1 needs one"],
-            3,
-            Verdict.FAIL,
-            "node-1 cannot start: torch 2.9.0 sees 0 GPUs",
-            [],
-        ),
-        (
-            ["training probe: node-3 rank 3: RuntimeError: Connection closed by peer"],
-            1,
-            Verdict.FAIL,
-            "rank 3 on node-3 gave up: RuntimeError: Connection closed by peer",
-            [],
-        ),
+        (probe_says(f"node-1 rank 9: {NO_GPU}, local rank 1 needs one"), 3, Verdict.FAIL, f"node-1 {NO_GPU}", []),
+        (probe_says(f"node-3 rank 3: {CLOSED}"), 1, Verdict.FAIL, f"rank 3 on node-3 gave up: {CLOSED}", []),
         (['{"event": "step", "step": 0, '], 0, Verdict.INCONCLUSIVE, "the output ends early", []),
     ],
 )
@@ -152,12 +145,8 @@ def test_a_summary_counts_where_mpirun_had_to_be_ended(check: Callable[..., Chec
     assert check(result(printed(), None, reaped=True)).verdict is Verdict.PASS
 
 
-def test_a_head_that_is_gone_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def gone(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
-        raise RemoteError("node-0 (10.0.0.1 port 222): connection refused")
-
-    monkeypatch.setattr(step, "mpirun", gone)
-    done = try_check(step.TRAINING, CheckContext(make_run(tmp_path), make_testbed())).check
+def test_a_head_that_is_gone_fails(check: Callable[..., Check]) -> None:
+    done = check(RemoteError("node-0 (10.0.0.1 port 222): connection refused"))
     assert (done.verdict, "connection refused" in done.reason) == (Verdict.FAIL, True)
 
 
@@ -176,14 +165,9 @@ def test_one_rank_trains_alone(check: Callable[..., Check]) -> None:
 
 
 def test_ranks_without_a_known_host_name_are_placed_by_slots() -> None:
-    bed = make_testbed(nodes=2, slots=4)
+    bed = make_testbed(nodes=2, gpus=4)
     assert [node_of(i, "pod-abc", bed) for i in (0, 3, 4, 7, 8)] == ["node-0", "node-0", "node-1", "node-1", "pod-abc"]
     assert node_of(0, "node-1", bed) == "node-1"
-
-
-@pytest.mark.parametrize("line", ["", "plain text", '{"event": ', '[1,0]<stdout>: {"event" 1}', '{"other": 1}'])
-def test_other_lines_are_no_events(line: str) -> None:
-    assert read_event(line) is None
 
 
 def test_events_are_found_behind_a_prefix() -> None:
@@ -203,7 +187,7 @@ def test_progress_is_said(check: Callable[..., Check], caplog: pytest.LogCapture
 @pytest.mark.parametrize(
     "event",
     [
-        '{"event": "step"}',
+        *("", "plain text", '{"event": ', '[1,0]<stdout>: {"event" 1}', '{"other": 1}', '{"event": "step"}'),
         '{"event": "step", "step": "3", "loss": 1, "step_time_ms": 1}',
         '{"event": "step", "step": [], "loss": 1, "step_time_ms": 1}',
         '{"event": "summary"}',
@@ -220,3 +204,67 @@ def test_what_is_no_whole_event_is_none(event: str) -> None:
 def test_numbers_that_are_not_finite_are_none() -> None:
     event = read_event('{"event": "step", "step": 3, "loss": NaN, "step_time_ms": Infinity}')
     assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
+
+
+# The sums before training: every element is checked, and what is wrong is named.
+
+
+def event(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> str:
+    """What the probe prints of `ranks` ranks, with wrong elements by rank."""
+    records = [
+        {"rank": rank, "host": f"node-{rank}", "wrong": count, "first_wrong": 7 if count else None}
+        for rank in range(ranks)
+        for count in [(wrong or {}).get(rank, 0)]
+    ]
+    return json.dumps({"event": "all_reduce", "rounds": 50, "elements": 2_000_000, "backend": "gloo", "ranks": records})
+
+
+def test_right_sums_are_told_and_training_follows(check: Callable[..., Check], started: list[str]) -> None:
+    done = check(result(printed()), sums=result([event()]))
+    assert done.verdict is Verdict.PASS
+    assert done.reason.endswith("all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks")
+    assert started[0] == "/w/all_reduce.py --device cpu --rounds 50"
+    assert [words.split()[0] for words in started] == ["/w/all_reduce.py", "/w/training.py"]
+    started.clear()
+    check(result(printed()))  # a suite may leave them out
+    assert [words.split()[0] for words in started] == ["/w/training.py"]
+
+
+@pytest.mark.parametrize(
+    ("sums", "verdict", "words", "blamed"),
+    [
+        (result([event({2: 5})], 7), Verdict.CORRUPT, "5 wrong elements on 1 of 4 ranks, first in round 7", ["node-2"]),
+        (result([event({0: 5, 1: 5, 2: 5, 3: 5})], 7), Verdict.CORRUPT, "", []),
+        (result(["node-1 rank 1: cannot start: torch is missing for python3"], 3), Verdict.NOT_RUN, "", []),
+        (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "", []),
+        (result([event(ranks=3)]), Verdict.FAIL, "", []),
+        (result([event()[:80]], 1), Verdict.FAIL, "", []),
+    ],
+)
+def test_sums_that_are_wrong_or_do_not_end_are_no_pass_and_nothing_is_trained(
+    check: Callable[..., Check], started: list[str], sums: MpiResult, verdict: Verdict, words: str, blamed: list[str]
+) -> None:
+    done = check(result(printed()), sums=sums)
+    assert (done.verdict, words in done.reason) == (verdict, True), done.reason
+    assert [(suspect.kind, suspect.name) for suspect in done.suspects] == [("node", name) for name in blamed]
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        '{"event": "all_reduce"}',
+        event().replace('"wrong": 0', '"wrong": -1', 1),
+        event().replace("50", "0", 1),
+        event()[:-1],
+        '{"event": "all_reduce", "ranks": ' + "[" * 5000,
+    ],
+)
+def test_a_broken_or_hostile_event_is_none(line: str) -> None:
+    assert read_sums(line) is None
+
+
+def test_nightly_and_acceptance_have_the_recipes_fifty_rounds() -> None:
+    sections = [load_suite(name).section(Training) for name in ("quick", "nightly", "acceptance")]
+    assert [section and section.all_reduce_rounds for section in sections] == [0, 50, 50]

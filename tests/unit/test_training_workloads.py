@@ -9,14 +9,21 @@ from pydantic import ValidationError
 from seatrial.checks.training.result import measured, read_training_result
 from seatrial.checks.training.section import Training, TransformerSize, Workload
 from seatrial.config.cluster import Hardware
-from tests.unit.training_output import LAB, make_testbed, printed
+from seatrial.model.measurement import Measurement
+from tests.unit.collectives.fake_mpirun import make_testbed
+from tests.unit.training_output import LAB, printed
+
+
+def of_cluster(workload: Workload) -> dict[str, Measurement]:
+    """What is measured of the whole cluster by that training, by metric."""
+    trained = read_training_result(printed(), make_testbed())
+    assert trained
+    return {m.metric: m for m in measured(trained, make_testbed(), LAB, workload) if m.subject.kind == "cluster"}
 
 
 def test_another_learning_rate_is_another_loss_and_no_other_speed() -> None:
-    trained = read_training_result(printed(), make_testbed())
-    assert trained
     usual, faster = (
-        {m.metric: m.series() for m in measured(trained, make_testbed(), LAB, workload) if m.subject.kind == "cluster"}
+        {metric: m.series() for metric, m in of_cluster(workload).items()}
         for workload in (Workload(steps=20), Workload(steps=20, learning_rate=0.1))
     )
     assert {metric for metric in usual if usual[metric] != faster[metric]} == {"loss", "loss_drop"}
@@ -61,9 +68,7 @@ def test_what_is_trained_is_told_the_probe_and_is_a_condition(
 ) -> None:
     settings = Training(**section)
     assert settings.arguments() == ["--steps", "30", "--batch", "8", "--warmup", "2", *arguments]
-    trained = read_training_result(printed(), make_testbed())
-    assert trained is not None
-    for measurement in measured(trained, make_testbed(), LAB, settings):
+    for measurement in of_cluster(settings).values():
         others = {"ranks", "batch_per_rank", "steps"}
         assert {k: v for k, v in measurement.conditions.items() if k not in others} == conditions
 
@@ -87,13 +92,8 @@ def test_no_two_sizes_of_a_transformer_are_one_series() -> None:
     """Neither history nor catalog compares what differs in one of the five."""
     changes: list[dict[str, int]] = [{}, {"layers": 5}, {"width": 256}, {"heads": 4}]
     changes += [{"sequence_length": 64}, {"vocabulary": 512}]
-    series = set()
-    for change in changes:
-        workload = Workload(model="transformer", transformer=TransformerSize(**change))
-        trained = read_training_result(printed(), make_testbed())
-        assert trained
-        series |= {m.series() for m in measured(trained, make_testbed(), LAB, workload) if m.metric == "throughput"}
-    assert len(series) == len(changes)
+    workloads = [Workload(model="transformer", transformer=TransformerSize(**change)) for change in changes]
+    assert len({of_cluster(workload)["throughput"].series() for workload in workloads}) == len(changes)
 
 
 def test_nodes_with_gpus_train_what_the_suite_has_for_them() -> None:

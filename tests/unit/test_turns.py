@@ -4,28 +4,28 @@ import errno
 import fcntl
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import httpx
 import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.states import Cancelled, Cancelling, Completed, Running
 
 from flows.serving import limits
-from flows.serving.limits import ClusterLock
+from flows.serving.limits import ClusterLock, end_if_dead
+from flows.serving.ui import PROCESS
 from seatrial.model.errors import MissingError
-from seatrial.runs import cluster_lock as turn
 from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
 
-ROOT = Path(__file__).parents[2]
 AWAY = httpx.ConnectError("connection refused")
 LOCKED = PrefectHTTPStatusError("locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423))
 
@@ -48,11 +48,7 @@ class Limit:
 
 @contextmanager
 def slot(
-    limit: Limit,
-    monkeypatch: pytest.MonkeyPatch,
-    seconds: float,
-    held: ClusterLock,
-    others: Sequence[object] = (),
+    limit: Limit, monkeypatch: pytest.MonkeyPatch, seconds: float, held: ClusterLock, others: Sequence[object] = ()
 ) -> Iterator[list[str]]:
     shown: list[str] = []
 
@@ -119,7 +115,7 @@ def failing(number: int) -> Any:
 def test_a_file_system_without_locks_keeps_nobody_from_measuring(
     number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lock = turn.FileLock("a", "run-1")
+    lock = FileLock("a", "run-1")
     monkeypatch.setattr(fcntl, "flock", failing(number))
     assert lock.take()
     assert "no lock on this machine, runs may meet: " in caplog.text
@@ -127,7 +123,7 @@ def test_a_file_system_without_locks_keeps_nobody_from_measuring(
 
 
 def test_a_full_quota_costs_the_holders_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    lock, other = turn.FileLock("a", "run-1"), turn.FileLock("a", "run-2")
+    lock, other = FileLock("a", "run-1"), FileLock("a", "run-2")
     monkeypatch.setattr(os, "pwrite", failing(errno.EDQUOT))
     assert lock.take()
     assert not other.take()
@@ -136,34 +132,62 @@ def test_a_full_quota_costs_the_holders_name_alone(monkeypatch: pytest.MonkeyPat
     other.close()
 
 
-def test_a_lock_names_its_holder_and_is_free_when_its_holder_is_killed() -> None:
-    take = (
-        "import time; from seatrial.runs.cluster_lock import FileLock as L; print(L('a', 'run-1').take(), flush=True)"
-    )
-    hold = f"{take}; time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:
-        try:
-            assert other.stdout
-            assert other.stdout.readline() == "True\n"
-            mine = FileLock("a", "run-2")
-            assert not mine.take()
-            assert re.fullmatch(r"cluster a is being checked by run run-1 since .* UTC", mine.holder())
-        finally:
-            other.kill()
-    assert mine.take()
+def test_a_lock_names_its_holder_and_is_free_when_that_is_gone() -> None:
+    other, mine = FileLock("a", "run-1"), FileLock("a", "run-2")
+    assert other.take()
+    assert not mine.take()
+    assert re.fullmatch(r"cluster a is being checked by run run-1 since .* UTC", mine.holder())
     assert FileLock("b", "run-3").take()
+    other.close()
+    assert mine.take()
     mine.close()
 
 
 def test_a_place_knows_whether_its_process_is_gone() -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
-        here = ProcessIdentity.here()
-        assert ProcessIdentity.parse(str(here)) == here
-        assert not here.is_gone
-        process.kill()
-    gone = ProcessIdentity.parse(f"{here.machine} {process.pid} {here.process.started}")
-    assert gone
-    assert gone.is_gone
-    assert not ProcessIdentity("another machine", gone.process).is_gone
+    here = ProcessIdentity.here()
+    assert ProcessIdentity.parse(str(here)) == here
+    assert not here.is_gone
+    assert gone().is_gone
+    assert not replace(gone(), machine="another machine").is_gone
     assert ProcessIdentity.parse("nonsense") is None
     assert held_by("a", "r", "now") == "cluster a is being checked by run r since now"
+
+
+# The end of runs whose process is gone, as Prefect is told of it.
+
+
+class Server:
+    """One flow run, which may have gone on since it was read."""
+
+    def __init__(self, state: State[Any]) -> None:
+        self.run = FlowRun(id=uuid4(), flow_id=uuid4(), state=state, labels={PROCESS: str(gone())})
+
+    def read_flow_run(self, _: object) -> FlowRun:
+        return self.run
+
+    def set_flow_run_state(self, _: object, state: State[Any], *, force: bool) -> None:
+        assert force
+        self.run.state = state
+
+
+def gone() -> ProcessIdentity:
+    here = ProcessIdentity.here()
+    return replace(here, process=replace(here.process, pid=2**22 + 1))  # more than any machine has
+
+
+@pytest.mark.parametrize(
+    ("was", "then", "is_"),
+    [
+        (Running(), None, "Crashed"),
+        (Cancelling(), None, "Cancelled"),  # somebody wanted its end
+        (Running(), Cancelling(), "Cancelled"),
+        (Running(), Completed(), "Completed"),  # it had said what it came to before it ended
+        (Cancelling(), Cancelled(), "Cancelled"),
+    ],
+)
+def test_a_run_whose_process_is_gone_is_over(was: State[Any], then: State[Any] | None, is_: str) -> None:
+    server = Server(was)
+    read = server.run.model_copy()
+    server.run.state = then or was
+    assert end_if_dead(cast(SyncPrefectClient, server), read)
+    assert server.run.state.name == is_

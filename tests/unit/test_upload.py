@@ -3,7 +3,6 @@
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,12 +98,6 @@ def test_to_a_folder_of_this_machine(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "folder" / "r1" / "pod-logs" / "worker-n1.log").read_text() == "# pod p-1\n"
 
 
-def test_a_run_that_never_came_up_has_little_and_that_is_uploaded(tmp_path: Path, bucket: Any) -> None:
-    run = a_run(tmp_path, "memory://bucket", **{"run.json": "{}", "logs__run.log": "nothing came up\n"})
-    assert upload(run)
-    assert bucket.find("/bucket") == ["/bucket/r1/logs/run.log", "/bucket/r1/run.json"]
-
-
 def test_what_an_earlier_run_left_in_the_same_folder_stays_here(tmp_path: Path, bucket: Any) -> None:
     """Also where the clock was set back between the two."""
     run = a_run(tmp_path, "memory://bucket", **FILES)
@@ -153,10 +146,8 @@ def test_what_hangs_is_given_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
-    monkeypatch.setattr(step, "_put", lambda *_: over.wait(60))
-    started = time.monotonic()
+    monkeypatch.setattr(step, "_put", lambda *_: over.wait())
     with caplog.at_level(logging.WARNING):
         assert upload(a_run(tmp_path, "memory://bucket", **FILES), timeout_s=0.2) is None
-    assert time.monotonic() - started < 30
     over.set()
     assert "not through within 0.2 s" in caplog.text

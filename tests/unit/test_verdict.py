@@ -54,7 +54,4 @@ def test_a_suspect_of_several_checks_is_one_suspect() -> None:
         Check("a", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.5, "slow"),)),
         Check("b", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.9, "refused"), Suspect("link", "n1", 0.6, "x"))),
     ]
-    assert merge_suspects(checks) == [
-        Suspect("node", "n1", 0.9, "slow; refused"),
-        Suspect("link", "n1", 0.6, "x"),
-    ]
+    assert merge_suspects(checks) == [Suspect("node", "n1", 0.9, "slow; refused"), Suspect("link", "n1", 0.6, "x")]

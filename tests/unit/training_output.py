@@ -2,19 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from seatrial.config.cluster import Cluster
-from seatrial.model.testbed import Node, Testbed, dial_tcp
-from seatrial.remote.mpi import MpiResult
 
 LAB = Cluster.model_validate({"name": "lab", "nodes": 4, "platform": {"kind": "local"}})
-
-
-def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:
-    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA") for i in range(nodes))
-    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
 
 
 def rank(i: int, **changes: Any) -> dict[str, Any]:
@@ -35,7 +27,3 @@ def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: An
     }
     summary |= {"step_time_ms": [9.0, 10.0, 30.0], "ranks": [rank(i) for i in range(4)], **changes}
     return [json.dumps(event) for event in [*steps, summary]]
-
-
-def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
-    return MpiResult(status, tuple(lines), 1.0, **more)
