@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterable
 
 from seatrial.catalog import Reference, known_hardware, references
-from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check
-from seatrial.model.setup import Setup, is_busbw, part_of
+from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
 from seatrial.nccl import Device, Transport
 from seatrial.text.words import short
