@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from seatrial.catalog import usual_gpus, with_links
-from seatrial.catalog.nearest import fabric_named, missing_reference, other_model, other_network
+from seatrial.catalog.log_facts import fabric_named, other_model, other_network
+from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
 from seatrial.catalog.reach import one_nic_less
 from seatrial.checks.collectives.logs import (
