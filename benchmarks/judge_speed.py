@@ -23,9 +23,8 @@ from seatrial.history import open_store
 from seatrial.history.past import Machines, past_runs
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import hardware_by_node
 from seatrial.model.result import Check, Judgement, RunResult
-from seatrial.model.setup import Setup
+from seatrial.model.setup import Setup, hardware_by_node
 from seatrial.model.verdict import Verdict
 from tasks.check import compare
 

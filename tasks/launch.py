@@ -90,6 +90,4 @@ def reap(platform: Platform) -> list[Leftover]:
     return left
 
 
-@task(name="launch", cache_policy=NO_CACHE)
-def launch_task(run: Run) -> Testbed:
-    return launch(run)
+launch_task = task(name="launch", cache_policy=NO_CACHE)(launch)

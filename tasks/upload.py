@@ -135,6 +135,4 @@ def _put(folder: Path, names: Sequence[str], target: str) -> None:
     system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
 
 
-@task(name="upload", cache_policy=NO_CACHE)
-def upload_task(run: Run) -> str | None:
-    return upload(run)
+upload_task = task(name="upload", cache_policy=NO_CACHE)(upload)

@@ -20,7 +20,7 @@ class Reference:
 
     `kind` is `measured`, `floor` (below it the publisher calls the machine broken) or `expected` (a claim without a
     measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` is unknown. `arm` is how
-    the sweep was run, empty for NCCL's defaults (seatrial/model/arms.py).
+    the sweep was run, empty for NCCL's defaults (seatrial/model/setup.py).
     """
 
     hardware: str

@@ -7,13 +7,12 @@ collectives.
 from dataclasses import dataclass, replace
 
 from seatrial.catalog import nics_of
-from seatrial.model.arms import NETWORK, arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.curves import SHARE
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
-from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
+from seatrial.model.setup import NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import short

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from seatrial.catalog import DeviceFigure, Reference, TrainingFigure, devices, one_nic, references, trainings
 from seatrial.catalog.physics import from_links, from_physics, wire
 from seatrial.catalog.reach import from_reach
-from seatrial.model.arms import INTRA, NETWORK, arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
-from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
+from seatrial.model.setup import INTRA, NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import short

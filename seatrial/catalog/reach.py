@@ -17,11 +17,10 @@ from statistics import median
 
 from seatrial.catalog import Reference, is_sockets, one_nic, references, with_links
 from seatrial.catalog.physics import is_without_nvls, wire
-from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
-from seatrial.model.setup import Setup, is_busbw, ranks_of
+from seatrial.model.setup import Setup, arm_of, is_busbw, ranks_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES

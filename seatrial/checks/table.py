@@ -10,9 +10,9 @@ from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, T
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
-from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
+from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 
 CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DEVICES, COLLECTIVES, TRAINING)

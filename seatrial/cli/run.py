@@ -64,7 +64,7 @@ LIST = "list"
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
 @click.pass_context
-def run(context: click.Context, cluster: Path | None, suite: str, as_json: bool, **options: Any) -> NoReturn:
+def run(context: click.Context, /, cluster: Path | None, suite: str, as_json: bool, **options: Any) -> NoReturn:
     """Run all checks on CLUSTER; the last line is the verdict with its reason.
 
     Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seatrial.history.rows import Readings, RunRow
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import NodeHardware
+from seatrial.model.setup import NodeHardware
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from seatrial.history.rows import VERDICTS, Pin, Readings, RunRow
 from seatrial.history.schema import checks, clean, node_hardware, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import NodeHardware, hardware_by_node
 from seatrial.model.reason import code_of, recorded
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
-from seatrial.model.setup import Setup
+from seatrial.model.setup import NodeHardware, Setup, hardware_by_node
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]

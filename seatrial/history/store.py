@@ -43,8 +43,8 @@ from seatrial.history.schema import (
     suspects,
 )
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.result import RunResult
+from seatrial.model.setup import NodeHardware
 from seatrial.model.verdict import Verdict
 
 # Any number that all processes share.

@@ -17,10 +17,9 @@ from seatrial.judge.node_groups import NodeGroups, group_nodes
 from seatrial.judge.references import AGREEING, Past
 from seatrial.judge.series import SeriesTable
 from seatrial.model.measurement import Measurement
-from seatrial.model.node_hardware import hardware_by_node
 from seatrial.model.reason import join
 from seatrial.model.result import Check, now
-from seatrial.model.setup import Setup, is_busbw, ranks_of
+from seatrial.model.setup import Setup, hardware_by_node, is_busbw, ranks_of
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from seatrial.catalog import usual_gpus, with_links
-from seatrial.catalog.nearest import fabric_named, missing_reference, other_model, other_network
+from seatrial.catalog.log_facts import fabric_named, other_model, other_network
+from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
 from seatrial.catalog.reach import one_nic_less
 from seatrial.checks.collectives.logs import (
@@ -31,12 +32,11 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_re
 from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
-from seatrial.model.arms import arm_of_settings
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
-from seatrial.model.setup import Setup
+from seatrial.model.setup import Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from seatrial.model.measurement import Subject
-from seatrial.model.node_hardware import NodeHardware
+from seatrial.model.setup import NodeHardware
 from seatrial.text.words import some_of
 
 _GROUPS_SHOWN = 4

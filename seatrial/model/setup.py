@@ -1,9 +1,34 @@
-"""The facts of a cluster that reference numbers are looked up by."""
+"""Facts of a cluster that its numbers depend on: hardware of its nodes, links, and the arms of a sweep.
 
+It is the one definition of NCCL's variables of the arms: for runs, for the script that is submitted to Slurm, for logs.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.measurement import Measurement
+
+INTRA, NETWORK, LATENCY = "intra", "network", "latency"
+ARMS = (INTRA, NETWORK, LATENCY)
+
+# Variables of NCCL, by arm. Ring loads every link alike, and a tree would exceed what the network carries.
+ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
+    INTRA: {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"},
+    NETWORK: {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_ALGO": "Ring"},
+    LATENCY: {},
+}
+
+
+def arm_of(measurement: Measurement) -> str:
+    """The arm of the measurement; empty for NCCL with its defaults."""
+    return str(measurement.conditions.get("arm", ""))
+
+
+def arm_of_settings(settings: Mapping[str, str]) -> str:
+    """`network` if the variables of that arm are set, by their full names; else empty."""
+    network = ENVIRONMENT[NETWORK].items()
+    return NETWORK if all(settings.get(name, "").lower() == value.lower() for name, value in network) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +65,40 @@ def ranks_of(measurement: Measurement, setup: Setup) -> int:
 
 def is_busbw(measurement: Measurement) -> bool:
     return measurement.metric in ("busbw", "busbw_plateau") and "operation" in measurement.conditions
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHardware:
+    """The hardware that a node reports; "" and None for what it does not report.
+
+    `gpu_clock_mhz` is the highest SM clock. `ids` are digests of its serials; nodes of one host share some.
+    """
+
+    gpu_model: str = ""
+    gpu_clock_mhz: int | None = None
+    cpu_model: str = ""
+    driver: str = ""
+    ids: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> Self:
+        """Read an entry of `nodes` in run.json, where every value may be of any type."""
+        clock = node.get("gpu_clock_mhz")
+        texts = {key: value for key in ("gpu_model", "cpu_model", "driver") if isinstance(value := node.get(key), str)}
+        ids = listed if isinstance(listed := node.get("hardware_ids"), list | tuple) else ()
+        own = frozenset(text for text in ids if isinstance(text, str))
+        return cls(gpu_clock_mhz=clock if type(clock) is int else None, ids=own, **texts)
+
+    @property
+    def model(self) -> str:
+        """The GPUs' model, or the processors' where there are no GPUs."""
+        return self.gpu_model or self.cpu_model
+
+    def replaces(self, earlier: "NodeHardware") -> bool:
+        """Return whether the model differs from the earlier one; False if one is unknown."""
+        return bool(self.model and earlier.model) and self.model != earlier.model
+
+
+def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> dict[str, NodeHardware]:
+    """Hardware by node name, from `nodes` in run.json."""
+    return {name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)}

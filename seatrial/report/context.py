@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from seatrial.config.run import log_files as run_logs
+from seatrial.history.past import changes
 from seatrial.history.rows import VERDICTS, RunRow
 from seatrial.model.curves import worst_first
 from seatrial.model.errors import SeatrialError
@@ -144,9 +145,6 @@ def software(result: RunResult, past: EarlierRuns) -> list[Change]:
     return [Change(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
 
 
-_SOFTWARE_SHOWN = 3
-
-
 @dataclass(frozen=True, slots=True)
 class HeadlinePoint:
     """A headline number in one run; `software` names changes since the run before."""
@@ -211,20 +209,9 @@ def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
     before: RunRow | None = None
     for row in past.runs:
         if (number := numbers.get(row.run_id)) and math.isfinite(number.value):
-            software = software_changes(before, row) if before else ""
+            software = changes(before.fingerprint, row.fingerprint) if before else ""
             yield HeadlinePoint(row.run_id, row.started, number.value, number.verdict, software)
         before = row
-
-
-def software_changes(before: RunRow, after: RunRow) -> str:
-    """Format changed software: "nccl 2.26.2 to 2.27.3"."""
-    old, new = before.fingerprint, after.fingerprint
-    names = [name for name in dict.fromkeys((*old, *new)) if (old.get(name) or "") != (new.get(name) or "")]
-    changes = [
-        f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_SHOWN]
-    ]
-    more = [f"and {len(names) - _SOFTWARE_SHOWN} more"] if len(names) > _SOFTWARE_SHOWN else []
-    return ", ".join((*changes, *more))
 
 
 log = logging.getLogger("seatrial.report")

@@ -11,7 +11,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.table import CHECKS
-from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.curves import (
     SHARE,
     LatencyTable,
@@ -26,6 +25,7 @@ from seatrial.model.curves import (
 )
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts

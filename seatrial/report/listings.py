@@ -192,7 +192,12 @@ def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
     """Return one row per run with a column per software version, such as `fingerprint.driver`."""
     import pandas as pd
 
-    return pd.json_normalize([row.to_dict() for row in rows])
+    return pd.json_normalize(history_json(rows))
+
+
+def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """Return the runs as JSON with whole reasons and times in UTC."""
+    return [row.to_dict() for row in rows]
 
 
 def _cells(row: RunRow) -> tuple[str | Text, ...]:

@@ -13,11 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from seatrial.config.run import is_written_by_runs
+from seatrial.history import RunRow, open_store
 from seatrial.history.past import chosen_runs
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
@@ -28,30 +29,11 @@ from seatrial.runs.cluster_lock import runs_at_work
 from seatrial.runs.load import MAX_BYTES
 
 if TYPE_CHECKING:
-    from seatrial.history import RunRow
     from seatrial.history.store import Store
 
 
 _UNTOUCHED = timedelta(days=1)  # a folder without run.json may be of a run at work, on another machine too
 _BLOCK_BYTES = 512  # of st_blocks
-
-
-class PastRun(Protocol):
-    """The fields that decide whether a run goes: of RunRow and RunHeader."""
-
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def cluster(self) -> str: ...
-    @property
-    def suite(self) -> str: ...
-    @property
-    def started(self) -> datetime: ...
-    @property
-    def verdict(self) -> Verdict: ...
-
-
-R = TypeVar("R", bound=PastRun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +52,9 @@ class RunHeader(BaseModel):
     suite: str = Field(max_length=1000)
     started: AwareDatetime
     verdict: Verdict
+
+
+R = TypeVar("R", RunRow, RunHeader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +93,13 @@ def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: date
     return sorted((run for run in beyond if run.run_id not in kept and now - run.started > old), key=_age_order)
 
 
-def newest_passes(runs: Iterable[PastRun]) -> set[str]:
+def newest_passes(runs: Iterable[RunRow | RunHeader]) -> set[str]:
     """Return the ids of the newest run that passed, of each cluster and suite."""
     passed = sorted((run for run in runs if run.verdict is Verdict.PASS), key=_age_order)
     return set({(run.cluster, run.suite): run.run_id for run in passed}.values())
 
 
-def _age_order(run: PastRun) -> tuple[datetime, str]:
+def _age_order(run: RunRow | RunHeader) -> tuple[datetime, str]:
     return run.started, run.run_id
 
 
@@ -245,8 +230,6 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
     Raises InputError if `runs` is no folder, and SeatrialError, before anything is removed, if the history or the locks
     cannot be read: they say what is pinned or at work.
     """
-    from seatrial.history import open_store
-
     at = now()
     with opened(runs) as folder, open_store() as store:
         rows = store.runs(cluster, _ALL)
@@ -261,7 +244,7 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
     return Outcome([one for one in gone if one.name not in left], removed, skipped, failed, delete)
 
 
-def _rows_to_remove(rows: Sequence["RunRow"], limits: Limits, protected: set[str], at: datetime) -> list["RunRow"]:
+def _rows_to_remove(rows: Sequence[RunRow], limits: Limits, protected: set[str], at: datetime) -> list[RunRow]:
     """Return old rows except those that the next run is compared with."""
     of_suite: dict[tuple[str, str], list[RunRow]] = defaultdict(list)
     for row in rows:
@@ -270,7 +253,7 @@ def _rows_to_remove(rows: Sequence["RunRow"], limits: Limits, protected: set[str
     return expendable(rows, limits, protected | compared, at)
 
 
-def _protected(store: "Store", rows: Iterable["RunRow"]) -> set[str]:
+def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:
     """Return the ids of runs that stay at any age."""
     pinned = {pin.run_id for cluster in store.pinned_clusters() for pin in store.pinned(cluster).values() if pin.run_id}
     try:

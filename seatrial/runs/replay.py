@@ -23,10 +23,9 @@ from seatrial.judge.references import AGREEING, Floats, Ints, Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
-from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason, rewritten
 from seatrial.model.result import Judgement, RunResult, Suspect, conclude, merge_suspects
-from seatrial.model.setup import Setup
+from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of

@@ -74,7 +74,7 @@ def test_a_node_with_a_busy_processor_is_the_slow_peer(local_testbed: LocalTestb
     with local_testbed(nodes=4, faults=[{"node": "node-2", "cpu_share": 0.015}]) as (run, testbed):
         check, _ = check_devices(run, testbed, timeout_s=280)
     assert check.verdict is Verdict.PASS
-    (judged,) = compare([check], setup_of(run.cluster), again=as_before)
+    (judged,) = compare([check], setup_of(run.cluster), repeat=as_before)
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert {suspect.name for suspect in judged.suspects} == {"node-2"}
 

@@ -28,7 +28,7 @@ def first_night(local_testbed: LocalTestbed, **fields: Any) -> tuple[Check, Chec
     """What connectivity finds, and what becomes of it without any history."""
     with local_testbed(nodes=4, **fields) as (run, testbed):
         step = connectivity(CheckContext(run, testbed))
-    (judged,) = compare([step.check], setup_of(run.cluster), again=as_before)
+    (judged,) = compare([step.check], setup_of(run.cluster), repeat=as_before)
     return step.check, judged
 
 

@@ -20,7 +20,7 @@ def test_half_of_the_nodes_at_a_tenth_is_no_pass(local_testbed: LocalTestbed) ->
     faults = [{"node": name, "rate": "100mbit"} for name in FAST] + [{"node": name, "rate": "10mbit"} for name in SLOW]
     with local_testbed(nodes=8, faults=faults) as (run, testbed):
         step = connectivity(CheckContext(run, testbed))
-    (judged,) = compare([step.check], setup_of(run.cluster), again=as_before)
+    (judged,) = compare([step.check], setup_of(run.cluster), repeat=as_before)
     assert step.check.verdict is Verdict.PASS
     assert judged.verdict is not Verdict.PASS
     assert all(name in judged.reason or name in {s.name for s in judged.suspects} for name in SLOW)

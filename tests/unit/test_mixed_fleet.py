@@ -13,10 +13,9 @@ from seatrial.history import open_store
 from seatrial.judge.knowledge import Knowledge, RunContext, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
-from seatrial.model.setup import Setup
+from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import rejudge
 from tests.stored_nights import knowing, settled

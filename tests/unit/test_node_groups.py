@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from seatrial.judge.node_groups import group_nodes
 from seatrial.model.measurement import Subject
-from seatrial.model.node_hardware import NodeHardware, hardware_by_node
+from seatrial.model.setup import NodeHardware, hardware_by_node
 
 H100 = NodeHardware("NVIDIA H100 80GB HBM3", 1980, "Intel Xeon", "570.124")
 A100 = NodeHardware("NVIDIA A100-SXM4-80GB", 1410, "AMD EPYC", "550.90")

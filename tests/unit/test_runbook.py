@@ -23,7 +23,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/training/result.py",
     "seatrial/checks/collectives/problems.py",
     "seatrial/judge/logs.py",
-    "seatrial/catalog/nearest.py",
+    "seatrial/catalog/log_facts.py",
     "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/inventory.py",
     "seatrial/platforms/docker/platform.py",

@@ -5,7 +5,7 @@ operation is an mpirun of its own. After one that fails every node is asked whet
 are named and taken out, and the others go on. Where all are there and yet the fabric is gone (the head cannot be
 reached, mpirun cannot start its daemons, or nothing ends in time), the rest is not tried: each would cost its whole
 time limit and say nothing new. What is measured: seatrial/checks/collectives/outcome.py. The arms come
-last: seatrial/model/arms.py.
+last: seatrial/model/setup.py.
 
 Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
 in silence. So the first operation runs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank
@@ -41,11 +41,11 @@ from seatrial.checks.contract import (
     was_cut,
 )
 from seatrial.config.run import Run
-from seatrial.model.arms import INTRA, NETWORK, arm_of
 from seatrial.model.baseline import SINGLE_SIZE
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check, Suspect
+from seatrial.model.setup import INTRA, NETWORK, arm_of
 from seatrial.model.sizes import size_span
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst

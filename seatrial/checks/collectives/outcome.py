@@ -8,7 +8,7 @@ Measurements, subject the cluster, conditions operation, dtype and ranks:
   none where one of them is missing; a median, so that one spoilt size does not move it.
 - latency, us: the out-of-place time of the smallest size.
 
-In an arm (seatrial/model/arms.py), which is a condition: `intra` yields the plateau of each node, `latency` the time of
+In an arm (seatrial/model/setup.py), a condition: `intra` yields the plateau of each node, `latency` the time of
 every size, and `network` what a sweep without an arm yields.
 """
 
@@ -31,10 +31,10 @@ from seatrial.checks.collectives.problems import (
     without_plateau,
 )
 from seatrial.checks.failures import classify_failure, fabric_gone
-from seatrial.model.arms import INTRA, LATENCY
 from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
+from seatrial.model.setup import INTRA, LATENCY
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw

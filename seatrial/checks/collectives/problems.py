@@ -25,7 +25,7 @@ class Setting:
     `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
     many the ranks must be spread over, None if unknown. `algorithms` are NCCL's by message size, 0 for the
     largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
-    no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/arms.py, empty for none.
+    no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/setup.py, empty for none.
     `node`: the one that all ranks are on, where each node is measured by itself.
     """
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import Strict
-from seatrial.model.arms import ARMS, INTRA, LATENCY, NETWORK
+from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK
 from seatrial.model.sizes import ByteSize, format_size
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT
 

@@ -17,10 +17,10 @@ from seatrial.checks.collectives.section import Collectives, PlannedSweep, Sweep
 from seatrial.checks.contract import UNIT
 from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
-from seatrial.model.arms import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.errors import InputError, LaunchError, RemoteError
 from seatrial.model.reason import extended, join, placed
 from seatrial.model.result import Suspect
+from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst

@@ -28,9 +28,9 @@ from seatrial.config.run import Run
 from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
+from seatrial.model.setup import NodeHardware
 from seatrial.model.testbed import Testbed
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import MpiResult, mpirun

@@ -13,7 +13,7 @@ from seatrial.checks.table import left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.arms import ENVIRONMENT, INTRA, NETWORK
+from seatrial.model.setup import ENVIRONMENT, INTRA, NETWORK
 from seatrial.platforms.container import apptainer_exec, apptainer_image, bind
 from seatrial.platforms.slurm.config import SlurmPlatform
 

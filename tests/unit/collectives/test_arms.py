@@ -18,11 +18,10 @@ from seatrial.checks.table import repeat_checks
 from seatrial.config.run import Run
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
-from seatrial.model.arms import ARMS
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
-from seatrial.model.setup import Setup
+from seatrial.model.setup import ARMS, Setup
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult

@@ -77,7 +77,7 @@ def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_la
     lab.says(gpu_pair(1.0))
     lab.says(gpu_pair(0.7), "node-2")
     check, _ = lab.check()
-    (judged,) = compare([check], setup_of(lab.run.cluster), again=as_before)
+    (judged,) = compare([check], setup_of(lab.run.cluster), repeat=as_before)
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert [suspect.name for suspect in judged.suspects] == ["node-2/gpu-1"]
 

@@ -62,7 +62,7 @@ def test_the_migrated_schema_is_the_one_in_the_code(url: str) -> None:
 
 def as_it_was(run: RunResult) -> dict[str, Any]:
     """A row of `runs` before migrations 0004 and 0006."""
-    return {key: value for key, value in records.run(run, Path()).items() if key not in ("setup", "code")}
+    return {key: value for key, value in records.run_record(run, Path()).items() if key not in ("setup", "code")}
 
 
 def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
@@ -135,7 +135,7 @@ def test_the_upgrade_adds_the_unit_to_series_and_pins(url: str) -> None:
     _at_revision(url, "0006")
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
-        connection.execute(insert(baselines), records.pin("lab", of_old))
+        connection.execute(insert(baselines), records.pin_record("lab", of_old))
     engine.dispose()
     with open_store(url) as store:
         assert store.pinned("lab") == {today.series: today}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from seatrial.catalog.nearest import fabric_named
+from seatrial.catalog.log_facts import fabric_named
 from seatrial.checks.collectives.problems import network_of
 from seatrial.judge.logs import LogsConfig
 from seatrial.model.verdict import Verdict

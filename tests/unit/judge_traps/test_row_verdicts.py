@@ -58,7 +58,7 @@ def test_a_collective_over_one_rank_says_nothing() -> None:
     lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and not line.startswith("#  Rank")]
     device = "#  Rank 0 Group  0 Pid 100 on node-0 device  0 [0x00] NVIDIA GPU"
     result = judged("\n".join([*lines[:2], device, *lines[2:-2], *rows, *lines[-2:]]), LogsConfig("H100-SXM", 1, 1))
-    assert (result.verdict, "one rank has nobody" in result.reason) == (Verdict.NOT_RUN, True)
+    assert (result.verdict, "single rank has no other one" in result.reason) == (Verdict.NOT_RUN, True)
 
 
 @pytest.mark.parametrize(("largest", "verdict"), [(64 << 10, Verdict.INCONCLUSIVE), (16 * M, Verdict.FAIL)])

@@ -67,7 +67,7 @@ def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
     _save(store, 1)
     store.save(replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs"))
     changes = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]
-    assert changes == ["", "driver 565.57.01 to 570.124.06", ""]
+    assert changes == ["", "driver 565.57.01 -> 570.124.06", ""]
 
 
 @pytest.mark.parametrize(

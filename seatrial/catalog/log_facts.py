@@ -1,0 +1,56 @@
+"""Contradictions between the GPUs and the network that a log names and those that it is said to be of."""
+
+import re
+from collections.abc import Iterable
+
+from seatrial.catalog import references
+from seatrial.model.reason import Reason
+from seatrial.nccl import Device, Transport
+
+# The longer names first: a GB200 is no B200, and a GH200 no H200.
+_MODEL = re.compile(r"\b(GB300|GB200|GH200|B300|B200|H200|H100|H20|A100|V100|MI\d{3}[AX]?)\b")
+_RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = "InfiniBand or RoCE", "EFA", "GPUDirect-TCPXO", "GPUDirect-TCPX", "Slingshot"
+# What names of fabrics, of NCCL's networks and of libfabric's providers begin with; the longer ones first.
+_KINDS = {
+    "gpudirect-tcpxo": _TCPXO, "fastrak": _TCPXO, "gpudirect-tcpx": _TCPX, "gpudirecttcpx": _TCPX,
+    "efa": _EFA, "slingshot": _SLINGSHOT, "cxi": _SLINGSHOT,
+    "ib": _RDMA, "infiniband": _RDMA, "roce": _RDMA, "gib": _RDMA, "ucx": _RDMA, "sharp": _RDMA, "verbs": _RDMA,
+}  # fmt: skip
+_OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})  # a cloud's type of machine has these NICs and no others
+
+
+def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
+    """Return which other GPUs the log names; None where they fit, or where either name says nothing."""
+    required = _MODEL.search(hardware)
+    names = {device.name: match[1] for device in devices if (match := _MODEL.search(device.name))}
+    others = sorted(name for name, model in names.items() if required and model != required[1])
+    return Reason.of("log-of-other-gpu", others=others[0], hardware=hardware) if others else None
+
+
+def other_network(fabric: str | None, transport: Transport | None) -> str | None:
+    """Return which other kind of network NCCL took; None where it fits, or where either name says nothing."""
+    claimed, used = _kind(fabric or ""), _kind_used(transport)
+    if transport is None or claimed is None or used in (None, claimed):
+        return None
+    return Reason.of("log-of-other-network", network=used, fabric=fabric, evidence=transport.evidence)
+
+
+def fabric_named(hardware: str, transport: Transport | None) -> str | None:
+    """Return the one published fabric of that hardware that NCCL's network belongs to; None where there are several."""
+    used = _kind_used(transport)
+    if used not in _OF_MACHINES:
+        return None
+    fabrics = {row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used}
+    return fabrics.pop() if len(fabrics) == 1 else None
+
+
+def _kind_used(transport: Transport | None) -> str | None:
+    """Return the kind of the only network between nodes; None if there are none or several."""
+    if transport is None or transport.nodes == 1:
+        return None
+    kinds = {_kind(name) for name in ((transport.provider,) if transport.provider else transport.networks)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind(name: str) -> str | None:
+    return next((kind for begins, kind in _KINDS.items() if name.lower().startswith(begins)), None)
