@@ -27,7 +27,7 @@ def test_the_shell_and_shellcheck_accept_them(shell: str, tmp_path: Path) -> Non
         script.write_text(text)
         subprocess.run([shell, "-n", script], check=True)
     if shellcheck := shutil.which("shellcheck"):
-        command = [shellcheck, f"--shell={shell}", "--severity=warning", *scripts]
+        command = [shellcheck, f"--shell={shell}", "--severity=warning", *map(str, scripts)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
