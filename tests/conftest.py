@@ -55,6 +55,16 @@ def _own_log_level() -> Iterator[None]:
     logger.setLevel(before)
 
 
+@pytest.fixture(scope="session")
+def empty_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the current schema without runs, to be copied: making one takes longer than most tests."""
+    from seatrial.history import open_store
+
+    file = tmp_path_factory.mktemp("history") / "history.sqlite"
+    open_store(f"sqlite:///{file}").close()
+    return file
+
+
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fail a test that leaves a namespace, an sshd or a keeper of a test's run behind."""

@@ -15,6 +15,7 @@ from seatrial.history import Pin
 from seatrial.judge.assess import assess
 from seatrial.judge.number import from_pin
 from seatrial.judge.number import judge_number as judge
+from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import ARMS, Setup

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import ssh_config
+from tests.cluster_files import refusal
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "baremetal"
 RUN_ID = "20260102-0304-abcde"
@@ -93,8 +93,8 @@ def test_many_hosts_have_lines_of_a_bounded_length() -> None:
         ({"host_settings": {"gpu-09": {}}}, "platform.host_settings: gpu-09 is not one of hosts"),
         ({"host_settings": {"gpu-[01-02]": {}, "gpu-02": {}}}, "host gpu-02 is there twice"),
         ({"host_settings": {"gpu-01": {"hostname": "x"}}}, "hostname"),
-        ({"jump": "-oProxyCommand=reboot"}, r"must be \[USER@\]HOST\[:PORT\]"),
-        ({"jump": "a b"}, r"must be \[USER@\]HOST\[:PORT\]"),
+        ({"jump": "-oProxyCommand=reboot"}, "must be [USER@]HOST[:PORT]"),
+        ({"jump": "a b"}, "must be [USER@]HOST[:PORT]"),
         ({"user": "-l root"}, "platform.baremetal.user"),
         ({"ssh_config": 'a"\nProxyCommand x'}, "must be a path of letters"),
         ({"key_file": "a\nProxyCommand x"}, "must be a path of letters"),
@@ -106,19 +106,7 @@ def test_many_hosts_have_lines_of_a_bounded_length() -> None:
     ],
 )
 def test_bad_settings_are_one_line_with_file_and_field(tmp_path: Path, fields: dict[str, Any], problem: str) -> None:
-    import yaml
-
-    path = tmp_path / "cluster.yaml"
-    path.write_text(yaml.safe_dump({"nodes": 4, "platform": {"kind": "baremetal", "hosts": HOSTS, **fields}}))
-    with pytest.raises(InputError, match=rf"^[^\n]*cluster\.yaml[^\n]*{problem}[^\n]*$"):
-        load_cluster(path)
-
-
-def test_an_image_needs_what_starts_it(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yaml"
-    path.write_text("nodes: 1\nslots_per_node: 2\nimage: registry/x:1\nplatform: {kind: baremetal, hosts: [gpu-1]}\n")
-    with pytest.raises(InputError, match=r"platform\.runtime: must say what starts the image: docker"):
-        load_cluster(path)
+    assert problem in refusal(tmp_path, nodes=4, platform={"kind": "baremetal", "hosts": HOSTS, **fields})
 
 
 REFERENCE, FILE = "registry.example.com/acceptance:1", "/images/acceptance.sif"
@@ -154,9 +142,10 @@ def container_script(name: str) -> str:
     ("image", "fields", "problem"),
     [
         (None, {"runtime": "podman"}, "image: is required with platform.runtime podman"),
+        (REFERENCE, {}, "platform.runtime: must say what starts the image: docker"),
         (FILE, {"runtime": "docker"}, "image: docker starts a reference such as repo/name:tag"),
-        (REFERENCE, {"runtime": "apptainer"}, r"image: apptainer starts a \.sif file on the hosts"),
-        ("/images/x.sqsh", {"runtime": "singularity"}, r"image: singularity starts a \.sif file"),
+        (REFERENCE, {"runtime": "apptainer"}, "image: apptainer starts a .sif file on the hosts"),
+        ("/images/x.sqsh", {"runtime": "singularity"}, "image: singularity starts a .sif file"),
         (FILE, {"runtime": "apptainer", "ulimits": {"nofile": 1}}, "platform.ulimits: has no use with"),
         (FILE, {"runtime": "apptainer", "devices": ["/dev/fuse"]}, "platform.devices: has no use with"),
         (
@@ -173,13 +162,8 @@ def container_script(name: str) -> str:
 def test_what_does_not_fit_a_container_is_one_line(
     tmp_path: Path, image: object, fields: dict[str, Any], problem: str
 ) -> None:
-    import yaml
-
-    path = tmp_path / "cluster.yaml"
     platform = {"kind": "baremetal", "hosts": HOSTS, **fields}
-    path.write_text(yaml.safe_dump({"nodes": 4, "platform": platform, **({"image": image} if image else {})}))
-    with pytest.raises(InputError, match=rf"^[^\n]*cluster\.yaml[^\n]*{problem}[^\n]*$"):
-        load_cluster(path)
+    assert problem in refusal(tmp_path, nodes=4, platform=platform, **({"image": image} if image else {}))
 
 
 if __name__ == "__main__":

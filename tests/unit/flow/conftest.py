@@ -15,7 +15,6 @@ from flows import check
 from seatrial.checks.contract import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
-from seatrial.history import open_store
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -68,14 +67,6 @@ def _without_code(result: RunResult) -> Iterator[str]:
     reasons = [each.reason for each in result.checks if each.verdict is not Verdict.PASS]
     evidence = [suspect.evidence for each in result.checks for suspect in each.suspects]
     yield from (text for text in (*reasons, *evidence) if not code_of(text))
-
-
-@pytest.fixture(scope="session")
-def empty_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of the current schema; making one takes longer than a run does."""
-    file = tmp_path_factory.mktemp("history") / "history.db"
-    open_store(f"sqlite:///{file}").close()
-    return file
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -19,17 +19,15 @@ def test_processes_that_open_and_save_at_once_all_succeed(url: str) -> None:
         assert len(store.runs()) == 6
 
 
-def _save_many(url: str, numbers: range) -> None:
-    with open_store(url) as store:
-        for number in numbers:
-            store.save(wide(number), Path())
+def test_two_that_save_new_series_at_once_lose_nothing(made_url: str) -> None:
+    def save(numbers: range) -> None:
+        with open_store(made_url) as store:
+            for number in numbers:
+                store.save(wide(number), Path())
 
-
-def test_two_that_save_new_series_at_once_lose_nothing(url: str) -> None:
-    open_store(url).close()
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        list(pool.map(_save_many, [url] * 2, [range(5), range(5, 10)]))
-    with open_store(url) as store:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(save, [range(5), range(5, 10)]))
+    with open_store(made_url) as store:
         runs = [row.run_id for row in store.runs()]
         names = [wide(0).checks[0].measurements[n].series() for n in (0, 299)]
         readings = store.readings(sorted(runs), names)
@@ -50,10 +48,9 @@ with open_store({url!r}) as store:
 """
 
 
-def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(url: str) -> None:
+def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(made_url: str) -> None:
     """Whatever was said to be saved is there and whole; what was being saved is there whole or not at all."""
-    open_store(url).close()
-    program = _SAVE_FOR_EVER.format(root=str(Path(__file__).parents[3]), url=url)
+    program = _SAVE_FOR_EVER.format(root=str(Path(__file__).parents[3]), url=made_url)
     acknowledged = 0
     for delay in (0.02, 0.05):
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -66,7 +63,7 @@ def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(url: st
             process.kill()
             rest, _ = process.communicate()
         acknowledged = max([acknowledged, *(int(line) for line in rest.split("\n")[:-1])])
-    with open_store(url) as store:
+    with open_store(made_url) as store:
         runs = {row.run_id for row in store.runs(limit=10_000)}
         assert {f"run-{number:03}" for number in range(1, acknowledged + 1)} <= runs
         assert len(runs) <= acknowledged + 1

@@ -1,7 +1,6 @@
 """What the history remembers for alerts and metrics."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from seatrial.alerts.alert import silent
@@ -17,14 +16,14 @@ def _keep(store: Store, incident: Incident, **receipts: Receipt) -> None:
     store.keep_receipts(incident.id, receipts)
 
 
-def test_incidents_go_on_from_run_to_run(url: str) -> None:
+def test_incidents_go_on_from_run_to_run(made_url: str) -> None:
     hostile = "reason \0 \ud800 " + "x" * 5000
     nights = [a_run(n, verdict=verdict, reason=hostile) for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])]
-    with open_store(url) as store:
+    with open_store(made_url) as store:
         (opened,) = store.incidents("lab", "quick", outcome_of(nights[0]), ["slack"])
         _keep(store, opened, slack=Receipt(1, {"ts": "17.1"}))
         assert store.incidents("lab", "other", outcome_of(a_run(0)), ["slack"]) == []
-    with open_store(url) as store:
+    with open_store(made_url) as store:
         (again,) = store.incidents("lab", "quick", outcome_of(nights[1]), ["slack"])
         assert (again.id, again.run_count, again.opened) == (opened.id, 2, opened.opened)
         assert again.receipts["slack"] == Receipt(1, {"ts": "17.1"})
@@ -34,9 +33,9 @@ def test_incidents_go_on_from_run_to_run(url: str) -> None:
         assert store.incidents("lab", "quick", outcome_of(a_run(3)), ["slack"]) == []
 
 
-def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(url: str) -> None:
+def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(made_url: str) -> None:
     night = outcome_of(a_run(1))
-    with open_store(url) as watch, open_store(url) as run:
+    with open_store(made_url) as watch, open_store(made_url) as run:
         (gone,) = watch.incidents("lab", "quick", silent("it died", None, START), ["slack", "mail"])
         (over,) = run.incidents("lab", "quick", night, ["slack", "mail"])
         _keep(run, over, slack=Receipt(2, {"ts": "17.2"}))
@@ -48,8 +47,8 @@ def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(ur
         assert run.incidents("lab", "quick", night, []) == []
 
 
-def test_what_another_run_brought_while_people_were_told_is_kept(url: str) -> None:
-    with open_store(url) as one, open_store(url) as other:
+def test_what_another_run_brought_while_people_were_told_is_kept(made_url: str) -> None:
+    with open_store(made_url) as one, open_store(made_url) as other:
         (slow,) = one.incidents("lab", "quick", outcome_of(a_run(1, verdict=Verdict.DEGRADED)), ["slack"])
         other.incidents("lab", "quick", outcome_of(a_run(2, verdict=Verdict.CORRUPT)), ["slack"])
         _keep(one, slow, slack=Receipt(1))
@@ -58,24 +57,20 @@ def test_what_another_run_brought_while_people_were_told_is_kept(url: str) -> No
         assert now.news("slack") == ("corrupt, was degraded",)
 
 
-def test_runs_that_end_at_once_open_one_incident(url: str) -> None:
-    with open_store(url):
-        pass
-    context = get_context("spawn")
-    with ProcessPoolExecutor(4, mp_context=context) as pool:
-        list(pool.map(_night, [url] * 4, range(4)))
-    with open_store(url) as store:
+def test_runs_that_end_at_once_open_one_incident(made_url: str) -> None:
+    def night(number: int) -> None:
+        with open_store(made_url) as store:
+            store.incidents("lab", "quick", outcome_of(a_run(number, verdict=Verdict.FAIL)), ["slack"])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(night, range(4)))
+    with open_store(made_url) as store:
         (incident,) = store.incidents("lab", "quick", outcome_of(a_run(9, verdict=Verdict.FAIL)), [])
         assert incident.run_count == 5
 
 
-def _night(url: str, number: int) -> None:
-    with open_store(url) as store:
-        store.incidents("lab", "quick", outcome_of(a_run(number, verdict=Verdict.FAIL)), ["slack"])
-
-
-def test_the_last_run_and_the_last_that_passed(url: str) -> None:
-    with open_store(url) as store:
+def test_the_last_run_and_the_last_that_passed(made_url: str) -> None:
+    with open_store(made_url) as store:
         assert store.last_run("lab", "quick") is None
         for n, verdict in enumerate([Verdict.PASS, Verdict.PASS, Verdict.FAIL]):
             store.save(a_run(n, verdict=verdict), Path())

@@ -135,15 +135,14 @@ def test_a_store_in_memory_works() -> None:
         assert len(store.runs()) == 1
 
 
-def test_opening_a_current_store_does_not_import_alembic(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/history.sqlite"
-    open_store(url).close()
-    program = f"import sys, seatrial.history as h; h.open_store({url!r}).close(); sys.exit('alembic' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_importing_the_package_is_light() -> None:
-    program = "import sys, seatrial.history, seatrial.judge.assess; sys.exit('sqlalchemy' in sys.modules)"
+def test_importing_the_package_is_light_and_opening_a_current_store_needs_no_alembic(empty_history: Path) -> None:
+    program = f"""
+import sys
+import seatrial.history, seatrial.judge.assess
+assert "sqlalchemy" not in sys.modules
+seatrial.history.open_store("sqlite:///{empty_history}").close()
+assert "alembic" not in sys.modules
+"""
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

@@ -1,7 +1,6 @@
 """What goes in comes out, on SQLite and on PostgreSQL."""
 
 import math
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -54,28 +53,6 @@ def test_runs_are_newest_first_and_limited(store: Store) -> None:
     store.save(a_run(9, cluster="other"), Path())
     assert [row.run_id for row in store.runs("lab", limit=2)] == ["run-003", "run-002"]
     assert [row.run_id for row in store.runs()] == ["run-009", "run-003", "run-002", "run-001"]
-
-
-def test_only_runs_of_the_same_cluster_teach(store: Store) -> None:
-    series = plateau(0).series()
-    store.save(a_run(1, 1.0), Path())
-    store.save(a_run(70, 90.0, cluster="other"), Path())
-    assert taught(store, series, "unknown") == {series: [1.0]}
-
-
-def test_a_value_judged_bad_teaches_nothing_even_in_a_passing_run(store: Store) -> None:
-    m = plateau(0.1)
-    bad = Judgement(m, Verdict.DEGRADED, "low", "history")
-    check = Check("collectives", Verdict.PASS, "", 0.0, (m,), (bad,))
-    store.save(a_run(1, checks=[check]), Path())
-    assert taught(store, m.series()) == {}
-
-
-def test_numbers_in_another_unit_teach_nothing(store: Store) -> None:
-    for number in range(3):
-        store.save(a_run(number, 0.5), Path())  # GB/s
-    half_as_fast = replace(plateau(2.0), unit="Gb/s")
-    assert taught(store, plateau(0).series(), half_as_fast.series()) == {plateau(0).series(): [0.5] * 3}
 
 
 def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:

@@ -1,7 +1,6 @@
 """`seatrial replay`: which readings it takes, in which order runs are judged, and what it says of a bad file."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
@@ -11,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from seatrial.cli.app import main
 from seatrial.model.errors import InputError
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, read_rows, replay
 from tasks.record import measurements_csv
 from tests import samples
+from tests.command import exit_status
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
 
 LAB = Series("busbw_plateau", "cluster", ["lab"], 380.0, "GB/s", 0.01)
@@ -25,10 +24,7 @@ HEAD = "run_id,metric,subject_kind,subject,value,unit"
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """The exit status of `seatrial replay`, and what it prints on standard output and standard error."""
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.setattr(sys, "argv", ["seatrial", "replay", *arguments])
-        main()
-    return int(ended.value.code or 0), *capsys.readouterr()
+    return exit_status("replay", *arguments), *capsys.readouterr()
 
 
 def after_healthy_runs(*values: float) -> ReplayedRun:

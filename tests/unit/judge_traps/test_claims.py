@@ -9,7 +9,7 @@ from seatrial.checks.collectives.problems import network_of
 from seatrial.judge.logs import LogsConfig
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import transport
-from tests.unit.judge_traps.sweeplogs import SIZES, G, M, is_row, judged, log_text
+from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, is_row, judged, log_text
 
 INFO = "node-0:1:1 [0] NCCL INFO "
 OVER_NODES = (270.0, 330.0, 355.0, 372.0, 376.0)  # 32 or 64 H100 with eight NICs of 400 Gb/s
@@ -41,7 +41,12 @@ def over_four_nodes(before: Sequence[str] = (), factor: float = 1.0, sizes: Sequ
     ],
 )
 @pytest.mark.parametrize(
-    ("fabric", "verdict"), [("EFA", Verdict.FAIL), (None, Verdict.INCONCLUSIVE), ("Ethernet", Verdict.PASS)]
+    ("fabric", "verdict"),
+    [
+        *((fabric, Verdict.FAIL) for fabric in (IB, "gIB", "OFI", "FasTrak", "EFA", "EFA-3200G")),
+        (None, Verdict.INCONCLUSIVE),
+        ("Ethernet", Verdict.PASS),
+    ],
 )
 def test_tcp_between_nodes_of_eight_gpus_is_no_silent_pass(line: str, fabric: str | None, verdict: Verdict) -> None:
     after = [] if "Socket" in line or "No device" in line else [f"{INFO}Using network AWS Libfabric"]
@@ -108,6 +113,34 @@ def test_ethernet_is_a_fabric_that_sockets_do_for(fabric: str) -> None:
     assert network_of(fabric) is None
     text = log_text([9.0] * 5, 32, 4, [f"{INFO}Using network Socket"])
     assert judged(text, LogsConfig("H100-SXM", 4, 8, fabric)).verdict is Verdict.PASS
+
+
+def test_sockets_fail_also_where_results_were_not_checked() -> None:
+    text = log_text(HEALTHY, 16, 2, ["node-0:1:1 [0] NCCL INFO Using network Socket"])
+    unchecked = "\n".join(
+        " ".join("N/A" if i in (8, 12) else word for i, word in enumerate(line.split())) if line[0].isdigit() else line
+        for line in text.splitlines()
+    )
+    assert "N/A" in unchecked
+    judgement = judged(unchecked, LogsConfig("H100-SXM", 2, 8, IB))
+    assert judgement.verdict is Verdict.FAIL
+    assert "went over sockets" in judgement.reason
+
+
+def test_network_algorithm_and_protocol_are_reported() -> None:
+    lines = [
+        "node-0:1:1 [0] NCCL INFO Using network IB",
+        "node-0:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 8[0] [send] via NET/IB/0/GDRDMA",
+        f"node-0:1:1 [0] NCCL INFO AllReduce: {8 * G} Bytes -> Algo 1 proto 2 time 12.0",
+    ]
+    judgement = judged(log_text(HEALTHY, 16, 2, lines), LogsConfig("H100-SXM", 2, 8, IB))
+    assert "over IB with GPUDirect RDMA, by Ring/Simple" in judgement.reason
+
+
+def test_a_link_that_is_switched_off_with_nothing_to_compare_is_a_fault() -> None:
+    judgement = judged(log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
+    assert judgement.verdict is Verdict.FAIL
+    assert "with NCCL_P2P_DISABLE=1" in judgement.reason
 
 
 # Its devices
@@ -243,21 +276,28 @@ def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdic
         assert judged("\n".join([*lines[:first], outlier, *small[1:], *lines[first:]]), QUAD).verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.55, Verdict.DEGRADED), (0.9, Verdict.PASS)])
-def test_in_place_much_slower_at_every_size(share: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("fabric", "share", "verdict"),
+    [(IB, 0.1, Verdict.FAIL), (None, 0.55, Verdict.DEGRADED), (None, 0.9, Verdict.PASS)],  # without any reference too
+)
+def test_in_place_much_slower_at_every_size(fabric: str | None, share: float, verdict: Verdict) -> None:
     lines = []
     for line in over_four_nodes().splitlines():
         fields = line.split()
         if is_row(line):
             fields[9:12] = [f"{float(fields[9]) / share:.2f}", *(f"{float(f) * share:.2f}" for f in fields[10:12])]
         lines.append(" ".join(fields))
-    result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8))  # without any reference
-    assert (result.verdict, "in place" in result.reason) == (verdict, verdict is not Verdict.PASS)
+    result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8, fabric))
+    slow = f"in place {share * 376:.3g} GB/s against 376 GB/s" in result.reason
+    assert (result.verdict, slow) == (verdict, verdict is not Verdict.PASS), result.reason
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.6, Verdict.DEGRADED), (0.9, Verdict.PASS)])
+@pytest.mark.parametrize(("share", "verdict"), [(0.25, Verdict.DEGRADED), (0.6, Verdict.DEGRADED), (0.9, Verdict.PASS)])
 def test_the_largest_size_at_much_less_than_the_one_below(share: float, verdict: Verdict) -> None:
     sizes = [64 * M, 256 * M, G, 4 * G, 8 * G, 16 * G]
     text = log_text([*OVER_NODES, share * OVER_NODES[-1]], 32, 4, sizes=sizes)
     result = judged(text, QUAD)
-    assert (result.verdict, "at 16G after 376 GB/s" in result.reason) == (verdict, verdict is not Verdict.PASS)
+    assert (result.verdict, f"falls to {share * OVER_NODES[-1]:.3g} GB/s at 16G after 376 GB/s" in result.reason) == (
+        verdict,
+        verdict is not Verdict.PASS,
+    )

@@ -1,21 +1,17 @@
 """The command `seatrial judge`: its exit status and what it prints."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from seatrial.cli.app import main
+from tests.command import exit_status
 from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
 
 
 def run(*arguments: str) -> int:
     """The exit status of `seatrial judge` with these arguments."""
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.setattr(sys, "argv", ["seatrial", "judge", *arguments])
-        main()
-    return int(ended.value.code or 0)
+    return exit_status("judge", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """What rows say against a sweep, and numbers that its links have no room for: each was a wrong verdict once."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from seatrial.judge.logs import LogsConfig
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, is_row, judged, log_text, of_operation
-from tests.unit.judge_traps.test_command import run
 
 PAIR = LogsConfig("H100-SXM", 2, None, "IB-8x400G")
 PAIR_OF_8 = LogsConfig("H100-SXM", 2, 8, "IB-8x400G")
@@ -21,6 +19,7 @@ ACROSS = (300.0, 400.0, 450.0, 470.0, 475.0)
 @pytest.mark.parametrize(
     ("text", "setup"),
     [
+        (log_text(HEALTHY, wrong=9), LogsConfig("H100-SXM", 1, 8)),
         (log_text(ACROSS, 14, 2, wrong=9), PAIR),
         (log_text(ACROSS, 14, 2, wrong=9), PAIR_OF_8),
         (log_text(HEALTHY, wrong=9).replace("NVIDIA GPU", "NVIDIA A100-SXM4-80GB"), LogsConfig("H100-SXM", 1, 8)),
@@ -29,7 +28,7 @@ ACROSS = (300.0, 400.0, 450.0, 470.0, 475.0)
 def test_wrong_numbers_are_corrupt_whatever_else_is_odd(text: str, setup: LogsConfig) -> None:
     result = judged(text, setup)
     assert result.verdict is Verdict.CORRUPT
-    assert "wrong elements: 9" in result.reason
+    assert "wrong elements: 9 at 64M out-of-place" in result.reason
 
 
 @pytest.mark.parametrize("busbw", [350.0, 187.5])
@@ -94,25 +93,6 @@ def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
 
 
 # Slow sizes and missing ranks
-
-
-def test_a_size_that_falls_to_a_quarter_is_said() -> None:
-    sizes = [*SIZES, 16 * G]
-    result = judged(log_text([*HEALTHY, 120.0], sizes=sizes))
-    assert result.verdict is Verdict.DEGRADED
-    assert "falls to 120 GB/s at 16G" in result.reason
-    assert judged(log_text([*HEALTHY, 470.0], sizes=sizes)).verdict is Verdict.PASS
-
-
-def test_in_place_ten_times_slower_is_no_pass_without_a_catalog_row_either() -> None:
-    lines = []
-    for line in log_text((300.0, 340.0, 370.0, 375.0, 376.0), 32, 4).splitlines():
-        fields = line.split()
-        if is_row(line):
-            fields[9:12] = [f"{float(fields[9]) * 10:.2f}", *(f"{float(field) / 10:.2f}" for field in fields[10:12])]
-        lines.append(" ".join(fields))
-    result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8, "IB-8x400G"))
-    assert (result.verdict, "in place 37.6 GB/s against 376 GB/s" in result.reason) == (Verdict.FAIL, True)
 
 
 def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
@@ -200,6 +180,7 @@ def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "setup", "verdict", "words"),
     [
+        (log_text([860.0] * 5), LogsConfig("H100-SXM", 1), Verdict.INCONCLUSIVE, "over those links"),
         (log_text([860.0] * 5), LogsConfig("H100-SXM", 1, 8), Verdict.INCONCLUSIVE, "700 GB/s"),
         (
             log_text([692.0] * 5, 96, 12),
@@ -240,10 +221,3 @@ def test_a_floor_that_another_source_measured_less_than_is_none() -> None:
     mi300x = LogsConfig("MI300X", 1, 8)
     assert judged(log_text([280.0, 305.0, 310.0, 311.0, 311.0, 311.0], sizes=sizes), mi300x).verdict is Verdict.PASS
     assert judged(log_text([140.0] * 6, sizes=sizes), mi300x).verdict is Verdict.FAIL
-
-
-def test_the_command_takes_a_log_of_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "one.log"
-    log.write_text(log_text([860.0] * 5))
-    assert run(str(log), "--hardware", "H100-SXM", "--nodes", "1") == 3
-    assert capsys.readouterr().out.splitlines()[-1].startswith("inconclusive: all_reduce busbw 860")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.app import main
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text
+from tests.command import exit_status
 from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, M, is_row, judged, log_text, of_operation
 
 
@@ -120,12 +120,10 @@ def test_rows_that_are_commented_out_under_a_header_with_res_are_read_in_millise
 
 
 def test_json_of_several_files_says_which_file_a_sweep_is_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(tmp_path / name) for name in ("a.log", "b.log")]
     for file in files:
         Path(file).write_text(log_text(HEALTHY))
-    monkeypatch.setattr("sys.argv", ["seatrial", "parse", "--json", *files])
-    with pytest.raises(SystemExit):
-        main()
+    assert exit_status("parse", "--json", *files) == 0
     assert [sweep["source"] for sweep in json.loads(capsys.readouterr().out)] == files

@@ -1,5 +1,6 @@
 """The cluster files behind tests/golden/kubernetes; `python -m tests.unit.kubernetes.golden` writes those anew."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 }
 
 
+@cache
 def rendered(name: str) -> str:
     """Everything that would be submitted, as one YAML document after the other."""
     return rendered_of(Cluster.model_validate(CLUSTERS[name]))

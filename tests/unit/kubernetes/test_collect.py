@@ -1,8 +1,9 @@
 """Logs of pods and events as files: how they are called, what stands in them, and that it ends."""
 
-import time
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes.api import Api
@@ -64,32 +65,34 @@ def test_why_a_container_ended_is_told_above_its_log() -> None:
 
 
 class Logs:
-    """An API server whose pods have something to say, or not."""
+    """An API server whose pods have something to say, but for p-1, each after so many seconds."""
 
-    def __init__(self, seconds: float = 0) -> None:
-        self.seconds, self.asked = seconds, list[str]()
+    def __init__(self, seconds: float, clock: list[float]) -> None:
+        self.seconds, self.clock, self.limits = seconds, clock, list[float]()
 
     def log_tail(self, pod: str, container: str, timeout_s: float) -> bytes:
-        self.asked.append(pod)
-        time.sleep(min(self.seconds, timeout_s))
+        self.limits.append(timeout_s)
+        self.clock[0] += self.seconds
         if pod == "p-1":
             raise LaunchError("cannot read the log of pod p-1: is waiting to start")
         return b"Server listening\n"
 
 
-def test_a_pod_that_has_no_log_says_why_and_no_environment_is_shown(tmp_path: Path) -> None:
-    write_pod_logs(cast(Api, Logs()), [pod(0, "a"), pod(1, "b")], tmp_path, time.monotonic() + 10, Secrets())
-    assert (tmp_path / "coordinator.log").read_text().splitlines()[1] == "Server listening"
-    assert "# no log: cannot read the log of pod p-1" in (tmp_path / "worker-b.log").read_text()
-    assert "hf_secret" not in "".join(path.read_text() for path in tmp_path.iterdir())
-
-
-def test_it_ends_in_time_however_many_there_are(tmp_path: Path) -> None:
-    slow, started = Logs(seconds=0.5), time.monotonic()
-    write_pod_logs(cast(Api, slow), [pod(i, f"n-{i}") for i in range(512)], tmp_path, time.monotonic() + 1, Secrets())
-    assert time.monotonic() - started < 12  # of 16
-    assert len(list(tmp_path.iterdir())) == 512  # of every pod at least its state is told
-    assert len(slow.asked) < 100
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 512), (0.5, 100)])
+def test_logs_are_read_until_time_is_up_and_every_pod_has_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, most: int
+) -> None:
+    api = Logs(seconds, clock := [0.0])
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    write_pod_logs(cast(Api, api), [pod(i, f"n-{i}") for i in range(512)], tmp_path, 10.0, Secrets())
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert len(texts) == 512
+    assert texts["coordinator.log"].splitlines()[1] == "Server listening"
+    assert "# no log: cannot read the log of pod p-1" in texts["worker-n-1.log"]
+    assert "hf_secret" not in "".join(texts.values())
+    assert len(api.limits) <= most
+    assert 0 < max(api.limits) <= 10
+    assert ("# not read: time is up" in texts["worker-n-511.log"]) is (most < 512)
 
 
 def test_events_of_the_run_in_the_order_of_time() -> None:

@@ -132,86 +132,62 @@ def test_claims_that_kueue_does_not_count_are_refused_for_ever(refused: str, rea
     assert "resources.deviceClassMappings" in queued.reason
 
 
-def test_admission_checks_are_named() -> None:
-    held = workload(
-        ("QuotaReserved", "True", "QuotaReserved", ""),
-        admissionChecks=[
-            {"name": "dws", "state": "Pending", "message": "no capacity in zone"},
-            {"name": "other", "state": "Ready"},
-        ],
-    )
-    queued = waits_for(held)
-    assert queued
-    assert queued.reason == "queued: quota is reserved; waiting for admission check dws: no capacity in zone"
-
-
-def test_admitted_waits_for_nothing() -> None:
-    assert waits_for(workload(("QuotaReserved", "True", "", ""), ("Admitted", "True", "", ""))) is None
-
-
-def test_eviction_is_told() -> None:
-    evicted = workload(("Admitted", "False", "NoReservation", ""), ("Evicted", "True", "Preempted", "to make room"))
-    assert preempted(evicted) == "Kueue evicted it: Preempted: to make room"
-    queued = waits_for(evicted)
-    assert queued
-    assert queued.reason == "queued again after it was evicted: Preempted: to make room"
-    assert preempted(workload(("Admitted", "True", "", ""))) is None
-
-
-def test_a_reason_that_says_wait_outweighs_the_words() -> None:
-    queued = waits_for(pending("resource cpu unavailable in ClusterQueue", "WaitingForQuota"))
-    assert queued
-    assert not queued.hopeless
-
-
-def test_a_workload_that_is_over_is_waited_for_no_more() -> None:
-    queued = waits_for(workload(("Admitted", "True", "", ""), ("Finished", "True", "FailedToStart", "no such field")))
-    assert queued
-    assert (queued.reason, queued.hopeless) == ("Kueue takes it for finished: FailedToStart: no such field", True)
-
-
+RESERVED, ADMITTED = ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")
+UNADMITTED = ("Admitted", "False", "NoReservation", "")
 TO_MAKE_ROOM = ("Evicted", "True", "Preempted", "to make room")
+EVICTED = "queued again after it was evicted: Preempted: to make room"
+TOO_OFTEN = ("Evicted", "True", "DeactivatedDueToRequeuingLimitExceeded", "exceeded the maximum number of retries")
+CHECKS = [
+    {"name": "dws", "state": "Pending", "message": "no capacity in zone"},
+    {"name": "other", "state": "Ready"},
+]
 
 
 @pytest.mark.parametrize(
-    ("reserved", "reason"),
+    ("seen", "reason", "hopeless"),
     [
         (
-            ("QuotaReserved", "True", "QuotaReserved", "in q"),
-            "queued again after it was evicted: Preempted: to make room",
+            workload(RESERVED, admissionChecks=CHECKS),
+            "queued: quota is reserved; waiting for admission check dws: no capacity in zone",
+            False,
+        ),
+        (workload(UNADMITTED, TO_MAKE_ROOM), EVICTED, False),
+        (workload(RESERVED, ADMITTED, TO_MAKE_ROOM), EVICTED, False),  # still there
+        (workload(("QuotaReserved", "False", "Pending", "to make room"), UNADMITTED, TO_MAKE_ROOM), EVICTED, False),
+        (
+            workload(("QuotaReserved", "False", "Pending", f"{UNUSED} f, 2 more needed"), UNADMITTED, TO_MAKE_ROOM),
+            "queued: 2 more pods needed in flavor f",  # it was looked at again
+            False,
         ),
         (
-            ("QuotaReserved", "False", "Pending", "to make room"),
-            "queued again after it was evicted: Preempted: to make room",
+            workload(ADMITTED, ("Finished", "True", "FailedToStart", "no such field")),
+            "Kueue takes it for finished: FailedToStart: no such field",
+            True,
         ),
-        (("QuotaReserved", "False", "Pending", f"{UNUSED} f, 2 more needed"), "queued: 2 more pods needed in flavor f"),
+        (workload(TOO_OFTEN, active=False), f"Kueue has deactivated it: {TOO_OFTEN[2]}: {TOO_OFTEN[3]}", True),
+        # a reason that says wait outweighs the words
+        (
+            pending("resource cpu unavailable in ClusterQueue", "WaitingForQuota"),
+            "queued: resource cpu unavailable in ClusterQueue",
+            False,
+        ),
     ],
-    ids=["still-there", "let-go", "looked-at-again"],
 )
-def test_what_was_evicted_is_queued_again(reserved: tuple[str, str, str, str], reason: str) -> None:
-    admitted = ("Admitted", reserved[1], "", "")
-    queued = waits_for(workload(reserved, admitted, TO_MAKE_ROOM))
+def test_what_is_waited_for(seen: dict[str, Any], reason: str, hopeless: bool) -> None:
+    queued = waits_for(seen)
     assert queued
-    assert (queued.reason, queued.hopeless) == (reason, False)
+    assert (queued.reason, queued.hopeless) == (reason, hopeless)
 
 
-def test_what_was_evicted_and_admitted_again_waits_for_nothing() -> None:
-    before = ("Evicted", "False", "QuotaReserved", "Previously: to make room")
-    again = workload(("QuotaReserved", "True", "", ""), ("Admitted", "True", "", ""), before)
-    assert waits_for(again) is None
-    assert preempted(again) is None
+@pytest.mark.parametrize("evicted", [(), (("Evicted", "False", "QuotaReserved", "Previously: to make room"),)])
+def test_what_is_admitted_waits_for_nothing(evicted: tuple[tuple[str, str, str, str], ...]) -> None:
+    """Also where it was evicted before."""
+    admitted = workload(RESERVED, ADMITTED, *evicted)
+    assert (waits_for(admitted), preempted(admitted)) == (None, None)
 
 
-def test_a_deactivated_workload_says_why() -> None:
-    why = (
-        "Evicted",
-        "True",
-        "DeactivatedDueToRequeuingLimitExceeded",
-        "exceeded the maximum number of re-queuing retries",
-    )
-    queued = waits_for(workload(why, active=False))
-    assert queued
-    assert queued.reason == f"Kueue has deactivated it: {why[2]}: {why[3]}"
+def test_eviction_is_told() -> None:
+    assert preempted(workload(UNADMITTED, TO_MAKE_ROOM)) == "Kueue evicted it: Preempted: to make room"
 
 
 def test_a_class_that_may_be_missing_is_named() -> None:

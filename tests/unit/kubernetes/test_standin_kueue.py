@@ -21,7 +21,6 @@ from tests.unit.kubernetes.golden import rendered
 from tests.unit.kubernetes.test_standins import NAMESPACE, NOON, carry_out, created
 
 SET = "couldn't assign flavors to pod set main: "
-SUMS = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
 
 
 def settle(world: World) -> None:
@@ -117,33 +116,6 @@ def test_a_second_one_waits_until_the_first_is_done() -> None:
     assert job(world, "second")["spec"]["suspend"] is False
 
 
-def test_two_that_fit_alone_are_not_both_admitted() -> None:
-    world = a_world()
-    for name in ("first", "second"):
-        add(world, CLASS, f"{name}-class", value=1)
-    submit(world, "first", importance="first-class")
-    submit(world, "second", importance="second-class")  # of equal priority: nobody has to go
-    assert [bool(holds(workload(world, name), "Admitted")) for name in ("first", "second")] == [True, False]
-
-
-def test_the_next_flavor_is_tried() -> None:
-    world = a_world(flavors=("spot", "reserved"))
-    submit(world, "first")
-    submit(world, "second")
-    (part,) = workload(world, "second")["status"]["admission"]["podSetAssignments"]
-    assert part["flavors"] == {"nvidia.com/gpu": "reserved"}
-
-
-def test_what_is_too_much_for_all_flavors_is_told_of_each() -> None:
-    world = a_world(8, flavors=("spot", "reserved"))
-    submit(world, "first")
-    lacks = [f"insufficient quota for nvidia.com/gpu in flavor {name}, {SUMS}" for name in ("reserved", "spot")]
-    assert refused(world, "first") == f"{SET}{', '.join(lacks)}"
-    queued = waits_for(workload(world, "first"))
-    assert queued
-    assert queued.hopeless
-
-
 def test_a_higher_priority_takes_the_quota_and_gives_it_back() -> None:
     world = a_world()
     add(world, CLASS, "high", value=1000)
@@ -193,54 +165,6 @@ def test_topologies(annotation: str, level: str, refusal: str | None) -> None:
     if refusal:
         assert refused(world, "first") == f"{SET}{refusal}"
     assert bool(holds(workload(world, "first"), "Admitted")) is (refusal is None)
-
-
-@pytest.mark.parametrize(
-    ("of_local", "of_cluster", "local_says", "refusal"),
-    [
-        ({"stopPolicy": "Hold"}, {}, "Stopped", "LocalQueue night is inactive"),
-        ({"clusterQueue": "none"}, {}, "ClusterQueueDoesNotExist", "ClusterQueue none doesn't exist"),
-        ({}, {"stopPolicy": "Hold"}, "ClusterQueueIsInactive", "ClusterQueue gpus is inactive"),
-    ],
-)
-def test_queues_that_admit_nothing(
-    of_local: dict[str, str], of_cluster: dict[str, Any], local_says: str, refusal: str
-) -> None:
-    world = a_world(**of_cluster)
-    local = world.get(LOCAL_QUEUE, NAMESPACE, "night")
-    assert local
-    local["spec"] |= of_local
-    submit(world, "first")
-    assert refused(world, "first") == refusal
-    local = world.get(LOCAL_QUEUE, NAMESPACE, "night")
-    assert local
-    (active,) = conditions(local)
-    assert (active["type"], active["status"], active["reason"]) == ("Active", "False", local_says)
-
-
-def test_without_its_queue_or_its_class_a_job_stays_where_it_is() -> None:
-    world = World(now=NOON)
-    submit(world, "first")
-    assert refused(world, "first") == "LocalQueue night doesn't exist"
-    submit(world, "second", importance="nobody-knows")
-    assert len(world.all(WORKLOAD)) == 1
-
-
-def test_an_admission_check_holds_it_up_and_deactivation_takes_it_back() -> None:
-    world = a_world(admissionChecksStrategy={"admissionChecks": [{"name": "dws"}]})
-    submit(world, "first")
-    held = workload(world, "first")
-    assert holds(held, "QuotaReserved")
-    assert not holds(held, "Admitted")
-    carry_out(world, Patch(held, {"status": {"admissionChecks": [{"name": "dws", "state": "Ready"}]}}))
-    settle(world)
-    assert job(world, "first")["spec"]["suspend"] is False
-    carry_out(world, Patch(workload(world, "first"), {"spec": {"active": False}}))
-    settle(world)
-    assert job(world, "first")["spec"]["suspend"] is True
-    queued = waits_for(workload(world, "first"))
-    assert queued
-    assert queued.reason == "Kueue has deactivated it: Deactivated: The workload is deactivated"
 
 
 @pytest.mark.parametrize(

@@ -201,30 +201,6 @@ def test_a_suspended_mpijob_has_no_workers() -> None:
     assert (condition["status"], condition["reason"]) == ("False", "MPIJobResumed")
 
 
-def test_a_trainjob_becomes_a_jobset_that_torchrun_understands() -> None:
-    world = world_with("trainjob")
-    settle(trainjob, world)
-    settle(jobset, world)
-    (container,) = get(world, JOB, f"{NAME}-node-0")["spec"]["template"]["spec"]["containers"]
-    env = {each["name"]: each.get("value") for each in container["env"]}
-    assert env["PET_NNODES"] == "2"
-    assert env["PET_NPROC_PER_NODE"] == "8"
-    assert env["PET_MASTER_ADDR"] == f"{NAME}-node-0-0.{NAME}"
-    assert "PET_NODE_RANK" in env
-
-
-def test_a_trainjob_ends_as_its_jobset() -> None:
-    world = world_with("trainjob")
-    settle(trainjob, world)
-    settle(jobset, world)
-    end(world, f"{NAME}-node-0", "Failed", "BackoffLimitExceeded")
-    settle(jobset, world)
-    settle(trainjob, world)
-    failed = holds(get(world, trainjob.TRAINJOB), "Failed")
-    assert failed and failed["reason"] == "FailedJobs"
-    assert get(world, trainjob.TRAINJOB)["status"]["jobsStatus"][0]["failed"] == 1
-
-
 def test_a_trainjob_that_is_over_its_time_loses_its_jobset() -> None:
     world = world_with("trainjob")
     carry_out(world, Patch(get(world, trainjob.TRAINJOB), {"spec": {"activeDeadlineSeconds": 60}}))

@@ -68,7 +68,7 @@ def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(reason: 
     assert code_of(pod_problem.reason) == code
 
 
-def test_a_wait_for_an_image_has_the_code_of_the_image() -> None:
+def test_a_wait_has_the_code_of_its_cause() -> None:
     assert code_of(describe_progress([READY, waits("ImagePullBackOff", "busy")], 2)) == "image-pull"
     assert code_of(describe_progress([READY], 2)) == "pods-unscheduled"
 
@@ -143,32 +143,10 @@ def test_what_the_message_says_will_not_come_is_not_waited_for(reason: str, fina
     assert problem([waits(reason, final)], {}, 0.0)
 
 
-def test_trouble_counts_from_when_a_pod_had_it_first() -> None:
-    """A pull fails and is put off by turns; what it is called then does not matter."""
-    fails, put_off, fine = waits("ErrImagePull", "timeout"), waits("ImagePullBackOff", "timeout"), pod()
-    since = troubled([fails], {}, 5.0)
-    assert since == {"p-0": 5.0}
-    since = troubled([put_off], since, 30.0)
-    assert since == {"p-0": 5.0}
-    assert problem([put_off], since, 64.0) is None
-    assert problem([put_off], since, 65.0)
-    assert problem([fine], since, 65.0) is None
-    assert troubled([fine], since, 65.0) == {}
-
-
 def test_trouble_is_what_the_story_tells_first() -> None:
     creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
     sentence = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
     assert describe_progress([*creating, waits("ErrImagePull", "timeout")], 3) == sentence
-
-
-def test_pods_come_and_go() -> None:
-    seen = SeenObjects()
-    seen.take_pod("ADDED", READY)
-    seen.take_pod("MODIFIED", pod())
-    assert list(seen.pods) == ["p-0"]
-    seen.take_pod("DELETED", READY)
-    assert not seen.pods
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,19 @@
-"""A machine for the quick check: real processes, with programs in place of the probes that it starts."""
+"""Machines for the quick check: one whose probes only answer, and one of real processes in place of the probes."""
 
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
+
+import pytest
 
 from seatrial.remote.probes import probe
 
@@ -25,6 +32,7 @@ ROW = "  {size}  2097152  float  sum  -1  120.0  69.9  {busbw}  {wrong}  120.0  
 LARGEST = ROW.format(size=1 << 30, busbw=480.5, wrong=0)
 GLOO = ROW.format(size=16 << 20, busbw=1.5, wrong=0)
 TRAIN = f"import sys; open(sys.argv[sys.argv.index('--results') + 1], 'w').write({json.dumps(RESULTS)!r})"
+PASSED = "[RESULT] pass: all results are right; rates are not judged"
 
 
 def device(name: str, **values: object) -> dict[str, Any]:
@@ -38,6 +46,52 @@ def gpus(count: int, **last: object) -> list[dict[str, Any]]:
 
 def printing(answer: object) -> str:
     return f"print({json.dumps(answer)!r})"
+
+
+def modules() -> dict[str, ModuleType]:
+    """check.py and what it imports, as they find each other in their folder on a node."""
+    with pytest.MonkeyPatch.context() as patched, mock.patch.dict(sys.modules):
+        patched.syspath_prepend(probe("check").parent)
+        return {name: import_module(name) for name in ("processes", "quick_checks", "check")}
+
+
+class Probes:
+    """check.py in this process, with answers in place of the programs that it would start."""
+
+    def __init__(self, work: Path, patch: pytest.MonkeyPatch) -> None:
+        self._own, self._ended = modules(), dict[str, Any]()
+        check, quick = self._own["check"], self._own["quick_checks"]
+        for module in (check, quick):
+            patch.setattr(module, "run_probe", self._run_probe)
+        patch.setattr(quick, "run", lambda command, timeout_s: self._ended[command[0]])
+        patch.setattr(quick, "shutil", SimpleNamespace(which=self._ended.get))
+        patch.setattr(check, "signal", SimpleNamespace(signal=lambda *_: None, SIGTERM=15))
+        patch.chdir(work)
+        self.says("facts", FACTS)
+        self.says("devices", {"devices": [device("cpu")]})
+        self.says("collective", GLOO)
+        self.says("training", "")
+
+    def says(self, name: str, output: object, status: int | None = 0, problem: str = "") -> None:
+        """What a program prints, text or JSON, and how it ends."""
+        printed = output if isinstance(output, str) else json.dumps(output)
+        self._ended[name] = self._own["processes"].Ended(printed, status, problem, 0.1)
+
+    def has_gpus(self, devices: Sequence[object], perf: str | None = LARGEST) -> None:
+        self.says("devices", {"devices": devices})
+        if perf is not None:
+            self.says("all_reduce_perf", perf)
+
+    def _run_probe(self, name: str, arguments: Sequence[str], timeout_s: float, ranks: int = 1) -> Any:
+        if name == "training" and self._ended[name].status == 0:
+            Path(arguments[arguments.index("--results") + 1]).write_text(json.dumps(RESULTS))
+        return self._ended[name]
+
+    def check(self, *arguments: str) -> tuple[int, list[str]]:
+        """(exit status, lines)."""
+        with redirect_stdout(StringIO()) as printed:
+            status: int = self._own["check"].main(arguments)
+        return status, printed.getvalue().splitlines()
 
 
 class Machine:
@@ -56,12 +110,11 @@ class Machine:
         for name, text in probes.items():
             (self.probes / f"{name}.py").write_text(text)
 
-    def has_gpus(self, devices: Sequence[object], perf: str | None = LARGEST) -> None:
+    def has_gpus(self, devices: Sequence[object]) -> None:
         self.has(devices=printing({"devices": devices}))
-        if perf is not None:
-            program = self.programs / "all_reduce_perf"
-            program.write_text(f"#!/bin/sh\ncat <<'END'\n{perf}\nEND\n")
-            program.chmod(0o755)
+        program = self.programs / "all_reduce_perf"
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{LARGEST}\nEND\n")
+        program.chmod(0o755)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-S", "-E", str(self.probes / "check.py"), *arguments]

@@ -7,27 +7,36 @@ import time
 
 import pytest
 
-from tests.unit.quick_check.machine import TRAIN, Machine
+from tests.unit.quick_check.machine import FACTS, PASSED, RESULTS, TRAIN, Machine, gpus
+
+
+def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
+    machine.has_gpus(gpus(4))
+    assert machine.check() == (
+        0,
+        [
+            "[ENV] node-0: 2 CPUs, 0 GPUs, 25 GB of memory",
+            "[ENV] torch 2.6.0",
+            *(f"[COMPUTE] cuda:{i} NVIDIA H100: matmul bfloat16 700 TFLOP/s, memory copy 2700 GB/s" for i in range(4)),
+            "[COLLECTIVE] all_reduce over 4 GPUs, NCCL: 480.50 GB/s busbw at 1024 MiB, no wrong elements",
+            "[TRAIN] resnet50 fp32 on 4 GPUs: 1000 samples/s, 100 ms a step, loss 7.000 to 3.000",
+            PASSED,
+        ],
+    )
+    results = machine.results()
+    assert (results["verdict"], results["train"], results["env"]) == ("pass", RESULTS, FACTS)
+    assert [figures["matmul_tflops"] for figures in results["compute"]] == [700.0] * 4
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("", "devices printed no JSON"),
-        ("print('null')", "devices printed no JSON"),
-        ("print('[' * 100000)", "devices printed no JSON"),
-        ("print('{\"devices\": 3}')", "no device was measured"),
-        ('print(\'{"devices": [3, null, "x"]}\')', "no device was measured"),
-        ("print('{\"devices\": []}')", "no device was measured"),
-        ('print(\'{"error": "torch cannot be imported\\\\u001b[2J"}\')', "torch cannot be imported[2J"),
-        ("print('{\"devices\": [{}]}')", ": no samples"),
-        ('print(\'{"devices": [{"device": "cpu", "matmul_tflops": [NaN, true, -1]}]}\')', "cpu: no samples"),
         ("while True: print('x' * 65536)", "did not end within 2 s"),
         ("raise SystemExit('no driver')", "no driver"),
         ("import os; os.abort()", "ended by SIGABRT"),
     ],
 )
-def test_what_a_probe_prints_may_be_anything(machine: Machine, answer: str, reason: str) -> None:
+def test_a_probe_that_breaks_is_no_pass(machine: Machine, answer: str, reason: str) -> None:
     machine.has(devices=answer)
     status, lines = machine.check("--allow-no-gpu", "--timeout-s", "2")
     assert status in (1, 3)
@@ -55,9 +64,7 @@ time.sleep(60)
 )
 def test_a_rank_that_breaks_training_is_named(machine: Machine, ends: str, status: int, reason: str) -> None:
     machine.has(training=RANK_1.format(ends))
-    began = time.monotonic()
     assert machine.check("--allow-no-gpu", "--timeout-s", "2")[1][-1] == f"[RESULT] {reason}"
-    assert time.monotonic() - began < 20
     assert machine.results()["verdict"] == reason.partition(":")[0]
 
 
@@ -76,12 +83,11 @@ def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
     child = subprocess.Popen(
         machine.command("--allow-no-gpu"), env=machine.environment(), cwd=machine.work, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 30
     while not list(machine.work.glob("rank-*")):
-        assert time.monotonic() < deadline
+        assert child.poll() is None
         time.sleep(0.02)
     child.send_signal(signal.SIGTERM)
-    assert child.wait(20) == 128 + signal.SIGTERM
+    assert child.wait() == 128 + signal.SIGTERM
     for started in machine.work.glob("rank-*"):
         with pytest.raises(ProcessLookupError):
             os.kill(int(started.name.removeprefix("rank-")), 0)

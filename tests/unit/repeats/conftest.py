@@ -1,5 +1,6 @@
 """A history of passing runs, and sweeps that are repeated on a fake mpirun."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from tests.unit.repeats.doubts import collectives
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path, empty_history: Path) -> Iterator[Store]:
     """Three passing runs of 1 GB/s."""
-    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as opened:
+    with open_store(f"sqlite:///{shutil.copy(empty_history, tmp_path)}") as opened:
         for number in range(3):
             at = now()
             opened.save(

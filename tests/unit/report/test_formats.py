@@ -4,7 +4,7 @@ import io
 import json
 import os
 import re
-import subprocess
+import resource
 import sys
 import zlib
 from pathlib import Path
@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from seatrial.cli.app import app, main
+from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError
 from seatrial.report.html import report_html
 from seatrial.report.paper import on_paper, pdf_of
 from tasks.record import measurements_csv, run_json
 from tests import samples
+from tests.command import exit_status
 
 
 @pytest.fixture
@@ -61,10 +62,13 @@ def test_what_is_no_run_is_one_line(folder: Path) -> None:
 def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
     _report(folder)
     before = (folder / "report.html").read_bytes()
-    limited = ["bash", "-c", 'ulimit -f 16; exec "$0" -m seatrial report "$1"', sys.executable, str(folder)]
-    ended = subprocess.run(limited, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.endswith(f"seatrial: {folder}/report.html: cannot be written: File too large\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, limits[1]))
+    try:
+        with pytest.raises(InputError, match=rf"^{folder}/report\.html: cannot be written: File too large$"):
+            _report(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (folder / "report.html").read_bytes() == before
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
@@ -78,11 +82,8 @@ def test_what_no_encoding_has_is_written_by_its_number(folder: Path, monkeypatch
     assert ("\\udcff.log" in page, "said \\ud800" in page) == (True, True)
     stdout = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", stdout)
-    monkeypatch.setattr(sys, "argv", ["seatrial", "report", str(folder), "--format", "md"])
-    with pytest.raises(SystemExit) as ended:
-        main()
+    assert exit_status("report", folder, "--format", "md") == 0
     stdout.flush()
-    assert not ended.value.code
     assert stdout.buffer.getvalue().startswith(b"## \\u2715 h100-east fails\n\n**fail**: said\n")
 
 

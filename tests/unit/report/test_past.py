@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +17,8 @@ RESULT = samples.faulty_h100()
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as store:
+def store(tmp_path: Path, empty_history: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{shutil.copy(empty_history, tmp_path)}") as store:
         yield store
 
 

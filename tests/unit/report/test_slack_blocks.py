@@ -15,7 +15,6 @@ from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.report.paper import curve_png
 from seatrial.runs.difference import difference
 from tests import nights, samples
 from tests.slack_server import block_problem, texts
@@ -191,14 +190,6 @@ def test_the_end_is_said_once(wrong: RunOutcome, text: str) -> None:
 def _with_news(alert: Alert, news: str) -> Any:
     incident = replace(alert.incident, changes=(*alert.incident.changes, news))
     return incident.with_receipt("slack", Receipt(1))
-
-
-def test_the_picture_is_one_and_needs_a_sweep() -> None:
-    png = curve_png(nights.bad(1), samples.faulty_h100())
-    assert png is not None
-    assert png.startswith(b"\x89PNG")
-    assert 20_000 < len(png) < 500_000
-    assert curve_png(nights.unmeasured(1)) is None
 
 
 def test_the_details_name_the_codes_of_what_is_no_pass() -> None:

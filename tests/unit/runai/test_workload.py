@@ -11,10 +11,10 @@ import yaml
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.platform import pod_names, read_workload, submit_argv
+from tests.cluster_files import refusal
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "runai"
 EXAMPLE = Path(__file__).parents[3] / "deployments" / "clusters" / "gh200-runai.yaml"
@@ -114,32 +114,21 @@ def test_what_is_no_json_is_an_unknown_phase(text: str) -> None:
 @pytest.mark.parametrize(
     ("platform", "problem"),
     [
-        ("args: ['--workers=9']", "--workers is set by another field or by seatrial; leave it out"),
-        ("args: ['-g 4']", "must be one option with its value"),
-        ("framework: tf", "'pytorch' or 'mpi'"),
-        ("extended_resources: {rdma/x: 0}", "greater than or equal to 1"),
+        ({"args": ["--workers=9"]}, "--workers is set by another field or by seatrial; leave it out"),
+        ({"args": ["-g 4"]}, "must be one option with its value"),
+        ({"framework": "tf"}, "'pytorch' or 'mpi'"),
+        ({"extended_resources": {"rdma/x": 0}}, "greater than or equal to 1"),
+        *(({"extended_resources": {name: 1}}, "must be a resource of Kubernetes") for name in ("-x", "a b", "x" * 300)),
     ],
 )
-def test_bad_settings_are_named(tmp_path: Path, platform: str, problem: str) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text(f"nodes: 2\nimage: r.example.com/i:1\nplatform: {{kind: runai, project: infra, {platform}}}\n")
-    with pytest.raises(InputError) as caught:
-        load_cluster(file)
-    assert problem in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_bad_settings_are_named(tmp_path: Path, platform: dict[str, Any], problem: str) -> None:
+    settings = {"kind": "runai", "project": "infra", **platform}
+    assert problem in refusal(tmp_path, image="r.example.com/i:1", platform=settings)
 
 
 def test_an_image_is_needed(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("nodes: 2\nplatform: {kind: runai, project: infra}\n")
-    with pytest.raises(InputError, match="image: is needed, because platform runai starts the nodes from it"):
-        load_cluster(file)
-
-
-@pytest.mark.parametrize("name", ["-x", "a b", "x" * 300])
-def test_what_is_no_resource_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="must be a resource of Kubernetes"):
-        RunaiPlatform.model_validate({"kind": "runai", "project": "infra", "extended_resources": {name: 1}})
+    line = refusal(tmp_path, platform={"kind": "runai", "project": "infra"})
+    assert "image: is needed, because platform runai starts the nodes from it" in line
 
 
 if __name__ == "__main__":

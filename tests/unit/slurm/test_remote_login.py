@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
-from seatrial.config.cluster import load_cluster
-from seatrial.model.errors import InputError
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import RemoteLogin, login_of
+from tests.cluster_files import refusal
 
 
 def test_the_settings_of_the_login_come_before_the_users_own() -> None:
@@ -39,8 +39,4 @@ def test_without_a_host_commands_run_here() -> None:
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, platform: str, problem: str) -> None:
-    file = tmp_path / "cluster.yaml"
-    file.write_text(f"nodes: 2\nplatform: {{kind: slurm, {platform}}}\n")
-    with pytest.raises(InputError, match=problem) as error:
-        load_cluster(file)
-    assert "\n" not in str(error.value)
+    assert problem in refusal(tmp_path, **yaml.safe_load(f"platform: {{kind: slurm, {platform}}}"))

@@ -17,18 +17,19 @@ def test_scripts_are_as_they_were(name: str) -> None:
     assert rendered(name) == kept
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_shell_and_shellcheck_accept_them(name: str, tmp_path: Path) -> None:
-    for file, text in rendered(name).items():
-        if file == "ssh_config":
-            continue
-        (tmp_path / file).write_text(text)
-        shell = "bash" if file == "measure.sbatch" else "sh"
-        subprocess.run([shell, "-n", str(tmp_path / file)], check=True)
-        if shellcheck := shutil.which("shellcheck"):
-            command = [shellcheck, f"--shell={shell}", "--severity=warning", str(tmp_path / file)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stdout
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_the_shell_and_shellcheck_accept_them(shell: str, tmp_path: Path) -> None:
+    files = [(file, text) for name in NAMES for file, text in rendered(name).items() if file != "ssh_config"]
+    texts = {text for file, text in files if (shell == "bash") is (file == "measure.sbatch")}
+    scripts = [tmp_path / f"script-{number}" for number in range(len(texts))]
+    assert scripts
+    for script, text in zip(scripts, texts, strict=True):
+        script.write_text(text)
+        subprocess.run([shell, "-n", script], check=True)
+    if shellcheck := shutil.which("shellcheck"):
+        command = [shellcheck, f"--shell={shell}", "--severity=warning", *map(str, scripts)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("name", NAMES)
