@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,75 +19,42 @@ from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
-from tests.conftest import RUN_PREFIX
 from tests.contract.promises import Promises
+from tests.quick_run import quick_run
+from tests.site import free_port
 
 ROOT = Path(__file__).parents[2]
 UID = 12345
 READS_THIS_PYTHON = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")  # wherever it lies
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """With a folder and a port of its own, as another run may have this machine."""
-    fields = {"name": "test", "nodes": 1, "ssh_port": free_port(), "slots_per_node": 2}
-    cluster = Cluster.model_validate({**fields, "platform": {"kind": "this-machine", "folder": str(tmp_path)}})
-    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
-
-
-@pytest.fixture
-def platform(run: Run) -> Platform:
-    return platform_for(run.cluster)
-
-
-@pytest.fixture
-def stranger(run: Run) -> Platform:
-    return platform_for(run.cluster)
-
-
-@pytest.fixture
-def testbed(platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbed]:
-    try:
-        yield platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    described = {"nodes": 1, "ssh_port": free_port(), "slots_per_node": 2}
+    return quick_run(tmp_path, **described, platform={"kind": "this-machine", "folder": str(tmp_path)})
 
 
 class TestPromises(Promises):
-    """What every platform promises, as far as one node can keep it."""
+    """What every platform promises, as far as one node can keep it; and what is its own."""
 
-    test_nodes_reach_each_other_by_address = None  # type: ignore[assignment]
-
-
-def test_it_is_this_machine_and_nobody_else_reaches_it(testbed: Testbed) -> None:
-    (node,) = testbed.nodes
-    with connected(testbed, node, 10) as transport:
-        shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=20).output.split()
-    assert shown == [socket.gethostname(), testbed.user]
-    listening = subprocess.run(["ss", "-Htln", f"sport = :{node.port}"], capture_output=True, text=True, check=True)
-    assert {line.split()[3] for line in listening.stdout.splitlines()} == {f"127.0.0.1:{node.port}"}
-
-
-def test_mpi_starts_its_ranks_here(testbed: Testbed, tmp_path: Path) -> None:
-    command = "mpirun --allow-run-as-root --oversubscribe -np 2 hostname"
-    with connected(testbed, testbed.head, 10) as transport:
-        shown = run_command(transport, command, timeout_s=60)
-    assert shown.output.split() == [socket.gethostname()] * 2
-
-
-def test_a_second_run_at_the_same_time_is_refused(testbed: Testbed, platform: Platform, run: Run) -> None:
-    second = Run(f"{run.run_id}-b", run.cluster, run.suite, run.out)
-    try:
-        with pytest.raises(LaunchError, match=run.run_id):
-            platform.launch(second)
-    finally:
-        platform.teardown(second.run_id)
+    def test_it_is_this_machine_and_another_run_and_others_are_kept_out(
+        self, testbed: Testbed, platform: Platform, run: Run
+    ) -> None:
+        (node,) = testbed.nodes
+        with connected(testbed, node, 10) as transport:
+            shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=20).output.split()
+            ranks = run_command(transport, "mpirun --allow-run-as-root --oversubscribe -np 2 hostname", timeout_s=120)
+        assert shown == [socket.gethostname(), testbed.user]
+        assert ranks.output.split() == [socket.gethostname()] * 2
+        listening = subprocess.run(["ss", "-Htln", f"sport = :{node.port}"], capture_output=True, text=True, check=True)
+        assert {line.split()[3] for line in listening.stdout.splitlines()} == {f"127.0.0.1:{node.port}"}
+        second = Run(f"{run.run_id}-b", run.cluster, run.suite, run.out)
+        try:
+            with pytest.raises(LaunchError, match=run.run_id):
+                platform.launch(second)
+        finally:
+            platform.teardown(second.run_id)
 
 
 def test_a_plain_user_needs_no_root(tmp_path: Path) -> None:
@@ -97,13 +63,15 @@ def test_a_plain_user_needs_no_root(tmp_path: Path) -> None:
     folder = Path("/tmp") / f"seatrial-plain-{secrets.token_hex(4)}"
     folder.mkdir()
     os.chown(folder, UID, UID)
-    accounts = tmp_path / "passwd"
-    accounts.write_text(f"{Path('/etc/passwd').read_text()}plain:x:{UID}:{UID}::{folder}:/bin/sh\n")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "passwd").write_text(
+        f"{Path('/etc/passwd').read_text()}plain:x:{UID}:{UID}::{folder}:/bin/sh\n"
+    )
     program = "import sys; from tests.integration.test_this_machine import plain; plain(sys.argv[1])"
     become = shlex.join(["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *READS_THIS_PYTHON])
-    script = (
-        f"mount --bind {accounts} /etc/passwd; exec {become} {shlex.join([sys.executable, '-c', program, str(folder)])}"
-    )
+    python = shlex.join([sys.executable, "-c", program, str(folder)])
+    # A bind mount would go as soon as somebody replaces this machine's /etc/passwd.
+    script = f"mount -t overlay -o lowerdir={tmp_path}/etc:/etc overlay /etc && exec {become} {python}"
     home = {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PATH": os.environ["PATH"]}
     argv = ["unshare", "--mount", "sh", "-c", script]
     try:

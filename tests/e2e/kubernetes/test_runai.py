@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import secrets
 import shlex
 import sys
 from collections.abc import Iterator
@@ -15,20 +14,18 @@ from typing import Any
 import pytest
 
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.cluster import load_cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
-from seatrial.platforms import Platform, platform_for
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.platform import Client, pod_names, submit_argv, workload_name
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.ssh import on_each
-from tests.conftest import RUN_PREFIX
 from tests.contract.promises import Promises
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.runs import TRAINING, check_of
+from tests.quick_run import quick_run
 
 ROOT = Path(__file__).parents[3]
 KINDS = "pytorchjobs.kubeflow.org,mpijobs.kubeflow.org"
@@ -65,31 +62,37 @@ def settings(calls: Path, cluster: Cluster) -> dict[str, Any]:
 
 @pytest.fixture
 def run(settings: dict[str, Any], cluster: Cluster, tmp_path: Path) -> Run:
-    fields = {"name": "test", "nodes": 3, "slots_per_node": 2, "image": cluster.image, "platform": settings}
-    asked = ClusterFile.model_validate(fields)
-    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", asked, load_suite("quick"), tmp_path)
-
-
-@pytest.fixture
-def platform(run: Run) -> Platform:
-    return platform_for(run.cluster)
-
-
-@pytest.fixture
-def stranger(run: Run) -> Platform:
-    return platform_for(run.cluster)
-
-
-@pytest.fixture
-def testbed(platform: Platform, run: Run) -> Iterator[Testbed]:
-    try:
-        yield platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    return quick_run(tmp_path, nodes=3, slots_per_node=2, image=cluster.image, platform=settings)
 
 
 class TestPromises(Promises):
-    """What every platform promises."""
+    """What every platform promises, and what RunAI's operator adds."""
+
+    def test_the_nodes_train_by_what_the_operator_tells_them(
+        self, testbed: Testbed, run: Run, cluster: Cluster, namespace: str
+    ) -> None:
+        """PET_* of a real PyTorchJob is in every session, and all that one process on each node needs to train."""
+        contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 30))
+        for contact in contacts.values():
+            assert isinstance(contact, NodeConnection)
+            contact.transport.close()
+        environment, others = f"{Path(testbed.workdir).parent}/environment", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
+        program = f". {environment}; unset {others}; env | grep ^PET_; timeout 120 python3"
+        options = "--device cpu --steps 4 --warmup 1 --batch 2 --timeout-s 120"
+
+        def train(pod: str) -> str:
+            # Debian's torch 1.13 sometimes hangs in destroy_process_group, after the summary; mpirun would end it.
+            shell = f"{program} {testbed.workdir}/training.py {options} 2>&1 || [ $? = 124 ]"
+            return cluster.kubectl("exec", pod, "-n", namespace, "--", "sh", "-c", shell, timeout_s=300)
+
+        with ThreadPoolExecutor() as pool:
+            printed = list(pool.map(train, [node.name for node in testbed.nodes]))
+        for rank, text in enumerate(printed):
+            variables = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("PET_"))
+            assert (variables["PET_NNODES"], variables["PET_NODE_RANK"]) == (str(run.cluster.nodes), str(rank))
+            assert variables["PET_MASTER_ADDR"] == f"{workload_name(run.run_id)}-master-0"
+        result = next(json.loads(line) for line in printed[0].splitlines() if '"summary"' in line)
+        assert len(result["ranks"]) == run.cluster.nodes
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "mpi"])
@@ -108,33 +111,6 @@ def test_a_whole_run_passes(
     roles = ["worker-0", "worker-1"] if framework == "mpi" else ["master-0", "worker-0"]
     assert [re.sub(".*-(?=(master|worker))", "", node["name"]) for node in finished.document["nodes"]] == roles
     assert "PRIVATE KEY" not in calls.read_text()
-
-
-def test_the_nodes_train_by_what_the_operator_tells_them(
-    testbed: Testbed, run: Run, cluster: Cluster, namespace: str
-) -> None:
-    """PET_* of a real PyTorchJob is in every session, and all that one process on each node needs to train."""
-    contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 30))
-    for contact in contacts.values():
-        assert isinstance(contact, NodeConnection)
-        contact.transport.close()
-    environment, others = f"{Path(testbed.workdir).parent}/environment", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
-    program = f". {environment}; unset {others}; env | grep ^PET_; timeout 120 python3"
-    options = "--device cpu --steps 4 --warmup 1 --batch 2 --timeout-s 120"
-
-    def train(pod: str) -> str:
-        # Debian's torch 1.13 sometimes hangs in destroy_process_group, after the summary; mpirun would end it.
-        shell = f"{program} {testbed.workdir}/training.py {options} 2>&1 || [ $? = 124 ]"
-        return cluster.kubectl("exec", pod, "-n", namespace, "--", "sh", "-c", shell, timeout_s=300)
-
-    with ThreadPoolExecutor() as pool:
-        printed = list(pool.map(train, [node.name for node in testbed.nodes]))
-    for rank, text in enumerate(printed):
-        variables = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("PET_"))
-        assert (variables["PET_NNODES"], variables["PET_NODE_RANK"]) == (str(run.cluster.nodes), str(rank))
-        assert variables["PET_MASTER_ADDR"] == f"{workload_name(run.run_id)}-master-0"
-    result = next(json.loads(line) for line in printed[0].splitlines() if '"summary"' in line)
-    assert len(result["ranks"]) == run.cluster.nodes
 
 
 def test_the_example_becomes_three_nodes_of_four_gpus(calls: Path, cluster: Cluster, namespace: str) -> None:
