@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +13,17 @@ import pytest
 from seatrial.checks.collectives.check import collectives
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity.check import connectivity
-from seatrial.checks.contract import CheckContext
+from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.checks.training.check import training
 from seatrial.checks.training.section import Training
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
-from tests.integration.conftest import LocalTestbed
+from tests.integration.conftest import LocalTestbed, Up
+from tests.integration.test_device_faults import check_devices, named
 
-TIMEOUT_S = 60  # half of it is the longest wait of a rank for another
+pytestmark = pytest.mark.timeout(1200)
+TIMEOUT_S = 300  # of a training; half of it is the longest wait of a rank for another
 
 
 def rank_on(namespace: str, probe: str = "training") -> int:
@@ -34,10 +36,10 @@ def rank_on(namespace: str, probe: str = "training") -> int:
     raise AssertionError(f"no rank of {probe} on {namespace}")
 
 
-def wait_for(log: Path, words: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
+def wait_for(log: Path, words: str, running: "Future[StepResult]") -> None:
+    """Until the log has the words, or what writes it has ended."""
     while not (log.exists() and words in log.read_text()):
-        assert time.monotonic() < deadline, f"{log.name} does not have {words}"
+        assert not running.done(), f"{log.name} does not have {words}"
         time.sleep(0.05)
 
 
@@ -66,56 +68,51 @@ def assert_killed(check: Check, log: str) -> None:
         pytest.param(signal.SIGSTOP, id="stopped", marks=pytest.mark.slow),
     ],
 )
-def test_a_rank_that_is_killed_or_stopped_is_named(local_testbed: LocalTestbed, number: signal.Signals) -> None:
-    with local_testbed(nodes=3) as (plain, testbed), ThreadPoolExecutor(1) as pool:
-        section = Training(steps=100_000, timeout_s=2 * TIMEOUT_S)
-        run = replace(plain, suite=plain.suite.model_copy(update={"training": section}))
-        left = connectivity(CheckContext(run, testbed)).testbed
-        running = pool.submit(training, CheckContext(run, left))
-        log = run.logs / "training.log"
-        wait_for(log, '"step": 5,')
-        began = time.monotonic()
+def test_a_rank_that_is_killed_or_stopped_is_named(shared: Up, number: signal.Signals) -> None:
+    plain, testbed = shared
+    section = Training(steps=100_000, timeout_s=TIMEOUT_S if number is signal.SIGKILL else 120)
+    run = replace(plain, suite=plain.suite.model_copy(update={"training": section}))
+    log = run.logs / "training.log"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(training, CheckContext(run, testbed))
+        wait_for(log, '"step": 5,', running)
         os.kill(rank_on(f"seatrial-{run.run_id}-node-1"), number)
-        done = running.result(3 * TIMEOUT_S)
-        assert time.monotonic() - began < 1.5 * TIMEOUT_S
-        if number is signal.SIGKILL:
-            assert_killed(done.check, log.read_text())
-        else:
-            assert_named(done.check, "rank-silent", "rank-gave-up")
-        assert [node.name for node in connectivity(CheckContext(run, left)).testbed.nodes] == [
-            "node-0",
-            "node-1",
-            "node-2",
-        ]  # nothing of it is left in the way of what follows
+        done = running.result()
+    if number is signal.SIGKILL:
+        assert_killed(done.check, log.read_text())
+    else:
+        assert_named(done.check, "rank-silent", "rank-gave-up")
+    again = connectivity(CheckContext(run, testbed)).testbed  # nothing of it is left in the way of what follows
+    assert [node.name for node in again.nodes] == ["node-0", "node-1", "node-2"]
 
 
 @pytest.mark.slow
-def test_a_rank_of_a_sweep_that_is_killed_is_named_and_the_next_sweep_has_all(local_testbed: LocalTestbed) -> None:
+def test_a_rank_of_a_sweep_that_is_killed_is_named_and_the_next_sweep_has_all(shared: Up) -> None:
+    plain, testbed = shared
     sizes = {"min_bytes": "4K", "max_bytes": "4K", "iterations": 2000, "warmup_iterations": 0}
-    with local_testbed(nodes=3) as (plain, testbed), ThreadPoolExecutor(1) as pool:
-        section = Collectives.model_validate(
-            {"operations": ["all_reduce", "broadcast"], "gpu": sizes, "cpu": sizes, "timeout_s": 2 * TIMEOUT_S}
-        )
-        run = replace(plain, suite=plain.suite.model_copy(update={"collectives": section}))
-        left = connectivity(CheckContext(run, testbed)).testbed
-        running = pool.submit(collectives, CheckContext(run, left))
-        wait_for(run.logs / "all_reduce.log", "# ")
+    section = Collectives.model_validate(
+        {"operations": ["all_reduce", "broadcast"], "gpu": sizes, "cpu": sizes, "timeout_s": TIMEOUT_S}
+    )
+    run = replace(plain, suite=plain.suite.model_copy(update={"collectives": section}))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(collectives, CheckContext(run, testbed))
+        wait_for(run.logs / "all_reduce.log", "# ", running)
         os.kill(rank_on(f"seatrial-{run.run_id}-node-1", "collective"), signal.SIGKILL)
-        done = running.result(6 * TIMEOUT_S)
+        done = running.result()
     assert_killed(done.check, (run.logs / "all_reduce.log").read_text())
     assert [node.name for node in done.testbed.nodes] == ["node-0", "node-1", "node-2"]
     assert {m.conditions["operation"] for m in done.check.measurements} >= {"broadcast"}, "over all three ranks"
 
 
-def test_a_rank_that_is_out_of_memory_is_named(local_testbed: LocalTestbed) -> None:
-    """Its node has less than torch takes."""
+def test_a_node_without_memory_is_named_by_each_check(local_testbed: LocalTestbed) -> None:
+    """It has less than torch takes."""
     with local_testbed(nodes=3, faults=[{"node": "node-1", "memory": "160M"}]) as (plain, testbed):
+        measured, left = check_devices(plain, testbed)
         run = replace(plain, suite=plain.suite.model_copy(update={"training": Training(timeout_s=TIMEOUT_S)}))
-        left = connectivity(CheckContext(run, testbed)).testbed
-        began = time.monotonic()
-        done = training(CheckContext(run, left))
-        assert time.monotonic() - began < 1.5 * TIMEOUT_S
+        trained = training(CheckContext(run, testbed)).check
+    assert (measured.verdict, list(named(measured))) == (Verdict.FAIL, ["node-1"])
+    assert left == ["node-0", "node-2"] == sorted({m.subject.name for m in measured.measurements})
     if "cannot start" in (run.logs / "training.log").read_text():
-        assert_named(done.check, "rank-out-of-memory", "rank-cannot-start")
+        assert_named(trained, "rank-out-of-memory", "rank-cannot-start")
     else:
-        assert_named(done.check, "rank-killed", "log-cause")
+        assert_named(trained, "rank-killed", "log-cause")

@@ -22,7 +22,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
 from tasks.check import compare
-from tests.integration.conftest import LocalTestbed
+from tests.integration.conftest import LocalTestbed, Up
 from tests.stored_nights import as_before
 
 
@@ -34,15 +34,15 @@ def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, li
     return result.check, [node.name for node in result.testbed.nodes]
 
 
-def test_a_disk_is_written_and_leaves_nothing(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2) as (run, testbed):
-        check, _ = check_devices(run, testbed, memory_share=0.9, disk=Disk(bytes=8 << 20, seconds=1))
-        folders = [Path(testbed.workdir).parent / "nodes" / node.name / "tmp" for node in testbed.nodes]
-        assert [list(folder.iterdir()) for folder in folders] == [[], []]
-    assert check.verdict is Verdict.PASS
+def test_healthy_nodes_compute_alike_and_a_disk_is_left_as_it_was(shared: Up) -> None:
+    run, testbed = shared
+    check, _ = check_devices(run, testbed, rounds=3, memory_share=0.9, disk=Disk(bytes=8 << 20, seconds=1))
+    assert (check.verdict, check.suspects) == (Verdict.PASS, ())
+    folders = [Path(testbed.workdir).parent / "nodes" / node.name / "tmp" for node in testbed.nodes]
+    assert [list(folder.iterdir()) for folder in folders] == [[], [], []]
     metrics = {(m.subject.name, m.metric) for m in check.measurements}
     assert metrics >= {
-        (f"node-{i}", metric) for i in range(2) for metric in ("disk_write", "disk_read", "memory_tested")
+        (node.name, metric) for node in testbed.nodes for metric in ("disk_write", "disk_read", "memory_tested")
     }
 
 
@@ -79,13 +79,6 @@ def test_a_node_with_a_busy_processor_is_the_slow_peer(local_testbed: LocalTestb
     assert {suspect.name for suspect in judged.suspects} == {"node-2"}
 
 
-def test_a_node_that_is_out_of_memory_is_named(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3, faults=[{"node": "node-1", "memory": "160M"}]) as (run, testbed):
-        check, left = check_devices(run, testbed)
-    assert (check.verdict, list(named(check))) == (Verdict.FAIL, ["node-1"])
-    assert left == ["node-0", "node-2"] == sorted(measured(check))
-
-
 @contextmanager
 def signalled(testbed: Testbed, node: str, number: signal.Signals) -> Iterator[None]:
     """The probe of that node gets the signal as soon as it runs."""
@@ -120,25 +113,21 @@ def probe_of(testbed: Testbed, node: str) -> int | None:
     return None
 
 
-def test_a_probe_that_is_killed_is_named(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3) as (run, testbed), signalled(testbed, "node-1", signal.SIGKILL):
+def test_a_probe_that_is_killed_is_named(shared: Up) -> None:
+    run, testbed = shared
+    with signalled(testbed, "node-1", signal.SIGKILL):
         check, left = check_devices(run, testbed, seconds=1)
     assert (check.verdict, named(check)) == (Verdict.FAIL, {"node-1": "probe-killed"})
     assert left == ["node-0", "node-2"] == sorted(measured(check))
 
 
 @pytest.mark.slow
-def test_a_probe_that_is_stopped_is_named_within_its_time(local_testbed: LocalTestbed) -> None:
+def test_a_probe_that_is_stopped_is_named_within_its_time(shared: Up) -> None:
+    run, testbed = shared
     limit_s = 50
-    with local_testbed(nodes=3) as (run, testbed), signalled(testbed, "node-1", signal.SIGSTOP):
+    with signalled(testbed, "node-1", signal.SIGSTOP):
         started = time.monotonic()
         check, left = check_devices(run, testbed, timeout_s=limit_s)
         assert time.monotonic() - started < limit_s + 60
     assert (check.verdict, named(check)) == (Verdict.FAIL, {"node-1": "probe-timeout"})
     assert left == ["node-0", "node-2"] == sorted(measured(check))
-
-
-def test_healthy_nodes_compute_alike(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3) as (run, testbed):
-        check, _ = check_devices(run, testbed, rounds=3)
-    assert (check.verdict, check.suspects) == (Verdict.PASS, ())

@@ -16,7 +16,6 @@ from seatrial.checks.collectives.check import collectives
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.training.check import training
-from seatrial.config.run import Run
 from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -24,21 +23,13 @@ from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 from seatrial.text.redact import Secrets
 from tasks import collect
-from tests.integration.conftest import LocalTestbed
+from tests.integration.conftest import LocalTestbed, Up
 
 FLOODS = {
     "zeros": "exec cat /dev/zero",
     "lines": "exec yes",
     "errors": "exec cat /dev/zero >&2",
     "2 GB": "exec head -c 2000000000 /dev/zero",
-    "rows": "exec yes '  1048576  262144  float  sum  -1  100.0  10.49  15.73  0  100.0  10.49  15.73  0'",
-}
-ANSWERS = {
-    "nothing": "exit 0",
-    "empty": "echo '{}'",
-    "types": 'echo \'{"hostname": 5, "versions": []}\'',
-    "deep": "head -c 200000 /dev/zero | tr '\\000' '['; echo",
-    "control": "printf '\\033]0;owned\\007{\\n'",
 }
 MEMORY_KIB = 300 * 1024
 
@@ -66,8 +57,20 @@ def _little_memory() -> Iterator[None]:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_KIB
 
 
-def assert_only_node_1_is_named(run: Run, testbed: Testbed, evidence: str) -> None:
-    step = connectivity(CheckContext(run, testbed))
+@pytest.mark.parametrize(
+    ("probe", "flood"),
+    [
+        ("facts.py", "zeros"),
+        ("facts.py", "lines"),
+        ("facts.py", "errors"),
+        ("reach.py", "zeros"),
+        ("stream.py", "zeros"),
+    ],
+)
+def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: Evil, probe: str, flood: str) -> None:
+    run, testbed = shared
+    step = connectivity(CheckContext(run, evil(testbed, probe, FLOODS[flood])))
+    evidence = "output flood: it printed more than"
     assert step.check.verdict is Verdict.FAIL
     assert [(suspect.name, evidence in suspect.evidence) for suspect in step.check.suspects] == [("node-1", True)]
     assert evidence in step.check.reason
@@ -75,35 +78,10 @@ def assert_only_node_1_is_named(run: Run, testbed: Testbed, evidence: str) -> No
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
-@pytest.mark.parametrize("flood", FLOODS)
-def test_a_node_that_prints_without_end_is_named_and_left_out(
-    local_testbed: LocalTestbed, evil: Evil, flood: str
-) -> None:
-    with local_testbed(nodes=3) as (run, testbed):
-        assert_only_node_1_is_named(run, evil(testbed, "facts.py", FLOODS[flood]), "output flood: it printed more than")
-
-
-@pytest.mark.parametrize("probe", ["reach.py", "stream.py"])
-def test_it_may_flood_at_any_time(local_testbed: LocalTestbed, evil: Evil, probe: str) -> None:
-    with local_testbed(nodes=3) as (run, testbed):
-        assert_only_node_1_is_named(run, evil(testbed, probe, FLOODS["zeros"]), "output flood: it printed more than")
-
-
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_a_node_whose_facts_are_none_is_named_and_left_out(
-    local_testbed: LocalTestbed, evil: Evil, answer: str
-) -> None:
-    with local_testbed(nodes=3) as (run, testbed):
-        assert_only_node_1_is_named(run, evil(testbed, "facts.py", ANSWERS[answer]), "does not say what it is: ")
-
-
 @pytest.mark.parametrize("flood", ["zeros", pytest.param("lines", marks=pytest.mark.slow)])
-def test_ranks_that_print_without_end_are_named_and_left_out(
-    local_testbed: LocalTestbed, evil: Evil, flood: str
-) -> None:
-    with local_testbed(nodes=3) as (run, testbed):
-        left = connectivity(CheckContext(run, testbed)).testbed
-        step = collectives(CheckContext(run, evil(left, "collective.py", FLOODS[flood])))
+def test_ranks_that_print_without_end_are_named_and_left_out(shared: Up, evil: Evil, flood: str) -> None:
+    run, testbed = shared
+    step = collectives(CheckContext(run, evil(testbed, "collective.py", FLOODS[flood])))
     assert step.check.verdict is Verdict.FAIL
     assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason
     assert [suspect.name for suspect in step.check.suspects] == ["node-1"]
@@ -111,13 +89,10 @@ def test_ranks_that_print_without_end_are_named_and_left_out(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flood", ["2 GB", "zeros", "lines", "errors"])
-def test_a_training_that_prints_without_end_is_ended_and_its_node_named(
-    local_testbed: LocalTestbed, evil: Evil, flood: str
-) -> None:
-    with local_testbed(nodes=3) as (run, testbed):
-        left = connectivity(CheckContext(run, testbed)).testbed
-        check = training(CheckContext(run, evil(left, "training.py", FLOODS[flood]))).check
+@pytest.mark.parametrize("flood", ["2 GB", "errors"])
+def test_a_training_that_prints_without_end_is_ended_and_its_node_named(shared: Up, evil: Evil, flood: str) -> None:
+    run, testbed = shared
+    check = training(CheckContext(run, evil(testbed, "training.py", FLOODS[flood]))).check
     assert check.verdict is Verdict.FAIL
     assert code_of(check.reason) == "ranks-output-flood"
     assert check.reason.isprintable()
@@ -129,7 +104,7 @@ def _fetch_nccl_logs(testbed: Testbed, pattern: Path, folder: Path) -> dict[str,
     return {path.stem: path.read_bytes() for path in folder.glob("*.log")}
 
 
-def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(shared: Up, tmp_path: Path) -> None:
     written, private = tmp_path / "nccl", tmp_path / "private"
     written.mkdir()
     private.write_text("only for the user of the run")
@@ -140,8 +115,7 @@ def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(local_testbed:
             log.truncate(2_000_000_000)  # one line of zeros, which takes no space
     (written / "node-1.98").symlink_to("/dev/zero")
     (written / "node-2.99").symlink_to(private)
-    with local_testbed(nodes=3) as (_, testbed):
-        logs = _fetch_nccl_logs(testbed, written / "%h.%p", tmp_path / "fetched")
+    logs = _fetch_nccl_logs(shared[1], written / "%h.%p", tmp_path / "fetched")
     assert {name: f"NCCL INFO of {name}".encode() in log for name, log in logs.items()} == {
         "node-0": True,
         "node-1": True,
@@ -170,22 +144,11 @@ def test_a_node_whose_nccl_logs_do_not_come_is_named_and_the_others_have_theirs(
     assert set(logs) >= {"node-0", "node-2"}
 
 
-def test_a_command_that_is_cut_off_is_ended_on_the_node(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+def test_a_command_that_is_cut_off_is_ended_on_the_node(shared: Up, tmp_path: Path) -> None:
     """It writes nothing, so a closed channel alone would leave it there."""
-    pid_file = tmp_path / "pid"
-    with local_testbed(nodes=1) as (_, testbed), connected(testbed, testbed.head, 10) as head:
+    pid_file, (_, testbed) = tmp_path / "pid", shared
+    with connected(testbed, testbed.head, 10) as head:
         assert run_command(head, f"echo $$ > {pid_file}; exec sleep 600", timeout_s=3).timed_out
         status = Path("/proc") / pid_file.read_text().strip() / "cmdline"
         gone = f"for i in $(seq 600); do [ -e {status} ] || exit 0; sleep 0.1; done; exit 1"
         assert run_command(head, gone, timeout_s=70).exit_status == 0
-
-
-def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(local_testbed: LocalTestbed, tmp_path: Path) -> None:
-    silent = tmp_path / "mpirun"
-    silent.write_text('#!/bin/sh\n[ "$1" = --version ] && sleep 600\nexec mpirun "$@"\n')
-    silent.chmod(0o755)
-    with local_testbed(nodes=2, mpi={"mpirun": str(silent)}) as (run, testbed):
-        step = connectivity(CheckContext(run, testbed))
-    assert step.check.verdict is Verdict.PASS
-    assert step.notes == ("the version of openmpi is not known on node-0, node-1",)
-    assert "openmpi" not in step.fingerprint

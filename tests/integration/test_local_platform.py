@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.model.errors import LaunchError, RemoteError
+from seatrial.model.errors import LaunchError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
 from seatrial.platforms.local.platform import PLATFORM
@@ -20,7 +20,7 @@ from seatrial.remote.command import run_command
 from seatrial.remote.ssh import HostKeyError, connected, on_each
 from tasks.collect import collect
 from tests.conftest import leftovers
-from tests.integration.conftest import LocalTestbed
+from tests.integration.conftest import LocalTestbed, Up
 
 
 def say(testbed: Testbed, node: Node, command: str) -> str:
@@ -30,23 +30,26 @@ def say(testbed: Testbed, node: Node, command: str) -> str:
     return done.output.strip()
 
 
-def test_every_node_is_a_host_of_its_own(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3) as (_, testbed):
-        names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
-        assert names == {"node-0": "node-0", "node-1": "node-1", "node-2": "node-2"}
-        assert say(testbed, testbed.nodes[2], "ssh node-1 hostname") == "node-1"
-        assert say(testbed, testbed.nodes[0], "getent hosts node-2").split() == [testbed.nodes[2].address, "node-2"]
-        assert len({say(testbed, node, "echo $TMPDIR") for node in testbed.nodes}) == 3
-        assert say(testbed, testbed.head, "ps -e -o pid= | head -1").strip() == "1"
+def test_every_node_is_a_host_of_its_own(shared: Up) -> None:
+    run, testbed = shared
+    names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
+    assert names == {"node-0": "node-0", "node-1": "node-1", "node-2": "node-2"}
+    assert say(testbed, testbed.nodes[2], "ssh node-1 hostname") == "node-1"
+    assert say(testbed, testbed.nodes[0], "getent hosts node-2").split() == [testbed.nodes[2].address, "node-2"]
+    assert len({say(testbed, node, "echo $TMPDIR") for node in testbed.nodes}) == 3
+    assert say(testbed, testbed.head, "ps -e -o pid= | head -1").strip() == "1"
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    names_here = {line.split()[0] for line in listed.splitlines() if run.run_id in line}
+    assert names_here == {f"seatrial-{run.run_id}-{node.name}" for node in testbed.nodes}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may replace files in /etc")
-def test_a_package_that_adds_a_user_does_not_disturb_the_nodes(local_testbed: LocalTestbed) -> None:
+def test_a_package_that_adds_a_user_does_not_disturb_the_nodes(shared: Up) -> None:
     """It replaces /etc/passwd, and the kernel undoes whatever is mounted on the file that was there, on all nodes."""
-    with local_testbed(nodes=2) as (_, testbed):
-        for name in ("passwd", "hosts"):
-            replace_with_itself(Path("/etc") / name)
-        assert say(testbed, testbed.head, "ssh node-1 hostname") == "node-1"
+    _, testbed = shared
+    for name in ("passwd", "hosts"):
+        replace_with_itself(Path("/etc") / name)
+    assert say(testbed, testbed.head, "ssh node-1 hostname") == "node-1"
 
 
 def replace_with_itself(file: Path) -> None:
@@ -57,13 +60,6 @@ def replace_with_itself(file: Path) -> None:
         copy.replace(file)
     except OSError:  # a container's own mount
         copy.unlink()
-
-
-def test_namespaces_are_named_after_their_nodes(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2) as (run, _):
-        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-        names = {line.split()[0] for line in listed.splitlines() if run.run_id in line}
-        assert {name.rsplit(f"{run.run_id}", 1)[1] for name in names} == {"-node-0", "-node-1"}
 
 
 def test_two_testbeds_at_once_do_not_meet(local_testbed: LocalTestbed, tmp_path: Path) -> None:
@@ -84,14 +80,6 @@ def test_teardown_ends_what_runs_on_the_nodes(local_testbed: LocalTestbed) -> No
         PLATFORM.teardown(run.run_id)  # again: nothing to do
 
 
-def test_a_stopped_sshd_is_refused_and_the_rest_is_up(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3, faults=[{"node": "node-1", "sshd": "stopped"}]) as (_, testbed):
-        answers = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
-        assert isinstance(answers["node-1"], RemoteError)
-        assert "connection refused" in str(answers["node-1"])
-        assert [answers["node-0"], answers["node-2"]] == ["node-0", "node-2"]
-
-
 def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
     with (
         pytest.raises(LaunchError, match="no node's sshd answers on port 222"),
@@ -100,37 +88,12 @@ def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
         pass
 
 
-def test_a_wrong_host_key_is_told_from_a_dead_node(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2, faults=[{"node": "node-1", "host_key": "wrong"}]) as (_, testbed):
-        with pytest.raises(HostKeyError, match=r"node-1: .* another host key than the one pinned"):
-            say(testbed, testbed.nodes[1], "true")
-        # From inside too: the nodes pin the same keys.
-        with connected(testbed, testbed.head, 10) as head:
-            done = run_command(head, "ssh node-1 true", timeout_s=20)
-        assert done.exit_status == 255
-        assert "Host key verification failed" in done.output
-
-
-def test_a_link_is_down_between_two_nodes_only(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3, faults=[{"link": ["node-0", "node-2"], "state": "down"}]) as (_, testbed):
-        assert say(testbed, testbed.head, "ssh node-1 hostname; ssh node-2 true 2>&1; echo $?").splitlines()[::2] == [
-            "node-1",
-            "255",
-        ]
-        assert say(testbed, testbed.nodes[1], "ssh node-2 hostname") == "node-2"
-
-
-def test_a_rate_is_set_on_the_node_that_the_fault_names(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2, faults=[{"node": "node-1", "rate": "200mbit"}]) as (_, testbed):
-        assert "rate 200Mbit" in say(testbed, testbed.nodes[1], "tc qdisc show dev eth0")
-        assert "tbf" not in say(testbed, testbed.head, "tc qdisc show dev eth0")
-
-
 def test_another_port(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=2, ssh_port=2022) as (_, testbed):
         assert say(testbed, testbed.head, "ssh node-1 'echo $SSH_CONNECTION'").split()[-1] == "2022"
 
 
+@pytest.mark.slow
 def test_64_nodes(local_testbed: LocalTestbed) -> None:
     """How long it takes is benchmarks/local_nodes.py's business."""
     with local_testbed(nodes=64) as (_, testbed):

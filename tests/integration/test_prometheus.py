@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pytest
 
 from seatrial.report.metrics import publish
 from tests import nights, samples
+from tests.site import free_port
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deployments/prometheus/seatrial.rules.yaml"
@@ -47,12 +47,6 @@ def running(folder: Path, name: str, *arguments: str) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(true: Callable[[], Any], timeout_s: float = 60) -> Any:

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,9 +15,11 @@ import pytest
 from seatrial.nccl.collectives import SWEPT
 from seatrial.remote.mpi import MpiResult
 from seatrial.remote.probes import probe
+from tests.site import free_port
 
 PROBE_FOLDER = str(probe("collective").parent)
 OPERATIONS = SWEPT
+PATIENCE_S = 240  # of a rank for the others: every one imports torch, and the machine may be busy
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (openmpi-bin)")
 
 # Several runs of a probe in one launch: what takes time is that every rank imports torch.
@@ -44,14 +45,9 @@ class Ended:
         return MpiResult(self.status, tuple(self.lines), self.seconds)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def meeting(port: int | None = None) -> list[str]:
     where = ["--master-addr", "127.0.0.1", "--master-port", str(port or free_port())]
-    return [*where, "--network", "127.0.0.0/8", "--timeout-s", "40"]
+    return [*where, "--network", "127.0.0.0/8", "--timeout-s", str(PATIENCE_S)]
 
 
 def mpirun_argv(ranks: int, command: Sequence[str]) -> list[str]:
@@ -71,9 +67,9 @@ def start(argv: Sequence[str], **env: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str], began: float, timeout_s: float = 60) -> Ended:
+def finish(process: subprocess.Popen[str], began: float) -> Ended:
     try:
-        output, _ = process.communicate(timeout=timeout_s)
+        output, _ = process.communicate(timeout=PATIENCE_S + 40)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

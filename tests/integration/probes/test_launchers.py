@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.remote.probes import PROBES, probe
-from tests.integration.probes.launched import Ended, finish, free_port, launch, needs_mpirun, start
+from tests.integration.probes.launched import Ended, finish, launch, needs_mpirun, start
+from tests.site import free_port
 
 TRAINING = [str(probe("training")), "--steps", "3"]
 
