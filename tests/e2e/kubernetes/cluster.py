@@ -81,24 +81,10 @@ class Cluster:
         """Run a command in the node's namespaces, such as tc or ctr; its standard output."""
         return self.own.run(*command, node=node)
 
-    def host_veth_of(self, pod: str, namespace: str = "default") -> tuple[str, str]:
-        """Node and link: `cluster.on_node(node, "tc", "qdisc", "add", "dev", link, "root", "tbf", ...)`."""
-        node = self.kubectl("get", "pod", pod, "--namespace", namespace, "--output", "jsonpath={.spec.nodeName}")
-        pairs = [["K8S_POD_NAMESPACE", namespace], ["K8S_POD_NAME", pod]]
-        for file in (self.own.state / node / "lib" / "cni" / "results").glob("pods-*"):
-            made = json.loads(file.read_text())
-            if all(pair in made["cniArgs"] for pair in pairs):
-                links = (link["name"] for link in made["result"]["interfaces"] if "sandbox" not in link)
-                return node, next(name for name in links if name.startswith("veth"))
-        raise LookupError(f"pod {pod} has no link on {node}")
-
     @property
     def kubeconfig_without_rights(self) -> Path:
         """Of a user who may log in and do nothing else."""
         return control.kubeconfig(self.own, "nobody")
-
-    def token_without_rights(self) -> str:
-        return control.token(self.own, "nobody")
 
 
 def _all_established(definitions: dict[str, Any]) -> bool:

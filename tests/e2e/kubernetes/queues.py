@@ -1,6 +1,5 @@
 """Kueue's queues for one test, and others who stand in them. What has no namespace is called by the test's."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,11 +61,6 @@ class Queues:
         made = self._object("PriorityClass", self.priority(name, value), value=value, preemptionPolicy="Never")
         self.cluster.apply({**made, "apiVersion": "scheduling.k8s.io/v1"})
         return str(made["metadata"]["name"])
-
-    def patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str | None = None) -> None:
-        where = [f"--subresource={subresource}"] if subresource else []
-        change = ("--type=merge", "--patch", json.dumps(patch))
-        self.cluster.kubectl("patch", kind, name, "--namespace", self.namespace, *change, *where)
 
     def occupy(self, queue: str = "night", pods: int = 2, priority: str | None = None) -> str:
         """Somebody else's Job, which takes its share of the queue's quota and nothing of the nodes; its name."""

@@ -1,6 +1,5 @@
 """`seatrial doctor CLUSTER` on a real cluster, with the role that ships and no more."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -88,39 +87,3 @@ def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, conso
     console.environment["KUBECONFIG"] = str(cluster.kubeconfig)  # whose rights are everywhere
     (line,) = ask(namespace="no-such-namespace")
     assert "kubectl create namespace no-such-namespace" in line
-
-
-def test_nodes_with_fewer_cores_than_gpus_are_named(ask: Ask, own_cluster: Cluster) -> None:
-    (line,) = ask(fields={"gpus_per_node": 8, "hardware": {"name": "test"}})
-    assert "2 nodes are asked for, 0 could take one if idle" in line
-    assert "CPUs for 8 GPUs; each rank needs one of its own" in line
-
-
-def test_a_kind_in_another_version_is_named(ask: Ask, own_cluster: Cluster) -> None:
-    """As a cluster has it whose Kubeflow Trainer is of a release to come."""
-    name = "trainjobs.trainer.kubeflow.org"
-    if name in own_cluster.kubectl("get", "crd", "--output", "name"):
-        pytest.skip("the cluster has Kubeflow Trainer")
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
-        "spec": {
-            "group": "trainer.kubeflow.org",
-            "names": {"kind": "TrainJob", "plural": "trainjobs"},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1beta9", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-    own_cluster.kubectl("create", "--filename", "-", stdin=json.dumps(definition))
-    try:
-        own_cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
-        (line,) = ask(launcher="trainjob")
-        assert (
-            "the cluster has TrainJob as trainer.kubeflow.org/v1beta9, and we speak trainer.kubeflow.org/v1alpha1"
-            in line
-        )
-        assert "install a release that serves it" in line
-    finally:
-        own_cluster.kubectl("delete", "crd", name)

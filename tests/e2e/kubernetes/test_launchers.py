@@ -121,7 +121,6 @@ def test_a_trainjob(trainer: None, passes: Callable[..., list[dict[str, str]]]) 
         assert job == f"{service}-node-0-0"
 
 
-@pytest.mark.parametrize(("launcher", "kind"), [("jobset", "JobSet"), ("trainjob", "TrainJob")])
 def test_a_job_that_fails_fails_all_above_it_and_is_named(
     console: Console,
     trial: Callable[..., Path],
@@ -129,13 +128,11 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     namespace: str,
     trainer: None,
     untouched: None,
-    launcher: str,
-    kind: str,
 ) -> None:
     """Its pods never get a node, and its time is over."""
     out, nowhere = console.folder / "out", {"pool": "none"}
     process = console.start(
-        "run", trial(launcher=launcher, node_selector=nowhere), "--suite", console.suite(), "--out", out
+        "run", trial(launcher="trainjob", node_selector=nowhere), "--suite", console.suite(), "--out", out
     )
     until(lambda: cluster.get("jobs", "-n", namespace)["items"] != [])
     (job,) = (job["metadata"]["name"] for job in cluster.get("jobs", "-n", namespace)["items"])
@@ -143,7 +140,7 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     output = process.communicate(timeout=600)  # the controllers of a busy machine take their time
     assert process.returncode == 3, output
     why = f"jobset failed due to one or more job failures (first failed job: {job})"
-    assert json.loads((out / "run.json").read_text())["reason"] == f"launch: the {kind} failed (FailedJobs): {why}"
+    assert json.loads((out / "run.json").read_text())["reason"] == f"launch: the TrainJob failed (FailedJobs): {why}"
 
 
 def test_workers_that_the_mpi_operator_may_not_make_are_the_reason(

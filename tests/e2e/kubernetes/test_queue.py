@@ -1,4 +1,4 @@
-"""`seatrial run` in Kueue's queues: admitted, waiting, preempted; what is not, in test_queue_words.py.
+"""`seatrial run` in Kueue's queues: admitted, waiting, preempted, and refused.
 
 After every test nothing of the run is left, its Workload included: the fixture `queues` looks.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
@@ -103,34 +104,6 @@ def test_a_run_that_is_evicted_before_it_is_up_waits_again(
     assert (status, document["verdict"]) == (0, "pass"), terminal
 
 
-def test_a_workload_that_is_deactivated(console: Console, trial: Trial, queues: Queues) -> None:
-    queues.make()
-    other = queues.occupy()
-    until(lambda: queues.admitted() == [other])
-    run = Going(console, trial(queue="night"), **BRIEF)
-    run.until_said("queued: 2 more pods needed")
-    queues.patch("workload", queues.workload_of("seatrial-"), {"spec": {"active": False}})
-    status, document, terminal = run.end()
-    assert status == 3, terminal
-    reason = "launch: Kueue has deactivated it"
-    assert document["reason"].startswith(reason)
-
-
-def test_an_admission_check(console: Console, trial: Trial, queues: Queues, own_cluster: Cluster) -> None:
-    """Nobody does what an AdmissionCheck's controller would: the test does."""
-    queues.make(admissionChecksStrategy={"admissionChecks": [{"name": "dws"}]})
-    run = Going(console, trial(queue="night"), **BRIEF)
-    run.until_said("queued: quota is reserved; waiting for admission check dws: Pending")
-    check = {"name": "dws", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    waits = {**check, "state": "Pending", "message": "no capacity in the zone"}
-    queues.patch("workload", queues.workload_of("seatrial-"), {"status": {"admissionChecks": [waits]}}, "status")
-    run.until_said("waiting for admission check dws: no capacity in the zone")
-    ready = {**check, "state": "Ready"}
-    queues.patch("workload", queues.workload_of("seatrial-"), {"status": {"admissionChecks": [ready]}}, "status")
-    status, document, terminal = run.end()
-    assert (status, document["verdict"]) == (0, "pass"), terminal
-
-
 def test_a_run_that_is_interrupted_while_it_waits(console: Console, trial: Trial, queues: Queues) -> None:
     queues.make()
     other = queues.occupy()
@@ -140,3 +113,36 @@ def test_a_run_that_is_interrupted_while_it_waits(console: Console, trial: Trial
     run.process.send_signal(signal.SIGINT)
     assert run.end()[1]["verdict"] == "inconclusive"
     until(lambda: len(queues.workloads()) == 1)
+
+
+def reason(console: Console, file: Path) -> str:
+    """Of a run that does not come up."""
+    run = console.check(file, console.suite(**BRIEF))
+    assert (run.status, run.document["verdict"]) == (3, "inconclusive"), run.output
+    assert run.out.splitlines()[-1] == f"inconclusive: {run.document['reason']}"
+    return str(run.document["reason"])
+
+
+def with_gpus(file: Path) -> Path:
+    """The same cluster file for nodes with eight GPUs each; whoever gets as far as measuring has no GPU there."""
+    asked = yaml.safe_load(file.read_text())
+    del asked["slots_per_node"]
+    file.write_text(yaml.safe_dump({**asked, "gpus_per_node": 8, "hardware": {"name": "paper", "gpus_per_node": 8}}))
+    return file
+
+
+def test_a_queue_that_is_not_there(console: Console, trial: Trial, queues: Queues, namespace: str) -> None:
+    file = trial(queue="night")
+    assert reason(console, file) == "launch: will never be admitted: LocalQueue night doesn't exist"
+    queues.make("day")
+    doctor = console.run("doctor", file)
+    assert doctor.status == 1
+    assert f"queue night: no such LocalQueue in namespace {namespace}; there are: day" in doctor.out
+
+
+def test_a_queue_that_is_too_small(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make(quota={"nvidia.com/gpu": 8})
+    sums = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
+    lack = f"insufficient quota for nvidia.com/gpu in flavor {queues.flavor}, {sums}"
+    message = f"launch: will never be admitted: couldn't assign flavors to pod set main: {lack}"
+    assert reason(console, with_gpus(trial(queue="night"))) == message

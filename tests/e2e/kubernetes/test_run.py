@@ -1,6 +1,5 @@
 """`seatrial run` on a real Kubernetes: from pods to verdict, healthy and broken; nothing is left behind."""
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.closing_lines import without_extent
-from tests.e2e.conftest import Console, until
+from tests.e2e.conftest import Console
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.kinds import OURS, left
 from tests.e2e.kubernetes.runs import TRAINING, Going, check_of, in_the_middle_of_a_sweep, seconds_to_ready
@@ -44,15 +43,13 @@ REFUSED = "127.0.0.1:9/nothing:1"  # no registry listens there
 
 
 @pytest.mark.parametrize(
-    ("platform", "image", "verdict", "reason"),
+    ("platform", "image", "reason"),
     [
-        ({"image_pull_policy": "Never"}, "localhost/nothing:1", "inconclusive", "the image is not on the node"),
-        ({"image_pull_policy": "Always"}, REFUSED, "inconclusive", "the image cannot be pulled ("),
-        ({"namespace": "no-such-namespace"}, None, "not_run", "kubectl create namespace no-such-namespace"),
-        ({"node_selector": {"pool": "none"}, "queue_timeout_s": 3}, None, "inconclusive", "0 of 2 pods have a node"),
-        ({"context": "elsewhere"}, None, "not_run", "platform.context 'elsewhere' is not in the kubeconfig; known:"),
+        ({"image_pull_policy": "Never"}, "localhost/nothing:1", "the image is not on the node"),
+        ({"image_pull_policy": "Always"}, REFUSED, "the image cannot be pulled ("),
+        ({"node_selector": {"pool": "none"}, "queue_timeout_s": 3}, None, "0 of 2 pods have a node"),
     ],
-    ids=["image", "registry", "namespace", "selector", "context"],
+    ids=["image", "registry", "selector"],
 )
 def test_what_keeps_nodes_from_coming_up_is_the_reason(
     console: Console,
@@ -61,12 +58,11 @@ def test_what_keeps_nodes_from_coming_up_is_the_reason(
     namespace: str,
     platform: dict[str, Any],
     image: str | None,
-    verdict: str,
     reason: str,
 ) -> None:
     run = console.check(trial(image=image or cluster.image, **platform), console.suite())
     assert run.status == 3, run.output
-    assert run.document["verdict"] == verdict
+    assert run.document["verdict"] == "inconclusive"
     assert run.document["reason"].startswith("launch: ")
     assert reason in run.document["reason"]
     assert left(cluster, namespace) == ""
@@ -158,45 +154,6 @@ def test_a_node_that_falls_silent_in_the_middle_of_a_sweep_is_named(
         assert "node-1: NotReady since" in document["reason"]
         assert [suspect["name"] for suspect in document["suspects"]] == ["node-1"]
         assert left(own_cluster, namespace) == ""  # also what the silent kubelet has not ended yet
-    finally:
-        own_cluster.resume_kubelet("node-1")
-        own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
-
-
-SIZES = {  # enough of them that most come after the link became slow; 17 s at 40 Mbit/s, else a few
-    "operations": ["all_reduce"],
-    "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-    "cpu": {"min_bytes": "256K", "max_bytes": "2M", "warmup_iterations": 1, "iterations": 10},
-    "timeout_s": 180,
-}
-
-
-def test_a_slow_link_is_judged_against_healthy_runs(
-    console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
-) -> None:
-    for i in range(3):
-        healthy = console.check(trial(), console.suite(collectives=SIZES), f"healthy-{i}")
-        assert healthy.status == 0, healthy.output
-    run = Going(console, trial(), collectives=SIZES)
-    run.until_said("2 of 2 nodes answer")
-    pod = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", OURS, "--output", "name").split()[1]
-    node, link = own_cluster.host_veth_of(pod.partition("/")[2], namespace)
-    shape = shlex.split("root tbf rate 40mbit burst 32kbit latency 400ms")
-    own_cluster.on_node(node, "tc", "qdisc", "add", "dev", link, *shape)
-    status, document, terminal = run.end()
-    assert status == 1, terminal
-    judged = check_of(document, "collectives")["judgements"]
-    slow = [each for each in judged if each["source"] == "history" and each["verdict"] in ("degraded", "fail")]
-    assert slow, judged
-    assert left(own_cluster, namespace) == ""
-
-
-def test_doctor_names_a_node_that_is_silent(console: Console, trial: Callable[..., Path], own_cluster: Cluster) -> None:
-    own_cluster.stop_kubelet("node-1")
-    try:
-        until(lambda: "missing" in console.run("doctor", trial()).out, timeout_s=90)
-        assert "2 nodes are asked for, 1 could take one if idle" in (output := console.run("doctor", trial()).out)
-        assert "node-1: is not ready" in output
     finally:
         own_cluster.resume_kubelet("node-1")
         own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
