@@ -6,7 +6,6 @@ import pytest
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
-from seatrial.model.verdict import Verdict
 from tasks.notify import Notified
 from tests import nights
 from tests.integration.alerts.slack.told import night
@@ -46,49 +45,6 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     assert len(slack.requests) == before
 
 
-def test_what_changes_is_a_reply_and_told_once(slack: Slack, by_token: AlertSettings, store: Store) -> None:
-    night(nights.bad(1, verdict=Verdict.DEGRADED), store, by_token)
-    (message,) = slack.posted
-    for number, verdict, who in (
-        (2, Verdict.FAIL, "node-5"),
-        (3, Verdict.DEGRADED, "node-5"),
-        (4, Verdict.FAIL, "node-2"),
-    ):
-        night(nights.bad(number, verdict=verdict, suspects=nights.suspected(who)), store, by_token)
-    night(nights.bad(5, suspects=nights.suspected("node-5", "node-2")), store, by_token)
-    broadcasts = [reply.text for reply in slack.replies(message) if reply.broadcast]
-    assert broadcasts == [
-        ":red_circle: h100-east: fail, was degraded",
-        ":red_circle: h100-east: new suspect: node node-2",
-    ]
-    assert len(slack.posted) == 1
-
-
-def test_nights_without_a_measurement_are_another_matter(slack: Slack, by_token: AlertSettings, store: Store) -> None:
-    night(nights.bad(1), store, by_token)
-    for number in (2, 3):
-        night(nights.unmeasured(number), store, by_token)
-    fault, unmeasured = slack.posted
-    assert unmeasured.blocks[0]["text"]["text"] == "h100-east could not be checked (2 runs)"
-    assert fault.blocks[0]["text"]["text"] == "h100-east fails"  # still open, and nobody says otherwise
-    night(nights.good(4), store, by_token)
-    assert "recovered" in fault.shown
-    assert "measured again" in unmeasured.shown
-    assert len(slack.posted) == 2
-
-
-def test_an_incident_that_nobody_heard_of_is_told_when_it_is_over(
-    slack: Slack, by_token: AlertSettings, store: Store
-) -> None:
-    slack.plan("chat.postMessage", *[refusal("invalid_auth")] * 2)
-    night(nights.bad(1), store, by_token)
-    night(nights.good(2), store, by_token)
-    night(nights.good(3), store, by_token)
-    (message,) = slack.posted
-    assert message.blocks[0]["text"]["text"] == "h100-east recovered: pass again after 1 run of fail"
-    assert "It was: " in message.shown
-
-
 def test_a_message_that_somebody_deleted_is_posted_anew(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     night(nights.bad(1), store, by_token)
     slack.messages.clear()
@@ -112,13 +68,6 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
         ":red_circle: h100-east: new suspect: node node-2",
         ":large_green_circle: h100-east: pass again after 3 runs of fail",
     ]
-
-
-def test_the_same_run_twice_counts_once(slack: Slack, by_token: AlertSettings, store: Store) -> None:
-    night(nights.bad(1), store, by_token)
-    night(nights.bad(1), store, by_token)
-    (message,) = slack.posted
-    assert message.blocks[0]["text"]["text"] == "h100-east fails"
 
 
 def test_without_a_history_every_bad_night_stands_alone(slack: Slack, by_token: AlertSettings) -> None:
