@@ -38,6 +38,7 @@ LONG: dict[str, Any] = {
         "timeout_s": 300,
     },
 }
+PATIENCE_S = 600.0  # with what the machine does beside it
 TLS = ssl.create_default_context()  # httpx would make one for each request, which takes longer than most requests
 _FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -94,7 +95,7 @@ class Site:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process
         self.process.send_signal(number)
-        return self.process.wait(120)
+        return self.process.wait(PATIENCE_S)
 
     def api(self, method: str, path: str, **body: Any) -> Any:
         """One call of Prefect's REST API; once more where SQLite was busy (503), as Prefect's own clients do."""
@@ -122,7 +123,7 @@ class Site:
         document: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")
         return document
 
-    def ended(self, flow_run: str, timeout_s: float = 240) -> dict[str, Any]:
+    def ended(self, flow_run: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """The state in which the flow run ends."""
         self.until(lambda: self.flow_run(flow_run)["state"]["type"] in _FINAL, timeout_s)
         state: dict[str, Any] = self.flow_run(flow_run)["state"]
@@ -132,7 +133,7 @@ class Site:
         log = out / "logs" / "run.log"
         self.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
 
-    def until(self, true: Callable[[], bool], timeout_s: float = 240) -> None:
+    def until(self, true: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         """Wait for something that other processes do; a server that is away for a moment says nothing."""
         deadline = time.monotonic() + timeout_s
         while True:

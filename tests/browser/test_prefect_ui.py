@@ -16,9 +16,9 @@ from selenium.webdriver.support.ui import Select
 
 from seatrial.platforms.local.platform import PLATFORM
 from tests.browser.page import Browser
-from tests.site import LONG, QUICK, Site, site
+from tests.site import LONG, PATIENCE_S, QUICK, Site, site
 
-pytestmark = pytest.mark.timeout(900)  # a server and whole runs, and the machine may be busy
+pytestmark = pytest.mark.timeout(1800)  # a server and whole runs, and the machine may be busy
 
 _MISSING = ("/favicon.ico", "/ico/")
 # Pages fade in; what turns for as long as a run goes on is not waited for.
@@ -65,7 +65,7 @@ class Visitor:
         self.click("Login")
         self.until(lambda: "/login" not in self.address)
 
-    def until(self, true: Callable[[], object], timeout_s: float = 180) -> None:
+    def until(self, true: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
         """The page changes under our hands: what is not there now may be there in a moment."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -18,6 +18,7 @@ import yaml
 from flows.serving.server import TemporaryServer
 from seatrial.platforms.local.platform import PLATFORM
 from tests.conftest import leftovers
+from tests.site import PATIENCE_S
 
 BRIEF: dict[str, Any] = {
     "connectivity": {"timeout_s": 10},
@@ -30,6 +31,12 @@ BRIEF: dict[str, Any] = {
     },
 }
 TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(2 * PATIENCE_S))
 
 
 @dataclass(slots=True)
@@ -67,7 +74,7 @@ class Console:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str | Path, timeout_s: float = 240) -> "Finished":
+    def run(self, *arguments: str | Path, timeout_s: float = PATIENCE_S) -> "Finished":
         process = self.start(*arguments)
         try:
             out, err = process.communicate(timeout=timeout_s)
@@ -154,7 +161,7 @@ def console(tmp_path: Path, prefect_server: TemporaryServer) -> Iterator[Console
     assert not left
 
 
-def until(true: Callable[[], bool], timeout_s: float = 120) -> None:
+def until(true: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     """Wait for something that other processes do."""
     deadline = time.monotonic() + timeout_s
     while not true():

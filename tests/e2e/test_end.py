@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.system.disk_reserve import RESERVE
 from tests.e2e.conftest import TRAINING, Console, until
+from tests.site import PATIENCE_S
 
 
 def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(console: Console) -> None:
@@ -35,9 +36,9 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     (namespace,) = (left for left in console.left() if re.fullmatch(r"seatrial-\S+-node-2", left))
     subprocess.run(["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True)
     broken_at = time.monotonic()
-    until(lambda: "node-2" in log.read_text().split("all_reduce   256K")[-1], timeout_s=60)
+    until(lambda: "node-2" in log.read_text().split("all_reduce   256K")[-1])
     assert time.monotonic() - broken_at < 45
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, errors
     document = json.loads((out / "run.json").read_text())
     assert document["verdict"] == "fail"
@@ -58,7 +59,7 @@ def test_a_reader_that_goes_away_does_not_change_the_verdict(console: Console) -
     process.stderr.readline()  # as `2>&1 | head -1` does
     process.stderr.close()
     process.stdout.close()
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     process.stdout, process.stderr = None, None
     assert json.loads((console.folder / "out" / "run.json").read_text())["verdict"] == "pass"
 
@@ -71,7 +72,7 @@ def test_interrupted_runs_take_everything_down(console: Console, number: signal.
     until(lambda: log.exists() and "mpirun: 4 ranks" in log.read_text())
     assert console.left()
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == status, errors
     assert "everything is taken down" in errors
     assert not console.left()
@@ -80,8 +81,7 @@ def test_interrupted_runs_take_everything_down(console: Console, number: signal.
     assert "cut off by" in document["reason"]
 
 
-@pytest.mark.gate
-@pytest.mark.parametrize("seen", ["nodes, head", "all_reduce     1M"])
+@pytest.mark.parametrize("seen", ["nodes, head", pytest.param("all_reduce     1M", marks=pytest.mark.gate)])
 def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
     out = console.folder / "out"
     process = console.start("run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out)
@@ -91,7 +91,7 @@ def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen:
     process.communicate()
     reaped = console.run("reap")
     assert reaped.status == 0, reaped.output
-    until(lambda: not console.left(), timeout_s=60)
+    until(lambda: not console.left())
 
 
 def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> None:
@@ -105,4 +105,4 @@ def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> 
     process.communicate()
     assert {path.name for path in out.iterdir()} <= {"logs", RESERVE}
     assert console.run("reap").status == 0
-    until(lambda: not console.left(), timeout_s=60)
+    until(lambda: not console.left())

@@ -37,7 +37,7 @@ def test_a_secret_that_a_node_prints_is_nowhere(console: Console, killed: bool) 
     assert "*** " in log.read_text()
     assert [path for path in files if leaks(path.read_text(errors="replace"))] == []
     console.run("reap")
-    until(lambda: not console.left(), timeout_s=60)
+    until(lambda: not console.left())
 
 
 def leaks(text: str) -> bool:

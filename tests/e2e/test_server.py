@@ -17,7 +17,7 @@ import pytest
 from flows.serving.server import TemporaryServer
 from tests.closing_lines import without_extent
 from tests.e2e.conftest import Console, until
-from tests.site import TLS, as_nobody
+from tests.site import PATIENCE_S, TLS, as_nobody
 
 SWEEPING = "all_reduce     1M"
 
@@ -96,7 +96,7 @@ def make_secret(console: Console, api: str, auth_string: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
 def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> None:
     run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out")
-    until(lambda: SWEEPING in log_of(alone), timeout_s=240)
+    until(lambda: SWEEPING in log_of(alone))
     (server,) = servers(alone)
     port = port_of(server)
     make_secret(alone, f"http://127.0.0.1:{port}/api", auth_string_of(server))
@@ -110,7 +110,7 @@ def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> N
     modes = [path.stat().st_mode & 0o077 for path in (home, home / "prefect.db")]
     assert modes == [0, 0]
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=120)
+    run.communicate(timeout=PATIENCE_S)
     events = {event for (event,) in rows(alone, "select event from events")}
     assert "prefect.flow-run.Running" in events
     assert "prefect.flow-run.heartbeat" not in events, "the thread that sends them takes a second to end"
@@ -119,11 +119,11 @@ def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> N
 
 def test_a_server_that_is_killed_is_started_again_and_the_result_stands(alone: Console) -> None:
     run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out", "--json")
-    until(lambda: SWEEPING in log_of(alone), timeout_s=240)
+    until(lambda: SWEEPING in log_of(alone))
     (first,) = servers(alone)
     os.kill(first, signal.SIGKILL)
     until(lambda: servers(alone) not in ([], [first]))
-    out, err = run.communicate(timeout=240)
+    out, err = run.communicate(timeout=PATIENCE_S)
     assert (run.returncode, json.loads(out)["verdict"]) == (0, "pass"), err
     ((state, message),) = flow_runs(alone)
     assert (state, without_extent(message).partition(":")[0]) == ("Completed", "pass")

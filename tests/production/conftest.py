@@ -22,7 +22,7 @@ from tests.site import LONG, QUICK, Site, site
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(900))  # several runs each, and the machine may be busy
+            item.add_marker(pytest.mark.timeout(3600))  # several runs each, and the machine may be busy
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,8 @@ def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
     """After each of them: nothing is up, and the first run is still there, in its folder and in the history."""
     document = served.document(first)
     yield
-    served.until(lambda: not served.pids(FLOW), timeout_s=60)
-    served.until(lambda: not served.left(), timeout_s=60)
+    served.until(lambda: not served.pids(FLOW))
+    served.until(lambda: not served.left())
     assert served.document(first) == document
     history = subprocess.run(
         [sys.executable, "-m", "seatrial", "history", "--json"],
@@ -54,10 +54,12 @@ def goes_on(served: Site) -> None:
 
 @pytest.mark.gate
 def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[str, Any]]) -> None:
+    nights = {"tags": {"all_": ["nightly"]}, "state": {"type": {"any_": ["SCHEDULED"]}}}
+    served.until(lambda: bool(served.api("POST", "/flow_runs/filter", flow_runs=nights)))
     flow_run = start_long(served, out)
     os.kill(process_of(served, flow_run), signal.SIGKILL)
     assert served.ended(flow_run)["type"] == "CRASHED"
-    served.until(lambda: not served.left(), timeout_s=60)
+    served.until(lambda: not served.left())
     served.until(lambda: flow_run in alarmed(served))
     served.until(lambda: any("the check of trial died: " in alert["text"] for alert in alerts))
     goes_on(served)
@@ -73,7 +75,7 @@ def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
     file.unlink()
     os.kill(process_of(served, flow_run), signal.SIGKILL)
     assert served.ended(flow_run)["type"] == "CRASHED"
-    served.until(lambda: not served.left(), timeout_s=60)
+    served.until(lambda: not served.left())
     served.until(lambda: any(alert["incident"]["cluster"] == "east" for alert in alerts))
 
 
@@ -95,7 +97,7 @@ def test_the_runner_is_killed(served: Site, out: Path) -> None:
     served.kill(RUNNER)
     state = served.ended(flow_run)
     assert (state["type"], state["message"]) == ("CRASHED", "Execution was aborted by a termination signal.")
-    served.until(lambda: not served.left(), timeout_s=60)
+    served.until(lambda: not served.left())
     assert served.document(out)["verdict"] == "inconclusive"
     served.until(lambda: bool(served.pids(RUNNER)))
     goes_on(served)
@@ -136,6 +138,7 @@ def test_the_server_is_killed(served: Site, out: Path) -> None:
     assert {"judgements-trial", "summary-trial"} <= keys, (out / "logs" / "run.log").read_text()
 
 
+@pytest.mark.gate
 def test_a_run_is_cancelled(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     cancel(served, flow_run)

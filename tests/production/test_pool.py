@@ -1,9 +1,7 @@
 """The work pool of deployments/prefect.yaml, as deployments/server/start-worker makes it: its runs, and what dies."""
 
-import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,8 +56,8 @@ def start_worker(pooled: Site) -> None:
 def _nothing_left(pooled: Site) -> Iterator[None]:
     """After each of them no run has a process or a node."""
     yield
-    pooled.until(lambda: not pooled.pids("prefect.engine"), timeout_s=60)
-    pooled.until(lambda: not pooled.left(), timeout_s=60)
+    pooled.until(lambda: not pooled.pids("prefect.engine"))
+    pooled.until(lambda: not pooled.left())
 
 
 @pytest.fixture(scope="module")
@@ -102,21 +100,6 @@ def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     assert {"judgements-trial", "summary-trial"} <= keys, (folder / "logs" / "run.log").read_text()
 
 
-def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[str, Any]) -> None:
-    run_id = first["labels"]["seatrial.run"]
-    flow_run = pooled.run("promote", "promote", run_id=run_id, poll_s=1)
-    pooled.until(lambda: pooled.flow_run(flow_run)["state"]["type"] == "PAUSED")
-    answers = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}
-    pooled.api("POST", f"/flow_runs/{flow_run}/resume", run_input=answers)
-    state = pooled.ended(flow_run)
-    show = [sys.executable, "-m", "seatrial", "baseline", "show", "trial", "--json"]
-    pins = json.loads(subprocess.run(show, env=pooled.environment, capture_output=True, check=True).stdout)
-    assert {(pin["run_id"], pin["pinned_by"], pin["note"]) for pin in pins} == {
-        (run_id, "ann", "forced: there is one run; as delivered")
-    }
-    assert state["message"] == f"{run_id}: {len(pins)} numbers pinned by ann"
-
-
 def test_a_run_is_cancelled_and_another_is_killed(pooled: Site, alerts: list[dict[str, Any]]) -> None:
     cancelled, killed = start_longs(pooled, "one-of-each", "trial", "other")
     environment = Path(f"/proc/{process_of(pooled, killed.flow_run)}/environ").read_bytes().split(b"\0")
@@ -126,7 +109,7 @@ def test_a_run_is_cancelled_and_another_is_killed(pooled: Site, alerts: list[dic
     assert pooled.ended(cancelled.flow_run)["type"] == "CANCELLED"
     assert pooled.document(cancelled.out)["verdict"] == "inconclusive"
     assert pooled.ended(killed.flow_run)["type"] == "CRASHED"
-    pooled.until(lambda: not pooled.left(), timeout_s=60)
+    pooled.until(lambda: not pooled.left())
     pooled.until(lambda: set(alarmed(pooled)) == {killed.flow_run})
     pooled.until(lambda: any("the check of other died: " in alert["text"] for alert in alerts))
 
@@ -172,7 +155,7 @@ def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
     pooled.kill(WORKER, process_of(pooled, killed.flow_run))
     assert pooled.ended(ended.flow_run)["message"] == "Execution was aborted by a termination signal."
     assert pooled.document(ended.out)["verdict"] == "inconclusive"
-    pooled.until(lambda: not pooled.left(), timeout_s=60)
+    pooled.until(lambda: not pooled.left())
     start_worker(pooled)
     assert registered(pooled) == before
     after = pooled.run("ad-hoc", suite=str(pooled.folder / "brief.yaml"))
@@ -192,4 +175,4 @@ def test_the_worker_is_told_to_stop(pooled: Site) -> None:
     assert pooled.ended(stopped.flow_run)["type"] == "CRASHED"
     assert pooled.document(stopped.out)["verdict"] == "inconclusive"
     assert "teardown: " in (stopped.out / "logs" / "run.log").read_text()
-    pooled.until(lambda: not pooled.pids(WRAPPER) and not pooled.pids(WORKER), timeout_s=60)
+    pooled.until(lambda: not pooled.pids(WRAPPER) and not pooled.pids(WORKER))

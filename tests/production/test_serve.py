@@ -29,7 +29,6 @@ def nightly_runs(served: Site, *states: str) -> list[str]:
     return [str(run["id"]) for run in served.api("POST", "/flow_runs/filter", flow_runs=filters)]
 
 
-@pytest.mark.gate
 def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
     every_minute = ["trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "Asia/Tokyo"]
     fresh.start(*every_minute)
