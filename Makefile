@@ -8,27 +8,34 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate gate-containers gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
-# Tests that measure real nodes run alone, after those that measure nothing, which share the processors.
-SHARING := tests/unit tests/contract $(addprefix tests/integration/,alerts cloud_build \
-	test_few_files.py test_local_platform.py test_no_home.py test_other_users.py test_registry.py \
-	probes/test_all_reduce.py probes/test_datasets.py probes/test_launchers.py probes/test_patterns.py probes/test_rendezvous.py \
-	probes/test_training_by_hand.py probes/test_training_on_datasets.py)
-ALONE := tests/integration tests/gpu $(addprefix --ignore=,$(SHARING))
+# What measures real nodes runs alone, after all that only shares the processors.
+ALONE := tests/integration/test_throughput.py tests/gpu
+SHARING := tests/unit tests/contract tests/integration $(addprefix --ignore=,$(ALONE))
 
 test: lint
 	@scripts/test-packages
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
 	$(BIN)/pytest -m "not slow" $(ALONE)
 
-# What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
+# What no test of `make test` can show: of each slow lane the tests marked `gate`, in two halves at once. Each lane is in
+# one of them; what holds the lock of tests/images, and what starts a Prefect server, is together.
+GATE_CONTAINERS := tests/images tests/docker tests/browser tests/e2e/kubernetes
+GATE_NODES := tests/e2e tests/production tests/slurm tests/runai tests/baremetal
+
 gate: setup
 	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
-	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/runai tests/baremetal tests/e2e/kubernetes
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target gate-containers gate-nodes
+
+gate-containers:
+	$(BIN)/pytest -m gate $(GATE_CONTAINERS)
+
+gate-nodes:
+	$(BIN)/pytest -m gate $(GATE_NODES)
 
 test-all: test
 	@for lane in slow fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \

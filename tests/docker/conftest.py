@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import leftovers
 from tests.docker.engine import Engine, engine
 from tests.e2e.conftest import console, prefect_server
 from tests.images import lane
@@ -36,11 +35,9 @@ def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left(docker_engine: Engine) -> Iterator[None]:
+def _nothing_left(docker_engine: Engine, nothing_left: None) -> Iterator[None]:
     """Whatever a test does, no container, network or key of a run is left."""
-    before = leftovers()
     yield
     left = docker_engine.objects()
     lane.clean()
     assert left == set()
-    assert {entry for entry in leftovers() - before if "docker" in entry} == set()

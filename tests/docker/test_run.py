@@ -1,7 +1,6 @@
 """`seatrial run` on real containers: the whole chain, and nothing left whatever happens."""
 
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +59,20 @@ def test_a_killed_run_is_reaped(docker_engine: Engine, console: Console) -> None
     assert docker_engine.objects() == set()
 
 
-def test_people_log_in_to_a_kept_run(docker_engine: Engine, console: Console) -> None:
+def test_people_log_in_to_a_kept_run_whose_keys_the_daemon_does_not_tell(
+    docker_engine: Engine, console: Console
+) -> None:
     cluster = cluster_file(console, docker_engine, 2)
     cluster.write_text(cluster.read_text() + "keep: always\n")
     finished = console.check(cluster, console.suite(**PATIENT))
     assert finished.status == 0, finished.output
     logged_in = console.run("ssh", "out", "node-1", "--", "hostname")
     assert (logged_in.status, logged_in.out.strip()) == (0, "node-1"), logged_in.output
+    containers = [name for name in docker_engine.objects() if "node-" in name]
+    inspected = lane.podman("inspect", *containers)
+    assert "seatrial.run-id" in inspected
+    assert "PRIVATE KEY" not in inspected
+    assert "ssh-ed25519" not in inspected
     assert console.run("reap", "--run", finished.document["run_id"]).status == 0
     assert docker_engine.objects() == set()
 
@@ -149,20 +155,3 @@ def test_doctor_names_the_gpu_runtime_that_is_not_there(docker_engine: Engine, c
     cluster.write_text(cluster.read_text() + "hardware: H100-SXM\ngpus_per_node: 4\n")
     diagnosed = console.run("doctor", cluster)
     assert "has no nvidia runtime for GPUs" in diagnosed.out
-
-
-def test_no_key_is_in_what_the_daemon_tells(docker_engine: Engine, console: Console) -> None:
-    process = console.start(
-        "run", cluster_file(console, docker_engine, 1), "--suite", console.suite(**PATIENT), "--out", "out"
-    )
-    until(lambda: len(docker_engine.objects()) == 2 or process.poll() is not None)
-    inspected = subprocess.run(
-        ["podman", *lane.STORE, "inspect", next(name for name in docker_engine.objects() if "node-0" in name)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    process.communicate(timeout=240)
-    assert "seatrial.run-id" in inspected
-    assert "PRIVATE KEY" not in inspected
-    assert "ssh-ed25519" not in inspected
