@@ -34,3 +34,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, one_
 def datasets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(PROBE_FOLDER)
     return importlib.import_module("datasets")
+
+
+@pytest.fixture
+def training(datasets: ModuleType) -> ModuleType:
+    return importlib.import_module("training")

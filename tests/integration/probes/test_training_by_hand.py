@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -53,11 +54,13 @@ def test_a_transformer_of_unsaid_size_is_the_suites() -> None:
         (["--model", "resnet18", "--layers", "3"], "are of transformer; --model is resnet18"),
     ],
 )
-def test_a_size_that_is_none_is_refused_in_one_line(arguments: list[str], words: str) -> None:
-    argv = [sys.executable, str(probe("training")), "--device", "cpu", *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
-    error = done.stderr.splitlines()[-1]
-    assert (done.returncode, error.startswith("training.py: error: "), words in error) == (2, True, True), error
+def test_a_size_that_is_none_is_refused_in_one_line(
+    training: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        training.main(["--device", "cpu", *arguments])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert (ended.value.code, ": error: " in error, words in error) == (2, True, True), error
 
 
 @pytest.mark.slow

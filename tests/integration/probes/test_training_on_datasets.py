@@ -1,6 +1,5 @@
 """Training on data sets in the formats that they are published in."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -14,11 +13,6 @@ from seatrial.remote.probes import probe
 from tests.integration.probes.published import IMAGES, WRITERS, write_fashion_mnist, write_imagenet
 
 DEBIAN = "/usr/bin/python3"
-
-
-@pytest.fixture
-def training(datasets: ModuleType) -> ModuleType:
-    return importlib.import_module("training")
 
 
 def train(*arguments: str, ranks: int = 1, python: str = sys.executable) -> "subprocess.CompletedProcess[str]":
