@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from tests.conftest import RUN_PREFIX, leftovers
 from tests.e2e.conftest import console, prefect_server
+from tests.quick_run import quick_run
 from tests.runai.standin import Workload
 
 __all__ = ["console", "prefect_server"]
@@ -32,7 +29,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(600))  # real nodes, and two processors
+            item.add_marker(pytest.mark.timeout(1800))  # real nodes, and two processors
 
 
 class Project:
@@ -56,7 +53,9 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def project(
+    tmp_path_factory: pytest.TempPathFactory, nothing_left: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
     if os.geteuid():
         pytest.skip("only root can make the nodes")
     folder = tmp_path_factory.mktemp("runai")
@@ -65,14 +64,12 @@ def project(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-S", str(STANDIN), str(folder)])} "$@"\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
-    before = leftovers()
     project = Project(folder)
     yield project
     left = project.workloads()
     for name in left:
         project.delete(name)
     assert left == []
-    assert not {one for one in leftovers() - before if "runai" in one}
 
 
 @pytest.fixture
@@ -83,5 +80,4 @@ def settings(project: Project) -> dict[str, Any]:
 
 @pytest.fixture
 def run(settings: dict[str, Any], tmp_path: Path) -> Run:
-    fields = {"name": "test", "nodes": 3, "image": "registry.example.com/cpu:1", "platform": settings}
-    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", Cluster.model_validate(fields), load_suite("quick"), tmp_path)
+    return quick_run(tmp_path, nodes=3, image="registry.example.com/cpu:1", platform=settings)

@@ -3,17 +3,18 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
-from seatrial.platforms import platform_for
 from tests.e2e.conftest import Console, until
+from tests.quick_run import launched
 from tests.runai.conftest import Project
 
-TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
+TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 
 
 @pytest.mark.parametrize("framework", [pytest.param("pytorch", marks=pytest.mark.gate), "mpi"])
@@ -36,41 +37,23 @@ def test_a_healthy_project_goes_through_the_whole_chain(
     assert "PRIVATE KEY" not in json.dumps(project.calls())
 
 
-def test_a_workload_that_waits_too_long_says_why(run: Run, project: Project) -> None:
-    project.tell("Pending")
-    platform = platform_for(_with(run, queue_timeout_s=0.5).cluster)
-    try:
-        with pytest.raises(LaunchError, match=r"did not run within 0.5 s .*: Pending; Insufficient nvidia.com/gpu"):
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
-
-
-@pytest.mark.parametrize("phase", ["Failed", "Stopped", "Deleting"])
-def test_a_workload_that_ends_before_it_runs_says_so(run: Run, project: Project, phase: str) -> None:
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [("Pending", "did not run within 0.5 s .*: Pending; Insufficient nvidia.com/gpu"), ("Failed", "ended: Failed; ")],
+)
+def test_a_workload_that_does_not_run_says_why(run: Run, project: Project, phase: str, words: str) -> None:
     project.tell(phase)
-    platform = platform_for(run.cluster)
-    try:
-        with pytest.raises(LaunchError, match=rf"workload seatrial-{run.run_id} ended: {phase}; Insufficient"):
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    settings = run.cluster.platform.model_copy(update={"queue_timeout_s": 0.5})
+    waiting = replace(run, cluster=run.cluster.model_copy(update={"platform": settings}))
+    with pytest.raises(LaunchError, match=words), launched(waiting):
+        pass
 
 
 def test_nodes_of_a_deleted_workload_are_not_blamed(run: Run, project: Project) -> None:
-    platform = platform_for(run.cluster)
-    try:
-        testbed = platform.launch(run)
+    with launched(run) as testbed:
         assert testbed.blameless_reason(testbed.head) is None
         project.delete(f"seatrial-{run.run_id}")
         assert testbed.blameless_reason(testbed.head) == f"workload seatrial-{run.run_id} was deleted"
-    finally:
-        platform.teardown(run.run_id)
-
-
-def _with(run: Run, **fields: Any) -> Run:
-    settings = run.cluster.platform.model_copy(update=fields)
-    return Run(run.run_id, run.cluster.model_copy(update={"platform": settings}), run.suite, run.out)
 
 
 def test_a_killed_run_is_reaped(console: Console, project: Project, settings: dict[str, Any]) -> None:
