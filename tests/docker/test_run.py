@@ -12,7 +12,7 @@ from tests.e2e.conftest import Console, until
 from tests.images import lane
 
 PATIENT = {"connectivity": {"timeout_s": 60}}  # what else runs shares two processors
-TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
+TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 
 
 def cluster_file(console: Console, engine: Engine, nodes: int, name: str = "trial", **platform: Any) -> Path:

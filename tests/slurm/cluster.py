@@ -53,7 +53,7 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
-KillWait=3
+KillWait=60
 MessageTimeout=60
 GresTypes=gpu
 SlurmdParameters=config_overrides
@@ -133,7 +133,7 @@ class SlurmCluster:
         self._network.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def command(self, *argv: str, timeout_s: float = 60) -> str:
+    def command(self, *argv: str, timeout_s: float = 300) -> str:
         """What one of Slurm's commands prints, on the login node, which is this machine."""
         done = subprocess.run(
             argv, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -157,7 +157,7 @@ class SlurmCluster:
         """What a command prints that runs beside the node's slurmd."""
         init = self._init_of(name)
         done = subprocess.run(
-            ["nsenter", "--target", str(init), "--all", *argv], capture_output=True, text=True, check=True, timeout=30
+            ["nsenter", "--target", str(init), "--all", *argv], capture_output=True, text=True, check=True, timeout=300
         )
         return done.stdout
 
@@ -195,10 +195,16 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def wait_until_clean(self) -> None:
-        """Until nothing is left: slurmstepd leaves a second after the step that it ran. Raises AssertionError."""
+        """Until nothing is left: slurmstepd leaves a second after the step that it ran.
+
+        Raises AssertionError with what is left; the folders of it are removed, which the next test would find.
+        """
         deadline = time.monotonic() + _SECONDS
         while left := self.left():
-            assert time.monotonic() < deadline, left
+            if time.monotonic() > deadline:
+                for name in self._daemons.keys() & set(self.names):
+                    self.in_node(name, "sh", "-c", "rm -rf /tmp/seatrial-*")
+                raise AssertionError(left)
             time.sleep(0.1)
 
     def leftovers(self) -> set[str]:

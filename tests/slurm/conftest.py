@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import leftovers
 from tests.e2e.conftest import Console, console, prefect_server
 from tests.slurm.cluster import SlurmCluster, lacking
 from tests.slurm.settings import settings_of
@@ -24,7 +23,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(900))  # four nodes and what else runs share two processors
+            item.add_marker(pytest.mark.timeout(1800))  # four nodes and what else runs share two processors
 
 
 @pytest.fixture(scope="session")
@@ -42,15 +41,13 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(autouse=True)
-def _talks_to_it(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _talks_to_it(slurm: SlurmCluster, nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a test does, no job and no file of a run is left in the queue, on the nodes and here."""
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
-    before = leftovers()
     yield
     slurm.wait_until_idle()
     slurm.wait_until_clean()
-    assert {left for left in leftovers() - before if "slurm" in left} == set()
 
 
 @pytest.fixture

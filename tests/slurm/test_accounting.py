@@ -4,20 +4,16 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
 from seatrial.model.reason import code_of
-from seatrial.platforms import platform_for
 from seatrial.platforms.slurm.jobs import Job, ending, job_of, jobs_of, submit
 from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.script import job_name
 from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import until
+from tests.quick_run import launched, quick_run
 from tests.slurm import accounting
 from tests.slurm.cluster import SlurmCluster, lacking
 from tests.slurm.settings import settings_of
@@ -72,15 +68,10 @@ def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
 
 
 def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(slurm: SlurmCluster, tmp_path: Path) -> None:
-    settings: dict[str, Any] = settings_of(slurm)
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings})
-    run = Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
-    try:
-        testbed = platform_for(cluster).launch(run)
+    run = quick_run(tmp_path, nodes=2, platform=settings_of(slurm))
+    with launched(run) as testbed:
         slurm.command("scancel", f"--name={job_name(run.run_id)}")
         until(lambda: not jobs_of(Login(), run.run_id), timeout_s=240)
         assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-cancelled"
         slurm.kill("slurmdbd")  # sacct hangs or fails from now on
         assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-gone"
-    finally:
-        platform_for(cluster).teardown(run.run_id)

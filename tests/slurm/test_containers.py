@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
-from seatrial.platforms import platform_for
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
-from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import Console
+from tests.quick_run import launched, quick_run
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.containers import MARK, REFERENCE, lacking, mounts
 from tests.slurm.test_measure import folder, output_line, submitted
@@ -49,20 +45,14 @@ def test_the_whole_chain_runs_in_containers(slurm_console: Console, container: A
 
 @pytest.mark.parametrize("launch", ["sshd", "srun"])
 def test_ranks_are_in_the_containers(container: Any, tmp_path: Path, launch: str) -> None:
-    platform = {**container["platform"], "launch": launch}
-    fields = {"name": "test", "nodes": 2, "image": container["image"], "platform": platform}
-    cluster = Cluster.model_validate({**fields, "env": {"NCCL_ALGO": "NVLS"}})
-    run = Run(f"{RUN_PREFIX}ranks", cluster, load_suite("quick"), tmp_path)
-    try:
-        testbed = platform_for(cluster).launch(run)
+    described = {**container, "platform": {**container["platform"], "launch": launch}, "env": {"NCCL_ALGO": "NVLS"}}
+    with launched(quick_run(tmp_path, nodes=2, **described)) as testbed:
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
         command = f"echo $NCCL_ALGO $(ls {testbed.workdir}/training.py) $(cat /{MARK})"
         result = mpirun(testbed, ["sh", "-c", command], timeout_s=60)
         rank = f"NVLS {testbed.workdir}/training.py {Path(container['image']).name}.root"
         assert [line for line in result.lines if not line.startswith("srun: ")] == [rank, rank]
-    finally:
-        platform_for(cluster).teardown(run.run_id)
 
 
 def test_variables_of_the_cluster_file_win_over_those_of_the_image(
@@ -82,10 +72,6 @@ def test_variables_of_the_cluster_file_win_over_those_of_the_image(
 
 def test_an_image_that_is_not_there_is_named(container: Any, tmp_path: Path) -> None:
     container["image"] = "nvcr.io/nvidia/nothing:1" if container["platform"]["runtime"] == "pyxis" else "/no/such.sif"
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, **container})
-    run = Run(f"{RUN_PREFIX}image", cluster, load_suite("quick"), tmp_path)
-    try:
-        with pytest.raises(LaunchError, match=r"task [01]: .*(nvcr.io#nvidia/nothing:1|could not open image /no)"):
-            platform_for(cluster).launch(run)
-    finally:
-        platform_for(cluster).teardown(run.run_id)
+    words = r"task [01]: .*(nvcr.io#nvidia/nothing:1|could not open image /no)"
+    with pytest.raises(LaunchError, match=words), launched(quick_run(tmp_path, nodes=2, **container)):
+        pass

@@ -8,8 +8,8 @@ from typing import Any
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
+from tests.quick_run import launched, quick_run
 from tests.slurm.cluster import SlurmCluster
-from tests.slurm.test_states import run_of, up
 
 HOLD = (
     "import socket; s = socket.create_server(('0.0.0.0', 222)); print('up', flush=True); import time; time.sleep(600)"
@@ -21,7 +21,7 @@ def test_a_node_whose_port_is_taken_tells_another_one(
 ) -> None:
     with slurm.started_in("n1", sys.executable, "-c", HOLD) as holder:
         assert holder.stdout and holder.stdout.readline() == b"up\n"
-        with up(run_of({**settings, "nodelist": "n[0-2]"}, tmp_path, nodes=3)) as testbed:
+        with launched(quick_run(tmp_path, nodes=3, platform={**settings, "nodelist": "n[0-2]"})) as testbed:
             assert [node.name for node in testbed.nodes] == ["n0", "n1", "n2"]
             first, taken, last = (node.port for node in testbed.nodes)
             assert (first, last) == (222, 222)

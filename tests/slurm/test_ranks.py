@@ -8,14 +8,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
-from seatrial.platforms import platform_for
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.node_setup import set_up_node
-from tests.conftest import RUN_PREFIX
+from tests.quick_run import launched, quick_run
 from tests.slurm.cluster import SlurmCluster
 
 
@@ -23,14 +19,9 @@ from tests.slurm.cluster import SlurmCluster
 def testbed(settings: dict[str, Any], tmp_path: Path) -> Iterator[Testbed]:
     platform = {**settings, "launch": "srun", "mpi_plugin": "none"}
     gpus = {"hardware": "H100-SXM", "gpus_per_node": 2, "env": {"NCCL_DEBUG": "WARN"}}
-    cluster = Cluster.model_validate({"name": "test", "nodes": 3, **gpus, "platform": platform})
-    run = Run(f"{RUN_PREFIX}ranks", cluster, load_suite("quick"), tmp_path)
-    try:
-        launched = platform_for(cluster).launch(run)
-        set_up_node(launched, launched.head, 30).transport.close()
-        yield launched
-    finally:
-        platform_for(cluster).teardown(run.run_id)
+    with launched(quick_run(tmp_path, nodes=3, **gpus, platform=platform)) as testbed:
+        set_up_node(testbed, testbed.head, 30).transport.close()
+        yield testbed
 
 
 def lines(result: MpiResult) -> list[str]:

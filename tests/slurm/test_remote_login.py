@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
 from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
 from seatrial.text.redact import Secrets
-from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import Console
+from tests.quick_run import launched, quick_run
 from tests.slurm.cluster import USER, SlurmCluster
 from tests.slurm.login_node import LoginNode, jump_host, login_node
 from tests.slurm.test_run import PATIENT
@@ -37,59 +34,44 @@ def elsewhere(login: LoginNode, settings: dict[str, Any], monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("launch", ["sshd", "srun"])
 def test_everything_goes_through_the_login_node(elsewhere: dict[str, Any], tmp_path: Path, launch: str) -> None:
-    platform = {**elsewhere, "launch": launch, "mpi_plugin": "none"}
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform})
-    run = Run(f"{RUN_PREFIX}login", cluster, load_suite("quick"), tmp_path)
-    try:
-        testbed = platform_for(cluster).launch(run)
+    run = quick_run(tmp_path, nodes=2, platform={**elsewhere, "launch": launch, "mpi_plugin": "none"})
+    with launched(run) as testbed:
         with testbed.dial(testbed.head, 20) as stream:
             assert stream.family == socket.AF_UNIX  # to an ssh, not to the node
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
         result = mpirun(testbed, ["hostname"], timeout_s=60)
         assert {line for line in result.lines if not line.startswith("srun: ")} == {node.name for node in testbed.nodes}
-        platform_for(cluster).collect(run.run_id, tmp_path / "logs", 30, Secrets.of({}))
+        platform_for(run.cluster).collect(run.run_id, tmp_path / "logs", 30, Secrets.of({}))
         assert (tmp_path / "logs" / "nodes" / f"{testbed.head.name}.log").exists()
-    finally:
-        platform_for(cluster).teardown(run.run_id)
 
 
 def test_the_login_node_is_reached_through_a_jump_host(
-    slurm: SlurmCluster, elsewhere: dict[str, Any], login: LoginNode, tmp_path: Path
+    elsewhere: dict[str, Any], login: LoginNode, tmp_path: Path
 ) -> None:
     """Which knows nothing of Slurm. The nodes are reached through both."""
     (tmp_path / "jump").mkdir()
     with jump_host(login, tmp_path / "jump") as jump:
         platform = {**elsewhere, "jump": f"root@localhost:{jump.port}"}
-        cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform})
-        run = Run(f"{RUN_PREFIX}jump", cluster, load_suite("quick"), tmp_path)
-        try:
-            testbed = platform_for(cluster).launch(run)
+        with launched(quick_run(tmp_path, nodes=2, platform=platform)) as testbed:
             logins = jump.log.count("Accepted publickey")
             for node in testbed.nodes:
                 set_up_node(testbed, node, 60).transport.close()
             assert jump.log.count("Accepted publickey") == logins + 2 > 2
-        finally:
-            platform_for(cluster).teardown(run.run_id)
         assert login.log.count("Accepted publickey") == jump.log.count("Accepted publickey")
 
 
 def test_a_plain_user_of_the_cluster_has_nodes_of_their_own(
-    slurm: SlurmCluster, elsewhere: dict[str, Any], login: LoginNode, tmp_path: Path
+    slurm: SlurmCluster, elsewhere: dict[str, Any], tmp_path: Path
 ) -> None:
     """No root on the login node or on the nodes: sshd of the run has ports that a plain user may take."""
     platform = {**elsewhere, "user": USER, "folder": f"{slurm.shared}/{USER}", "python": "/usr/bin/python3"}
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform})
-    run = Run(f"{RUN_PREFIX}plain", cluster, load_suite("quick"), tmp_path)
-    try:
-        testbed = platform_for(cluster).launch(run)
+    with launched(quick_run(tmp_path, nodes=2, platform=platform)) as testbed:
         assert (testbed.user, min(node.port for node in testbed.nodes) > 1024) == (USER, True)
         for node in testbed.nodes:
             set_up_node(testbed, node, 60).transport.close()
         result = mpirun(testbed, ["sh", "-c", "echo $(id -un) $(hostname)"], timeout_s=60)
         assert set(result.lines) == {f"{USER} {node.name}" for node in testbed.nodes}
-    finally:
-        platform_for(cluster).teardown(run.run_id)
     assert list((slurm.shared / USER).iterdir()) == []
 
 
@@ -110,13 +92,6 @@ def test_a_whole_run_and_a_login_to_a_kept_node(
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
 
 
-def test_the_script_by_hand_and_the_configuration_of_ssh_are_rendered(elsewhere: dict[str, Any]) -> None:
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": elsewhere})
-    files = platform_for(cluster).render(Run("run", cluster, load_suite("quick"), Path("out"))).files
-    assert list(files) == ["measure.sbatch", "ssh_config", "node.sh", "job.sbatch"]
-    assert "StrictHostKeyChecking yes" in files["ssh_config"]
-
-
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
@@ -134,9 +109,8 @@ def test_doctor_names_what_keeps_the_login_out(
         (login.folder / fault).write_text("")
     if fault == "port":
         elsewhere["port"] = 1
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": elsewhere})
     with monkeypatch.context() as patch:
         if fault == "ssh":
             patch.setenv("PATH", "/nowhere")
-        problems = platform_for(cluster).missing()
+        problems = platform_for(quick_run(Path(), nodes=2, platform=elsewhere).cluster).missing()
     assert [code_of(problem) for problem in problems] == ([code] if code else [])

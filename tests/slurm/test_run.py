@@ -9,7 +9,7 @@ from tests.e2e.conftest import Console, until
 from tests.slurm.cluster import SlurmCluster
 
 PATIENT = {"connectivity": {"timeout_s": 60}}  # four nodes and what else runs share two processors
-TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
+TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 
 
 @pytest.mark.gate

@@ -1,9 +1,7 @@
 """What a job may come to before and while its nodes are used, each by its own reason, on a real Slurm."""
 
-import secrets
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,32 +9,18 @@ from typing import Any
 import pytest
 
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import code_of
-from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms.slurm.script import job_name
-from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import until
+from tests.quick_run import launched, quick_run
 from tests.slurm.cluster import SlurmCluster
-
-Launched = Callable[..., Any]
 
 
 def run_of(settings: dict[str, Any], folder: Path, nodes: int = 2, **fields: Any) -> Run:
-    cluster = Cluster.model_validate({"name": "test", "nodes": nodes, "platform": {**settings, **fields}})
-    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), folder)
-
-
-@contextmanager
-def up(run: Run) -> Iterator[Testbed]:
-    platform = platform_for(run.cluster)
-    try:
-        yield platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    return quick_run(folder, nodes=nodes, platform={**settings, **fields})
 
 
 def job_id(slurm: SlurmCluster, run: Run) -> str:
@@ -56,7 +40,7 @@ def requeue(slurm: SlurmCluster, job: str, how: str) -> None:
 
 
 def refused(run: Run) -> str:
-    with pytest.raises(LaunchError) as error, up(run):
+    with pytest.raises(LaunchError) as error, launched(run):
         pass
     return error.value.reason
 
@@ -82,7 +66,7 @@ def test_what_will_never_start_fails_at_once(
 
 
 def test_a_job_that_waits_too_long_says_what_for(slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path) -> None:
-    with up(run_of(settings, tmp_path, nodes=4)):
+    with launched(run_of(settings, tmp_path, nodes=4)):
         reason = refused(run_of(settings, tmp_path, queue_timeout_s=3))
     assert code_of(reason) == "slurm-queued-too-long"
     assert "waiting for nodes to become free" in reason
@@ -105,7 +89,7 @@ def test_a_job_that_ends_blames_no_node(
     code: str,
 ) -> None:
     run = run_of(settings, tmp_path)
-    with up(run) as testbed:
+    with launched(run) as testbed:
         assert [testbed.blameless_reason(node) for node in testbed.nodes] == [None, None]
         end(slurm, job_id(slurm, run))
         until(lambda: testbed.blameless_reason(testbed.head) is not None)
@@ -116,7 +100,7 @@ def test_a_job_that_was_requeued_and_is_up_again_is_told_from_one_that_stayed_up
     slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     run = run_of(settings, tmp_path)
-    with up(run) as testbed:
+    with launched(run) as testbed:
         job = job_id(slurm, run)
         requeue(slurm, job, "requeue")
         until(lambda: "PENDING" in state(slurm, job))
@@ -127,7 +111,7 @@ def test_a_job_that_was_requeued_and_is_up_again_is_told_from_one_that_stayed_up
 def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
     slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    with up(run_of(settings, tmp_path)) as testbed:
+    with launched(run_of(settings, tmp_path)) as testbed:
         other, down = testbed.nodes
         slurm.command("scontrol", "update", f"nodename={down.name}", "state=down", "reason=test")
         until(lambda: testbed.blameless_reason(other) is not None)  # slurmd soon brings the node back
@@ -148,7 +132,7 @@ def test_a_suite_that_is_longer_than_the_job_may_be_is_refused_and_nothing_is_su
 
 def test_a_preempted_job_blames_no_node(slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path) -> None:
     run = run_of(settings, tmp_path, nodes=4)
-    with up(run) as testbed:
+    with launched(run) as testbed:
         urgent = threading.Thread(
             target=slurm.command, args=("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
         )
@@ -163,7 +147,7 @@ def test_a_node_that_dies_is_blamed_and_the_others_are_not(
 ) -> None:
     run = run_of(settings, tmp_path)
     try:
-        with up(run) as testbed:
+        with launched(run) as testbed:
             dead, other = testbed.nodes[1], testbed.nodes[0]
             slurm.kill(dead.name)
             until(lambda: testbed.blameless_reason(other) is not None)
