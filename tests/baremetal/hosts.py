@@ -129,7 +129,7 @@ class Hosts:
         init = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
         variables = [f"{key}={value}" for key, value in self.environment(name).items()]
         command = ["nsenter", "--target", init, "--all", "env", *variables, *argv]
-        return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=300).stdout
 
     def set_link(self, name: str, state: str) -> None:
         _ip(f"link set {self._bridge}{self.names.index(name)} {state}")

@@ -21,6 +21,7 @@ from tests.baremetal.containers import ApptainerHosts, DockerHosts, PodmanHosts
 from tests.baremetal.test_run import CHAIN
 from tests.e2e.conftest import Console, until
 from tests.images import lane
+from tests.quick_run import launched
 from tests.slurm.containers import MARK
 
 NAMES = ("gpu-0", "gpu-1")
@@ -63,13 +64,9 @@ def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHo
 
 
 def test_keys_are_in_no_argument_and_nothing_that_podman_tells(run: Run, hosts: PodmanHosts) -> None:
-    platform = platform_for(run.cluster)
-    try:
-        platform.launch(run)
+    with launched(run):
         inspected = hosts.on("gpu-0", "podman", "inspect", f"seatrial-{run.run_id}")
         arguments = hosts.on("gpu-0", "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ")
-    finally:
-        platform.teardown(run.run_id)
     assert json.loads(inspected)[0]["HostConfig"]["NetworkMode"] == "host"
     for text in (inspected, arguments):
         assert "PRIVATE KEY" not in text
@@ -79,14 +76,9 @@ def test_keys_are_in_no_argument_and_nothing_that_podman_tells(run: Run, hosts: 
 def test_hosts_remove_their_container_at_the_deadline(
     settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path
 ) -> None:
-    run = run_on({**settings, "deadline_s": 15}, tmp_path, nodes=2, image=hosts.image)
-    platform = platform_for(run.cluster)
-    try:
-        platform.launch(run)
+    with launched(run_on({**settings, "deadline_s": 15}, tmp_path, nodes=2, image=hosts.image)):
         assert hosts.left()
         until(lambda: not hosts.left())
-    finally:
-        platform.teardown(run.run_id)
 
 
 def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
@@ -96,9 +88,7 @@ def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: 
 
 @pytest.mark.parametrize("victim", ["supervisor", "podman", "both"])
 def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: PodmanHosts, victim: str) -> None:
-    platform = platform_for(run.cluster)
-    try:
-        platform.launch(run)
+    with launched(run):
         record = json.loads(hosts.on("gpu-1", "cat", f"/tmp/seatrial-{run.run_id}/supervisor.json"))
         client = hosts.on("gpu-1", "pgrep", "-f", f"^podman run --name=seatrial-{run.run_id}").split()
         pids = {"supervisor": [str(record["pid"])], "podman": client}
@@ -107,38 +97,29 @@ def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: Po
             until(
                 lambda: not any("sshd" in left or left == f"seatrial-{run.run_id}" for left in hosts.left_on("gpu-1"))
             )
-    finally:
-        platform.teardown(run.run_id)
     assert hosts.left() == set()
 
 
 def test_an_image_that_no_registry_gives_is_named(
-    settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "seatrial.launch")
     run = run_on(settings, tmp_path, nodes=2, image=ABSENT)
-    platform = platform_for(run.cluster)
-    problems = platform.missing()
+    problems = platform_for(run.cluster).missing()
     assert [code_of(problem) for problem in problems] == ["baremetal-image-missing"] * 2
     assert problems[0] == f"gpu-0: image {ABSENT} is not there: a run pulls it, or `podman pull` does now"
-    try:
-        with pytest.raises(LaunchError, match=rf"gpu-0: image {ABSENT} is not there: .*connection refused"):
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    refuses = rf"gpu-0: image {ABSENT} is not there: .*connection refused"
+    with pytest.raises(LaunchError, match=refuses), launched(run):
+        pass
     assert f"2 hosts lack {ABSENT}, and pull it now: gpu-0, gpu-1" in caplog.messages
 
 
-def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> None:
+def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], tmp_path: Path) -> None:
     described = {**settings, "runtime": "singularity", "ulimits": {}}
     run = run_on(described, tmp_path, nodes=2, image="/images/acceptance.sif")
-    platform = platform_for(run.cluster)
-    assert platform.missing() == ["gpu-0: singularity missing", "gpu-1: singularity missing"]
-    try:
-        with pytest.raises(LaunchError, match="gpu-0: singularity missing; gpu-1: singularity missing"):
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    assert platform_for(run.cluster).missing() == ["gpu-0: singularity missing", "gpu-1: singularity missing"]
+    with pytest.raises(LaunchError, match="gpu-0: singularity missing; gpu-1: singularity missing"), launched(run):
+        pass
 
 
 def test_what_podman_refuses_is_named_in_its_words(
@@ -146,12 +127,8 @@ def test_what_podman_refuses_is_named_in_its_words(
 ) -> None:
     absent = {"source": "/no/such/folder", "target": "/data"}
     run = run_on({**settings, "mounts": [absent]}, tmp_path, nodes=2, image=hosts.image)
-    platform = platform_for(run.cluster)
-    try:
-        with pytest.raises(LaunchError, match=r"gpu-0: .*/no/such/folder"):
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    with pytest.raises(LaunchError, match=r"gpu-0: .*/no/such/folder"), launched(run):
+        pass
 
 
 def test_doctor_finds_nothing_missing(run: Run) -> None:
@@ -165,16 +142,12 @@ def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tm
     with up(docker):
         own = {"ssh_config": str(docker.folder / "ssh_config"), **docker.fields}
         run = run_on({**settings, **own}, tmp_path, nodes=2, image=docker.image)
-        platform = platform_for(run.cluster)
-        assert platform.missing() == []
-        try:
-            testbed = platform.launch(run)
+        assert platform_for(run.cluster).missing() == []
+        with launched(run) as testbed:
             for node in testbed.nodes:
                 set_up_node(testbed, node, 60).transport.close()
             names = mpirun(testbed, ["hostname"], timeout_s=60).lines
             assert sorted(name for name in names if not name.startswith("[")) == list(NAMES)  # warnings of Open MPI
-        finally:
-            platform.teardown(run.run_id)
         assert docker.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image=ABSENT)
         problems = platform_for(absent.cluster).missing()
@@ -187,12 +160,8 @@ def test_a_daemon_that_does_not_answer_leaves_nothing_to_clear(
     if not shutil.which("docker"):
         pytest.skip("missing: the client docker")
     run = run_on({**settings, "runtime": "docker"}, tmp_path, nodes=2, image=hosts.image)
-    platform = platform_for(run.cluster)
-    try:
-        with pytest.raises(LaunchError, match=r"gpu-0: docker: .*daemon"):
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)  # raises where a host may still hold something
+    with pytest.raises(LaunchError, match=r"gpu-0: docker: .*daemon"), launched(run):
+        pass  # its teardown raises where a host may still hold something
     assert run.run_id not in states.run_ids()
 
 
@@ -210,12 +179,9 @@ def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_
     with up(apptainer):
         own = {"ssh_config": str(apptainer.folder / "ssh_config"), "ulimits": {}, **apptainer.fields}
         run = run_on({**settings, **own}, tmp_path, nodes=2, image=apptainer.image)
-        platform = platform_for(run.cluster)
-        assert platform.missing() == []
-        try:
-            assert in_the_image(platform.launch(run)) == [f"{name} trials.sif.root" for name in NAMES]
-        finally:
-            platform.teardown(run.run_id)
+        assert platform_for(run.cluster).missing() == []
+        with launched(run) as testbed:
+            assert in_the_image(testbed) == [f"{name} trials.sif.root" for name in NAMES]
         assert apptainer.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image="/no/such.sif")
         words = [f"{name}: image /no/such.sif is not there: there is no such file" for name in NAMES]

@@ -18,6 +18,7 @@ from seatrial.runs.login import ssh_argv
 from tests.baremetal.conftest import kill_and_reap, run_on
 from tests.baremetal.hosts import Hosts
 from tests.e2e.conftest import Console, until
+from tests.quick_run import launched
 
 
 def test_hosts_end_a_run_at_their_deadline(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
@@ -37,21 +38,14 @@ def test_hosts_end_a_run_at_their_deadline(settings: dict[str, Any], hosts: Host
 
 @pytest.mark.parametrize("victim", ["supervisor", "node.sh", "both"])
 def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: Hosts, victim: str) -> None:
-    platform = platform_for(run.cluster)
-    try:
-        platform.launch(run)
-        if victim in ("supervisor", "both"):
-            record = json.loads(hosts.on("gpu-1", "cat", f"/tmp/seatrial-{run.run_id}/supervisor.json"))
-        if victim in ("node.sh", "both"):
-            node = hosts.on("gpu-1", "pgrep", "-f", f"^sh -s seatrial {run.run_id}").split()
-        pids = {"supervisor": lambda: [str(record["pid"])], "node.sh": lambda: node}
-        chosen = [pid for name in pids if victim in (name, "both") for pid in pids[name]()]
-        hosts.on("gpu-1", "kill", "-STOP", *chosen)
-        hosts.on("gpu-1", "kill", "-KILL", *chosen)
+    with launched(run):
+        record = json.loads(hosts.on("gpu-1", "cat", f"/tmp/seatrial-{run.run_id}/supervisor.json"))
+        node = hosts.on("gpu-1", "pgrep", "-f", f"^sh -s seatrial {run.run_id}").split()
+        pids = {"supervisor": [str(record["pid"])], "node.sh": node, "both": [str(record["pid"]), *node]}
+        hosts.on("gpu-1", "kill", "-STOP", *pids[victim])
+        hosts.on("gpu-1", "kill", "-KILL", *pids[victim])
         if victim != "both":  # one ends what the other has left, but for the files of the supervisor
             until(lambda: not any("sshd" in left for left in hosts.left_on("gpu-1")))
-    finally:
-        platform.teardown(run.run_id)
     assert hosts.left() == set()
 
 
@@ -80,11 +74,9 @@ def test_a_host_that_is_cut_off_is_named(console: Console, hosts: Hosts, setting
 
 def test_a_host_that_is_down_does_not_stop_the_others(run: Run, hosts: Hosts) -> None:
     hosts.kill_host("gpu-1")
-    platform = platform_for(run.cluster)
-    testbed = platform.launch(run)
-    contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 20))
-    assert [name for name, contact in contacts.items() if isinstance(contact, Exception)] == ["gpu-1"]
-    platform.teardown(run.run_id)
+    with launched(run) as testbed:
+        contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 20))
+        assert [name for name, contact in contacts.items() if isinstance(contact, Exception)] == ["gpu-1"]
 
 
 def test_a_host_that_cannot_be_cleared_is_named_and_tried_again(run: Run, hosts: Hosts) -> None:
@@ -108,14 +100,10 @@ def test_a_jump_host_that_is_gone_clears_the_nodes_behind_it(
 ) -> None:
     hosts.hide("gpu-3")
     run = run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-0"}}}, tmp_path)
-    platform = platform_for(run.cluster)
-    try:
-        testbed = platform.launch(run)
+    with launched(run) as testbed:
         assert testbed.blameless_reason(testbed.nodes[3]) is None
         hosts.set_link("gpu-0", "down")
         reason = testbed.blameless_reason(testbed.nodes[3])
         assert reason and code_of(reason) == "baremetal-jump-silent"
         assert testbed.blameless_reason(testbed.nodes[1]) is None
         hosts.set_link("gpu-0", "up")
-    finally:
-        platform.teardown(run.run_id)

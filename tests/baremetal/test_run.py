@@ -15,33 +15,18 @@ from seatrial.runs.login import ssh_argv
 from tests.baremetal.conftest import NAMES, run_on, up
 from tests.baremetal.hosts import USER, Hosts
 from tests.e2e.conftest import Console
+from tests.quick_run import launched
 
-TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
+TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 CHAIN = {"connectivity": {"timeout_s": 60}, "training": TRAINING}
 LOCK = "/tmp/seatrial.lock"
 
 
-def launched_and_ended(run: Run) -> str:
+def refused(run: Run) -> str:
     """Why the launch failed; everything is taken down."""
-    platform = platform_for(run.cluster)
-    try:
-        with pytest.raises(SeatrialError) as caught:
-            platform.launch(run)
-    finally:
-        platform.teardown(run.run_id)
+    with pytest.raises(SeatrialError) as caught, launched(run):
+        pass
     return caught.value.reason
-
-
-def test_healthy_hosts_go_through_the_whole_chain(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
-    finished = console.check(console.cluster(4, platform=settings), console.suite(**CHAIN))
-    assert finished.status == 0, finished.output
-    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
-        "connectivity": "pass",
-        "collectives": "pass",
-        "training": "pass",
-    }
-    assert [node["name"] for node in finished.document["nodes"]] == list(NAMES)
-    assert {node["port"] for node in finished.document["nodes"]} == {222}
 
 
 @pytest.mark.gate
@@ -50,43 +35,38 @@ def test_a_plain_user_behind_a_jump_host(console: Console, hosts: Hosts, setting
     hosts.hide("gpu-3")
     own = {"gpu-3": {"user": "root", "jump": "gpu-0"}}
     platform = {**settings, "user": USER, "host_settings": own}
-    finished = console.check(console.cluster(4, platform=platform), console.suite(connectivity={"timeout_s": 60}))
+    finished = console.check(console.cluster(4, platform=platform), console.suite(**CHAIN))
     assert finished.status == 0, finished.output
+    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
+        "connectivity": "pass",
+        "collectives": "pass",
+        "training": "pass",
+    }
     ports = {node["name"]: node["port"] for node in finished.document["nodes"]}
     assert ports["gpu-3"] == 222
     assert min(ports[name] for name in NAMES[:3]) > 1024
 
 
-@pytest.mark.parametrize("shown", ["processes", "environments", "files"])
-def test_keys_are_for_the_user_alone(run: Run, hosts: Hosts, shown: str) -> None:
-    looks = {
-        "processes": "cat /proc/[0-9]*/cmdline",
-        "environments": "cat /proc/[0-9]*/environ",
-        "files": "find /tmp /home /var/tmp -readable -type f -exec cat {} + 2>/dev/null; true",
-    }
-    platform = platform_for(run.cluster)
-    as_user = ["setpriv", f"--reuid={USER}", "--regid=12345", "--clear-groups"] if shown == "files" else []
-    try:
-        platform.launch(run)
-        text = hosts.on("gpu-1", *as_user, "sh", "-c", looks[shown])
+def test_keys_are_for_the_user_alone(run: Run, hosts: Hosts) -> None:
+    as_user = ["setpriv", f"--reuid={USER}", "--regid=12345", "--clear-groups"]
+    files = "find /tmp /home /var/tmp -readable -type f -exec cat {} + 2>/dev/null; true"
+    with launched(run):
+        texts = [
+            hosts.on("gpu-1", "sh", "-c", "cat /proc/[0-9]*/cmdline"),
+            hosts.on("gpu-1", "sh", "-c", "cat /proc/[0-9]*/environ"),
+            hosts.on("gpu-1", *as_user, "sh", "-c", files),
+        ]
         folders = hosts.on("gpu-1", "stat", "-c", "%a", f"/tmp/seatrial-{run.run_id}").split()
-    finally:
-        platform.teardown(run.run_id)
-    assert text
-    assert "PRIVATE KEY" not in text
+    assert all(texts)
+    assert not any("PRIVATE KEY" in text for text in texts)
     assert folders == ["700"]
 
 
 def test_a_person_logs_in_behind_a_jump_host(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
     hosts.hide("gpu-3")
-    run = run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-1"}}}, tmp_path)
-    platform = platform_for(run.cluster)
-    try:
-        testbed = platform.launch(run)
+    with launched(run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-1"}}}, tmp_path)) as testbed:
         argv = ssh_argv(testbed, testbed.nodes[3], ("hostname",), terminal=False)
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    finally:
-        platform.teardown(run.run_id)
     assert (done.returncode, done.stdout.strip()) == (0, "gpu-3"), done.stderr
 
 
@@ -106,14 +86,10 @@ def test_an_sshd_that_knows_no_setenv_serves(settings: dict[str, Any], tmp_path:
     hosts = HostsOfOldOpenSSH(NAMES[:2])
     with up(hosts):
         platform = {**settings, "hosts": ["gpu-[0-1]"], "ssh_config": str(hosts.folder / "ssh_config")}
-        run = run_on(platform, tmp_path, nodes=2)
-        try:
-            testbed = platform_for(run.cluster).launch(run)
+        with launched(run_on(platform, tmp_path, nodes=2)) as testbed:
             assert [node.port for node in testbed.nodes] == [222, 222]
             for node in testbed.nodes:
                 set_up_node(testbed, node, 60).transport.close()
-        finally:
-            platform_for(run.cluster).teardown(run.run_id)
 
 
 # --- host keys ---
@@ -121,7 +97,7 @@ def test_an_sshd_that_knows_no_setenv_serves(settings: dict[str, Any], tmp_path:
 
 def test_a_host_whose_key_is_unknown_is_refused(run: Run, hosts: Hosts) -> None:
     hosts.know({hosts.address(name): hosts.keys[name] for name in NAMES[:3]})
-    reason = launched_and_ended(run)
+    reason = refused(run)
     assert code_of(reason) == "baremetal-host-key-unknown"
     assert reason.startswith(f"gpu-3: the host key of {hosts.address('gpu-3')} is not in {hosts.folder}/known_hosts; ")
     assert f"`ssh-keyscan {hosts.address('gpu-3')} | ssh-keygen -lf -`" in reason
@@ -130,7 +106,7 @@ def test_a_host_whose_key_is_unknown_is_refused(run: Run, hosts: Hosts) -> None:
 def test_a_host_with_another_key_is_refused(run: Run, hosts: Hosts) -> None:
     keys = dict(hosts.keys, **{"gpu-2": hosts.keys["gpu-1"]})
     hosts.know({hosts.address(name): key for name, key in keys.items()})
-    reason = launched_and_ended(run)
+    reason = refused(run)
     address, file = hosts.address("gpu-2"), f"{hosts.folder}/known_hosts"
     assert reason == (
         f"gpu-2: {address} answers with another host key than {file} has; "
@@ -141,7 +117,7 @@ def test_a_host_with_another_key_is_refused(run: Run, hosts: Hosts) -> None:
 def test_a_revoked_host_key_is_refused(run: Run, hosts: Hosts) -> None:
     with (hosts.folder / "known_hosts").open("a") as file:
         file.write(f"@revoked * {hosts.keys['gpu-1']}\n")
-    assert code_of(launched_and_ended(run)) == "baremetal-host-key-revoked"
+    assert code_of(refused(run)) == "baremetal-host-key-revoked"
 
 
 def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
@@ -152,11 +128,8 @@ def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
     assert hosts.address("gpu-0") not in known.read_text()
     with known.open("a") as file:
         file.write(f"@cert-authority {hosts.address('gpu-3')} {hosts.certify('gpu-3')}\n")
-    platform = platform_for(run.cluster)
-    try:
-        assert [node.name for node in platform.launch(run).nodes] == list(NAMES)
-    finally:
-        platform.teardown(run.run_id)
+    with launched(run) as testbed:
+        assert [node.name for node in testbed.nodes] == list(NAMES)
 
 
 def test_a_jump_host_is_no_less_strict(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
@@ -165,7 +138,7 @@ def test_a_jump_host_is_no_less_strict(settings: dict[str, Any], hosts: Hosts, t
     config = hosts.folder / "ssh_config"
     config.write_text("StrictHostKeyChecking no\nUpdateHostKeys yes\n" + config.read_text())
     run = run_on({**settings, "hosts": ["gpu-[2-3]"], "jump": "gpu-1"}, tmp_path, nodes=2)
-    reason = launched_and_ended(run)
+    reason = refused(run)
     assert code_of(reason) == "baremetal-host-key-unknown"
     assert f"the host key of {hosts.address('gpu-1')}" in reason
     assert hosts.address("gpu-1") not in (hosts.folder / "known_hosts").read_text()
@@ -175,29 +148,22 @@ def test_a_jump_host_is_no_less_strict(settings: dict[str, Any], hosts: Hosts, t
 
 
 def test_a_second_run_names_the_first(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
-    platform = platform_for(run.cluster)
-    try:
-        testbed = platform.launch(run)
+    with launched(run) as testbed:
         second = run_on({**settings, "hosts": ["gpu-1"]}, tmp_path / "second", nodes=1, slots_per_node=2)
-        reason = launched_and_ended(second)
+        reason = refused(second)
         assert platform_for(second.cluster).missing() == [reason]
         assert all(not isinstance(set_up_node(testbed, node, 60), Exception) for node in testbed.nodes)
-    finally:
-        platform.teardown(run.run_id)
     assert reason.startswith(f"gpu-1: run {run.run_id} of root since 20")
     assert platform_for(second.cluster).missing() == []
 
 
 def test_a_lock_of_another_user_names_them(run: Run, settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
     """Root's run has the host, then a lock file of a run that was killed with everything lies there."""
-    platform, second = platform_for(run.cluster), run_on({**settings, "user": USER}, tmp_path / "second")
-    try:
-        platform.launch(run)
-        assert f"run {run.run_id} of root since 20" in launched_and_ended(second)
-    finally:
-        platform.teardown(run.run_id)
+    second = run_on({**settings, "user": USER}, tmp_path / "second")
+    with launched(run):
+        assert f"run {run.run_id} of root since 20" in refused(second)
     hosts.on("gpu-2", "sh", "-c", f"echo stale > {LOCK}; chmod 644 {LOCK}")
-    reason = launched_and_ended(second)
+    reason = refused(second)
     hosts.on("gpu-2", "rm", LOCK)
     assert reason == f"gpu-2: {LOCK} belongs to user root, whose run is over: remove it"
 
@@ -224,5 +190,5 @@ def test_doctor_names_what_each_host_lacks(settings: dict[str, Any], hosts: Host
 
 
 def test_a_user_that_no_host_lets_in_is_named(settings: dict[str, Any], tmp_path: Path) -> None:
-    reason = launched_and_ended(run_on({**settings, "user": "nobody"}, tmp_path))
+    reason = refused(run_on({**settings, "user": "nobody"}, tmp_path))
     assert reason.startswith("gpu-0: refuses the login of user nobody (publickey)")
