@@ -25,11 +25,13 @@ from tasks.check import compare
 from tests.integration.conftest import LocalTestbed, Up
 from tests.stored_nights import as_before
 
+pytestmark = pytest.mark.timeout(1200)
+
 
 def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, list[str]]:
     """The check, and the names of the nodes that are left."""
     on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 60).transport.close())
-    suite = run.suite.model_copy(update={"devices": Devices(**{"seconds": 0.05, **section})})
+    suite = run.suite.model_copy(update={"devices": Devices(**{"seconds": 0.05, "timeout_s": 600, **section})})
     result = devices(CheckContext(Run(run.run_id, run.cluster, suite, run.out), testbed))
     return result.check, [node.name for node in result.testbed.nodes]
 
