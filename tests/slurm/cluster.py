@@ -188,10 +188,13 @@ class SlurmCluster:
         return {line for line in processes if not line.startswith(own)} | left
 
     def wait_until_idle(self) -> None:
-        """Until every node is free again; raises AssertionError where one is not."""
+        """Until every node is free again; raises AssertionError where one is not, and cancels its job."""
         deadline = time.monotonic() + _SECONDS
         while not self._all_idle():
-            assert time.monotonic() < deadline, self.command("squeue", "--states=all")
+            if time.monotonic() > deadline:
+                queue = self.command("squeue", "--states=all")
+                self.command("scancel", "--user", str(os.getuid()))
+                raise AssertionError(queue)
             time.sleep(0.1)
 
     def wait_until_clean(self) -> None:
