@@ -15,16 +15,16 @@ from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, read_rows, replay
 from tasks.record import measurements_csv
 from tests import samples
-from tests.command import exit_status
+from tests.command_line import command
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
 
 LAB = Series("busbw_plateau", "cluster", ["lab"], 380.0, "GB/s", 0.01)
 HEAD = "run_id,metric,subject_kind,subject,value,unit"
 
 
-def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def replayed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """The exit status of `seatrial replay`, and what it prints on standard output and standard error."""
-    return exit_status("replay", *arguments), *capsys.readouterr()
+    return command("replay", *arguments), *capsys.readouterr()
 
 
 def after_healthy_runs(*values: float) -> ReplayedRun:
@@ -183,10 +183,10 @@ def test_the_command_prints_a_line_or_an_object_for_each_run(
     fleet.run(of_nodes(16), factor=slow("node-5", by=0.3))
     file = tmp_path / "nights.csv"
     pd.DataFrame(fleet.rows).to_csv(file, index=False)
-    status, out, _ = command(capsys, str(file))
+    status, out, _ = replayed(capsys, str(file))
     assert status == 0
     assert out.splitlines()[-1].startswith("run-08: degraded: matmul ")
-    status, out, _ = command(capsys, str(file), "--json")
+    status, out, _ = replayed(capsys, str(file), "--json")
     *_, last = json.loads(out)
     assert set(last) == {"run_id", "verdict", "reason", "suspects", "readings"}
     (suspect,) = last["suspects"]
@@ -222,7 +222,7 @@ def test_a_bad_file_is_refused_with_file_line_field_and_what_is_legal(
     with pytest.raises(InputError) as raised:
         read_rows(file)
     assert all(part in str(raised.value) for part in (str(file), *expected)), str(raised.value)
-    status, out, err = command(capsys, str(file))
+    status, out, err = replayed(capsys, str(file))
     assert (status, out) == (2, "")
     assert str(file) in err
     assert "Traceback" not in err
@@ -239,8 +239,8 @@ def test_what_a_file_says_writes_no_line_of_its_own(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "nights.csv"
     file.write_bytes(b"\xff\xfe\x00run_id")
-    assert command(capsys, str(file))[0] == 2
-    assert command(capsys, str(tmp_path / "nowhere.csv"))[0] == 2
+    assert replayed(capsys, str(file))[0] == 2
+    assert replayed(capsys, str(tmp_path / "nowhere.csv"))[0] == 2
 
 
 def test_a_file_without_rows_has_no_runs(tmp_path: Path) -> None:

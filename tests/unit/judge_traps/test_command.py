@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import exit_status
+from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
 
 
 def run(*arguments: str) -> int:
     """The exit status of `seatrial judge` with these arguments."""
-    return exit_status("judge", *arguments)
+    return command("judge", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text
-from tests.command import exit_status
+from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, M, is_row, judged, log_text, of_operation
 
 
@@ -125,5 +125,5 @@ def test_json_of_several_files_says_which_file_a_sweep_is_from(
     files = [str(tmp_path / name) for name in ("a.log", "b.log")]
     for file in files:
         Path(file).write_text(log_text(HEALTHY))
-    assert exit_status("parse", "--json", *files) == 0
+    assert command("parse", "--json", *files) == 0
     assert [sweep["source"] for sweep in json.loads(capsys.readouterr().out)] == files

@@ -48,24 +48,22 @@ def printing(answer: object) -> str:
     return f"print({json.dumps(answer)!r})"
 
 
-def modules() -> dict[str, ModuleType]:
-    """check.py and what it imports, as they find each other in their folder on a node."""
+def check_module() -> ModuleType:
+    """check.py, which finds what it imports in its own folder, as on a node."""
     with pytest.MonkeyPatch.context() as patched, mock.patch.dict(sys.modules):
         patched.syspath_prepend(probe("check").parent)
-        return {name: import_module(name) for name in ("processes", "quick_checks", "check")}
+        return import_module("check")
 
 
 class Probes:
     """check.py in this process, with answers in place of the programs that it would start."""
 
     def __init__(self, work: Path, patch: pytest.MonkeyPatch) -> None:
-        self._own, self._ended = modules(), dict[str, Any]()
-        check, quick = self._own["check"], self._own["quick_checks"]
-        for module in (check, quick):
-            patch.setattr(module, "run_probe", self._run_probe)
-        patch.setattr(quick, "run", lambda command, timeout_s: self._ended[command[0]])
-        patch.setattr(quick, "shutil", SimpleNamespace(which=self._ended.get))
-        patch.setattr(check, "signal", SimpleNamespace(signal=lambda *_: None, SIGTERM=15))
+        self._check, self._ended = check_module(), dict[str, Any]()
+        patch.setattr(self._check, "run_probe", self._run_probe)
+        patch.setattr(self._check, "run", lambda command, timeout_s: self._ended[command[0]])
+        patch.setattr(self._check, "shutil", SimpleNamespace(which=self._ended.get))
+        patch.setattr(self._check, "signal", SimpleNamespace(signal=lambda *_: None, SIGTERM=15))
         patch.chdir(work)
         self.says("facts", FACTS)
         self.says("devices", {"devices": [device("cpu")]})
@@ -75,7 +73,7 @@ class Probes:
     def says(self, name: str, output: object, status: int | None = 0, problem: str = "") -> None:
         """What a program prints, text or JSON, and how it ends."""
         printed = output if isinstance(output, str) else json.dumps(output)
-        self._ended[name] = self._own["processes"].Ended(printed, status, problem, 0.1)
+        self._ended[name] = self._check.Ended(printed, status, problem, 0.1)
 
     def has_gpus(self, devices: Sequence[object], perf: str | None = LARGEST) -> None:
         self.says("devices", {"devices": devices})
@@ -90,7 +88,7 @@ class Probes:
     def check(self, *arguments: str) -> tuple[int, list[str]]:
         """(exit status, lines)."""
         with redirect_stdout(StringIO()) as printed:
-            status: int = self._own["check"].main(arguments)
+            status: int = self._check.main(arguments)
         return status, printed.getvalue().splitlines()
 
 

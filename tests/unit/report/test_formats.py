@@ -19,7 +19,7 @@ from seatrial.report.html import report_html
 from seatrial.report.paper import on_paper, pdf_of
 from tasks.record import measurements_csv, run_json
 from tests import samples
-from tests.command import exit_status
+from tests.command_line import command
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_what_no_encoding_has_is_written_by_its_number(folder: Path, monkeypatch
     assert ("\\udcff.log" in page, "said \\ud800" in page) == (True, True)
     stdout = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", stdout)
-    assert exit_status("report", folder, "--format", "md") == 0
+    assert command("report", str(folder), "--format", "md") == 0
     stdout.flush()
     assert stdout.buffer.getvalue().startswith(b"## \\u2715 h100-east fails\n\n**fail**: said\n")
 
