@@ -4,11 +4,11 @@ import os
 import subprocess
 from pathlib import Path
 
-import seatrial.platforms.testbed as sshd
+from seatrial import platforms
 from seatrial.text.secret_values import SECRET_NAME
 
-SCRIPT = Path(sshd.__file__).with_name("node.sh")
-FUNCTIONS = Path(sshd.__file__).with_name("functions.sh")
+SCRIPT = Path(platforms.__file__).parent / "sshd" / "node.sh"
+FUNCTIONS = Path(platforms.__file__).parent / "sshd" / "functions.sh"
 
 
 def test_what_it_has_started_is_seen_while_other_processes_end(tmp_path: Path) -> None:

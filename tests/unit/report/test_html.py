@@ -191,7 +191,7 @@ def test_a_thousand_nodes_fit_and_the_ill_ones_come_first() -> None:
     assert len(html) < 3_000_000
     lines = [text.index(name, text.index("Nodes by check")) for name in ("rack01-node01", "rack31-node04", "996 nodes")]
     assert lines == sorted(lines)
-    assert "changed: driver 565.57.01 to 570.124.06" in text
+    assert "changed: driver 565.57.01 -> 570.124.06" in text
     assert text.count("gpu-rack62-node06") == 2  # in the full table, and its log
 
 
