@@ -35,6 +35,7 @@ from seatrial.report.paper import curve_png, described
 from seatrial.runs.difference import Difference, difference
 from seatrial.runs.load import load_result
 from tasks.sinks import Delivery, Files, Sink
+from tasks.sinks.bounded import BoundedSink
 from tasks.sinks.configured import settings_of, sinks_of
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def notify(
     run_link: str | None = None,
 ) -> Notified:
     """Send every sink what is new in the run; `report` is attached if a sink takes files."""
-    sinks, problem = sinks_of(settings, cluster)
+    sinks, problem = _bounded_sinks(settings, cluster)
     site = AlertContext(cluster, store, sinks, run_link, report)
     deliveries = _deliver(site, result.suite, outcome_of(result), result)
     if not sinks:
@@ -108,12 +109,17 @@ def watch(
     silence = silent(gone, last, now()) if gone else overdue(last, suite, max_age, now())
     if silence is None:
         return Notified("the last run is young enough")
-    sinks, problem = sinks_of(settings, cluster)
+    sinks, problem = _bounded_sinks(settings, cluster)
     clean = replace(silence, reason=secrets_of(cluster).out_of_line(silence.reason))
     deliveries = _deliver(AlertContext(cluster, store, sinks), suite, clean, None)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
     return _with(problem, _summary(deliveries) if deliveries else Notified(f"reported before: {silence.reason}"))
+
+
+def _bounded_sinks(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str | None]:
+    sinks, problem = sinks_of(settings, cluster)
+    return [BoundedSink(sink) for sink in sinks], problem
 
 
 def _deliver(

@@ -8,6 +8,8 @@ from seatrial.alerts.alert import Alert
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 
+TOO_LARGE = "its answer is too large"  # a sink has a limit of memory: see bounded.py
+
 
 @dataclass(frozen=True, slots=True)
 class Files:

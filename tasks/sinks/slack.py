@@ -16,7 +16,7 @@ from seatrial.alerts.settings import SlackSettings
 from seatrial.alerts.slack import Block, blocks, change, details, digest
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
-from tasks.sinks import Delivery, Files, full_receipt
+from tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient, WebhookClient
@@ -103,6 +103,8 @@ def shown(channel: str) -> str:
 
 def _network(error: Exception) -> str:
     """Describe an error of the connection or of Slack's answer."""
+    if isinstance(error, MemoryError):
+        return f"Slack: {TOO_LARGE}"
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
         return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"

@@ -26,6 +26,12 @@ MAIL = "mailtos://user:swordfish@mail.example.com?to=ops@example.com"
 CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what a test replaces in place; tests/integration/alerts/test_bounded.py has the processes."""
+    monkeypatch.setattr("tasks.notify.BoundedSink", lambda sink: sink)
+
+
 def settings(**environ: str) -> AlertSettings:
     return AlertSettings.from_env(Notify(), {f"SEATRIAL_{key}": value for key, value in environ.items()})
 

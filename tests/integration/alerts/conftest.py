@@ -26,6 +26,12 @@ def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
         yield fake
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what a test replaces in place; test_bounded.py has the processes."""
+    monkeypatch.setattr("tasks.notify.BoundedSink", lambda sink: sink)
+
+
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)

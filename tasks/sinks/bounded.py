@@ -1,0 +1,80 @@
+"""A sink in a process of its own: a receiver that answers slowly or without end holds no run and fills no memory.
+
+python -m tasks.sinks.bounded      reads a call, pickled, and writes the delivery
+"""
+
+import pickle
+import resource
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.alerts.alert import Alert
+from seatrial.history.incident import Receipt
+from seatrial.model.result import RunResult
+from tasks.sinks import TOO_LARGE, Delivery, Files, Sink
+
+LIMIT_S = 120.0  # Slack alone may ask to wait for 30 s twice
+MEMORY_MIB = 128  # for answers, and for the libraries that a sink loads
+_PYTHON = (sys.executable, "-P", "-m", "tasks.sinks.bounded")  # -P: not from the folder in which the run was started
+
+
+@dataclass(frozen=True)
+class BoundedSink:
+    """`sink` with a limit of time and memory for all its requests together."""
+
+    sink: Sink
+    limit_s: float = LIMIT_S
+
+    @property
+    def name(self) -> str:
+        return self.sink.name
+
+    def send(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+        return self._call("send", receipt, alert, receipt, files)
+
+    def digest(self, result: RunResult) -> Delivery:
+        return self._call("digest", Receipt(), result)
+
+    def _call(self, method: str, receipt: Receipt, *given: Any) -> Delivery:
+        call = pickle.dumps((self.sink, method, given))
+        try:
+            ended = subprocess.run(
+                _PYTHON,
+                input=call,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=self.limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Delivery(receipt, f"not delivered within {self.limit_s:g} s", failed=True)
+        if ended.returncode != 0:
+            return Delivery(receipt, f"its process ended with status {ended.returncode}", failed=True)
+        delivery = pickle.loads(ended.stdout)
+        assert isinstance(delivery, Delivery)
+        return delivery
+
+
+def main() -> None:
+    sink, method, given = pickle.load(sys.stdin.buffer)
+    out, sys.stdout = sys.stdout.buffer, sys.stderr
+    limit = _address_space_bytes() + (MEMORY_MIB << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    delivery: Delivery
+    try:
+        delivery = getattr(sink, method)(*given)
+    except MemoryError:
+        receipt = given[1] if method == "send" else Receipt()
+        delivery = Delivery(receipt, TOO_LARGE, failed=True)
+    out.write(pickle.dumps(delivery))
+
+
+def _address_space_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Receivers that answer slowly or without end: the process of a sink ends, and the run goes on."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from seatrial.alerts.settings import AlertSettings
+from seatrial.history.incident import Receipt
+from tasks.sinks import TOO_LARGE, Delivery
+from tasks.sinks.bounded import BoundedSink
+from tasks.sinks.configured import AppriseSink, WebhookSink
+from tasks.sinks.slack import SlackWebhookSink
+from tests import nights
+from tests.integration.alerts.conftest import no_proxy
+from tests.integration.loopback import web_server
+
+SCRUB = AlertSettings().scrub
+SINKS: dict[str, Callable[[str], Any]] = {
+    "webhook": lambda url: WebhookSink(SecretStr(url), SCRUB),
+    "slack": lambda url: SlackWebhookSink(SecretStr(url), {}, SCRUB),
+    "apprise": lambda url: AppriseSink(SecretStr(url.replace("http://", "json://")), SCRUB),
+}
+SAID = {
+    "webhook": TOO_LARGE,
+    "slack": f"Slack: {TOO_LARGE}",
+    "apprise": "raised an exception",
+}  # in apprise's own words
+
+
+@contextmanager
+def answering(body: Iterator[bytes]) -> Iterator[str]:
+    """Yield the address of a receiver that answers every request with these bytes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            try:
+                for part in body:
+                    self.wfile.write(part)
+                    self.wfile.flush()
+            except OSError:
+                self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with web_server(Handler) as port:
+        yield f"http://127.0.0.1:{port}/hook"
+
+
+def digest(sink: BoundedSink) -> Delivery:
+    return sink.digest(nights.good(1))
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_receiver_that_never_ends_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_proxy(monkeypatch)
+
+    def flood() -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\n\r\n"
+        while True:
+            yield bytes(1 << 20)
+
+    with answering(flood()) as url:
+        delivery = digest(BoundedSink(SINKS[kind](url)))
+    assert delivery.failed
+    assert SAID[kind] in delivery.summary
+
+
+def test_a_receiver_that_drips_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte comes within the time limit of a read, and the head of the answer never ends."""
+    no_proxy(monkeypatch)
+    over = threading.Event()
+
+    def drip() -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\n"
+        while not over.wait(0.1):
+            yield b"X"
+
+    with answering(drip()) as url:
+        delivery = digest(BoundedSink(SINKS["webhook"](url), limit_s=3))
+        over.set()
+    assert delivery == Delivery(Receipt(), "not delivered within 3 s", failed=True)
+
+
+def test_what_is_delivered_comes_back_with_its_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_proxy(monkeypatch)
+    with answering(iter([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])) as url:
+        assert digest(BoundedSink(SINKS["webhook"](url))) == Delivery(Receipt(), "digest sent")
