@@ -1,5 +1,6 @@
 """Read a YAML file into a pydantic model; errors are one line with file, field and legal values."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -16,6 +17,8 @@ except ImportError:  # PyYAML was built without it
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 MAX_BYTES = 1_000_000
+_SHOWN_CHARS = 80
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # fits into 64 bits
 _EXAMPLES = {"builder": "{builder: docker, build: cpu}"}  # where the field alone would be no example
 
 
@@ -86,6 +89,24 @@ class _UniqueKeyLoader(Loader):
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
+    def construct_yaml_int(self, node: Any) -> int:
+        """Return a plain decimal integer; others that YAML 1.1 knows (0x1f, 017, 1:30) are seldom meant as numbers."""
+        self._check_number(node, _INTEGER.fullmatch(str(node.value)) is not None)
+        return int(node.value)
+
+    def construct_yaml_float(self, node: Any) -> float:
+        self._check_number(node, ":" not in str(node.value))
+        return super().construct_yaml_float(node)
+
+    def _check_number(self, node: Any, is_plain: bool) -> None:
+        if not is_plain:
+            problem = f"a number must be plain and decimal, is {str(node.value)[:_SHOWN_CHARS]!r}: quote what is text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_UniqueKeyLoader.add_constructor("tag:yaml.org,2002:int", _UniqueKeyLoader.construct_yaml_int)
+_UniqueKeyLoader.add_constructor("tag:yaml.org,2002:float", _UniqueKeyLoader.construct_yaml_float)
+
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
@@ -116,11 +137,11 @@ def _explain(problem: Any, model: type[Strict]) -> str:
         first = next(iter(_models_in(_at(model, problem["loc"]))), name)
         return f"needs a field {name}, such as {_EXAMPLES.get(name, f'{{{name}: {first}}}')}"
     if problem["type"] == "string_type" and not isinstance(problem["input"], list | dict):
-        return f"must be text, is {problem['input']!r}: quote it"
+        return f"must be text, is {problem['input']!r:.{_SHOWN_CHARS}}: quote it"
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem.get("input")
     has_value = "got " in message or " is " in message or problem["type"] == "value_error"
-    shown = f", is {value!r}" if isinstance(value, str | int | float) and not has_value else ""
+    shown = f", is {value!r:.{_SHOWN_CHARS}}" if isinstance(value, str | int | float) and not has_value else ""
     return f"{message[:1].lower()}{message[1:]}{shown}"
 
 

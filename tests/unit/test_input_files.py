@@ -79,7 +79,7 @@ WRONG_FIELDS = [
     ("nodes: 9000", r"nodes: .*512"),
     ("nodes: yes", r"nodes: must be a whole number, is true"),
     ("nodes: {{ nodes }}", r"line 1: .*template that was not filled in"),
-    ("nodes: !!int abc", r"not YAML that can be read"),
+    ("nodes: !!int abc", r"line 1: .*a number must be plain and decimal, is 'abc'"),
     ("nodes: 2020-13-45", r"not YAML that can be read"),
     ("nodes: !!map [a]", r"not YAML"),
     ("ssh_port: 70000", r"ssh_port: .*less than or equal to 65535, is 70000"),
@@ -135,6 +135,15 @@ NO_CLUSTERS = [
 ]
 
 
+LONG_NUMBERS = [
+    (f"nodes: 0x{'f' * 5_000}", r"line 1: .*a number must be plain and decimal, is '0xf{78}'"),
+    (f"nodes: 1{':1' * 200_000}", r"line 1: .*a number must be plain and decimal, is '1:1"),
+    (f"keep_s: {'9' * 900_000}", r"line 2: .*a number must be plain and decimal, is '9{80}'"),
+    (f"keep_s: 1{':1' * 200}.5", r"line 2: .*a number must be plain and decimal, is '1:1"),
+    (f"keep_s: '{'9' * 900_000}'", r"keep_s: input should be a finite number, is '9{79}$"),
+]
+
+
 def cluster_with(field: str) -> str:
     """A cluster file with that field, and the others as they should be."""
     nodes, platform = "" if field.startswith("nodes") else "nodes: 2\n", "" if "platform" in field else LOCAL
@@ -151,6 +160,14 @@ def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, message: str)
         load_cluster(path)
     assert str(refused.value).startswith(f"{path}: ")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("field", "message"), LONG_NUMBERS, ids=["hex", "sexagesimal", "digits", "float", "text"])
+def test_a_number_that_is_long_is_refused_at_once(tmp_path: Path, field: str, message: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(cluster_with(field))
+    with pytest.raises(InputError, match=message):
+        load_cluster(path)
 
 
 @pytest.mark.parametrize(
