@@ -169,9 +169,11 @@ ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
 import uvicorn
 from prefect.server.api.server import create_app
 from flows.serving.server import collect_apart
+from flows.serving.webserver import own_pages_alone
 app = create_app(ephemeral=True, final=True)  # without the services that only a lasting server needs
 collect_apart()
-uvicorn.run(app, fd=int(sys.argv[1]), log_level="error", lifespan="on")
+own = own_pages_alone(app, ["127.0.0.1"], [])
+uvicorn.run(own, fd=int(sys.argv[1]), log_level="error", lifespan="on")
 """
 
 

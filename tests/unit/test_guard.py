@@ -1,0 +1,63 @@
+"""Which requests a server takes, by host name and origin."""
+
+import asyncio
+import subprocess
+import sys
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from flows.serving.server import _SERVE
+from flows.serving.webserver import own_names, own_pages_alone
+
+
+def test_the_names_of_a_server() -> None:
+    hosts, seen = "server, prefect.seatrial,*", "https://c.example.com/api"
+    environment = {"SEATRIAL_SERVER_HOSTS": hosts, "PREFECT_SERVER_UI_API_URL": seen}
+    assert own_names(environment) == ["127.0.0.1", "c.example.com", "localhost", "prefect.seatrial", "server"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "server:4200"}, 200),
+        ({"Host": "server:4200", "Origin": "https://c.example.com"}, 200),
+        ({"Host": "evil.example.com"}, 400),
+        ({"Host": "server:4200", "Origin": "https://evil.example.com"}, 403),
+    ],
+)
+def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: int) -> None:
+    app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("here"))])
+    guarded = httpx.ASGITransport(app=own_pages_alone(app, ["server"], ["https://c.example.com"]))
+
+    async def get() -> int:
+        async with httpx.AsyncClient(transport=guarded, base_url="http://server:4200") as client:
+            return (await client.get("/", headers=headers)).status_code
+
+    assert asyncio.run(get()) == status
+
+
+_ASKED = """
+import asyncio, httpx, uvicorn
+
+def ask(app, **_):
+    async def statuses():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:1") as client:
+            for headers in ({}, {"Host": "evil.example.com"}, {"Origin": "https://evil.example.com"}):
+                yield (await client.get("/api/health", headers=headers)).status_code
+
+    async def all_of_them():
+        print(*[status async for status in statuses()])
+
+    asyncio.run(all_of_them())
+
+uvicorn.run = ask
+"""
+
+
+def test_the_server_of_a_run_has_a_single_name_and_no_pages() -> None:
+    done = subprocess.run([sys.executable, "-c", _ASKED + _SERVE, "0"], capture_output=True, text=True, check=False)
+    assert done.stdout == "200 400 403\n", done.stderr
