@@ -16,7 +16,7 @@ from prefect.runtime import flow_run as current
 from pydantic import Field
 
 from flows.serving.limits import WAIT_S, cluster_lock
-from flows.serving.signals import end_with_parent, uninterrupted
+from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
 from flows.serving.ui import (
     crashed_state,
     forward_logs,
@@ -137,7 +137,12 @@ def check(
     try:
         run = _run(load_cluster(Path(cluster)), suite, out)
         secrets = secrets_of(run.cluster)
-        with forward_logs(secrets), reserved(run.out, run.cluster.nodes), log_file(run.logs / "run.log", secrets):
+        with (
+            first_signal_alone(),
+            forward_logs(secrets),
+            reserved(run.out, run.cluster.nodes),
+            log_file(run.logs / "run.log", secrets),
+        ):
             introduce(run)
             result = _checked(run, notify, rebuild, wait_s)
             show_verdict(result)

@@ -6,6 +6,7 @@ At `<upload>/<run_id>/`: the result and the report, `nccl-test-results.txt` (wha
 
 import logging
 import re
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from seatrial.checks.collectives.section import Collectives
 from seatrial.config.run import RESULT, Run, log_files, secrets_of
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.system.private import read_opener
+from seatrial.system.private import check_parents, private_folder, private_opener, read_opener
 from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.upload")
@@ -129,10 +130,22 @@ def _within(timeout_s: float, folder: Path, names: Sequence[str], target: str) -
 def _put(folder: Path, names: Sequence[str], target: str) -> None:
     """All at once where the file system can. Folders are not made: object stores have none, and would make a bucket."""
     import fsspec
+    from fsspec.implementations.local import LocalFileSystem
 
-    options = {"auto_mkdir": True} if target.startswith("file:") else {}
-    system, root = fsspec.core.url_to_fs(target, **options)
+    system, root = fsspec.core.url_to_fs(target)
+    if isinstance(system, LocalFileSystem):
+        _copy(folder, names, Path(root))
+        return
     system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
+
+
+def _copy(folder: Path, names: Sequence[str], root: Path) -> None:
+    """Copy for this user alone, and through no link that others have put there."""
+    check_parents(root)
+    for name in names:
+        private_folder((root / name).parent)
+        with (folder / name).open("rb") as source, open(root / name, "wb", opener=private_opener) as copy:
+            shutil.copyfileobj(source, copy)
 
 
 upload_task = task(name="upload", cache_policy=NO_CACHE)(upload)

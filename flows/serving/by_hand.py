@@ -5,14 +5,22 @@ import importlib
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.serving.server import has_lasting_server, last_words, provide_prefect_server
+from flows.serving.server import (
+    database_problem,
+    has_lasting_server,
+    last_words,
+    provide_prefect_server,
+    server_in_memory,
+)
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
+from seatrial.text.words import plain
 
 log = logging.getLogger("seatrial")
 
@@ -33,8 +41,17 @@ class _Terminated(BaseException):
     """SIGTERM or SIGHUP, also outside the flow, where Prefect raises no exception for it."""
 
 
-def _terminate(number: int, frame: object) -> None:
-    raise _Terminated
+def _listen() -> None:
+    """Have the first SIGINT, SIGTERM or SIGHUP interrupt this process until its end; later ones are the same wish."""
+    heard = threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        if not heard.is_set():
+            heard.set()
+            raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
 
 
 # What later steps need, in the order of their need.
@@ -65,8 +82,7 @@ def by_hand(
     cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, require_baseline: bool = False
 ) -> RunResult | Unfinished:
     """Run the flow; return its result, or the exit status and reason of a run without one."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminate)
+    _listen()
     try:
         result = _run_flow(
             cluster=str(cluster),
@@ -97,23 +113,41 @@ def by_hand(
 def _run_flow(**parameters: Any) -> Any:
     """Return the flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server()
+    import httpx
     from prefect.events.clients import PrefectEventsClient
     from prefect.events.worker import EventsWorker
     from prefect.settings import get_current_settings
 
     from flows.check import check
-    from flows.serving.ui import results
+    from flows.serving.ui import errors, results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
     if not has_lasting_server():
         get_current_settings().flows.heartbeat_frequency = None  # not watched, and its thread takes a second to end
         EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=2)  # or 11 s for each lost event
     results.clear()
+    errors.clear()
+
+    def run() -> Any:
+        return check(**parameters, return_state=True).result(raise_on_failure=False)
+
+    try:
+        return _told_or_not(run)
+    except (httpx.HTTPError, RuntimeError) as error:  # Prefect has a RuntimeError for a server that it cannot reach
+        problem = None if has_lasting_server() else database_problem()
+        with server_in_memory(problem or f"{type(error).__name__}: {plain(error)[:200]}"):
+            return _told_or_not(run)
+
+
+def _told_or_not(run: Callable[[], Any]) -> Any:
+    """Return the flow's result, or the exception it ended in, also where Prefect could not be told of its end."""
+    from flows.serving.ui import errors, results
+
     ended: Any = None
     try:
-        ended = check(**parameters, return_state=True).result(raise_on_failure=False)
+        ended = run()
     except Exception as error:
-        if not results:
+        if not (results or errors):  # the flow has not begun
             raise
         log.warning("Prefect does not know how the run ended: %s: %s", type(error).__name__, error)
-    return results[-1] if results else ended
+    return (results or errors or [ended])[-1]

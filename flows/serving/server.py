@@ -21,7 +21,8 @@ import tempfile
 import threading
 import time
 import tomllib
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -159,6 +160,12 @@ _SERVER_SETTINGS = {
 HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
 GIVEN_UP = "the Prefect server does not stay up; the run goes on without it"
+_IN_MEMORY = {
+    "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
+        "sqlite+aiosqlite:///file::memory:?cache=shared&uri=true&check_same_thread=false"
+    )
+}
+_DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
 _VACUUM, _DAY_S = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", 86400.0
 _QUICK_S, _TRIES = 60.0, 3  # a server that dies sooner than this, this often in a row, does not come up
 
@@ -185,13 +192,13 @@ class TemporaryServer:
     up, and later calls fail at once.
     """
 
-    def __init__(self, log: IO[bytes]) -> None:
+    def __init__(self, log: IO[bytes], settings: Mapping[str, str] = {}) -> None:
         self.auth_string = random_auth_string()
         self._log = log
         self._listener = listen("127.0.0.1", 0, backlog=128)
         self.api_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/api"
         own = {SERVER_AUTH: self.auth_string, ORIGINS: self.api_url.removesuffix("/api")}
-        self._environment = {**os.environ, **_SERVER_SETTINGS, **own}
+        self._environment = {**os.environ, **_SERVER_SETTINGS, **own, **settings}
         self._starting, self._stopped = threading.Lock(), False
         self._quick_deaths = 0
         self._start()
@@ -271,6 +278,32 @@ def provide_prefect_server() -> None:
         os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")  # a line for each event that is lost
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s; while it starts again, calls wait at its door
         os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
+
+
+@contextmanager
+def server_in_memory(problem: str) -> Iterator[None]:
+    """Have Prefect, imported before, use a temporary server that keeps nothing: the other one takes no run."""
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    log.warning("the Prefect server takes no run (%s): this one goes on, and Prefect keeps nothing of it", problem)
+    server = TemporaryServer(_server_log(), _IN_MEMORY)
+    atexit.register(server.stop)
+    os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
+    with temporary_settings({PREFECT_API_URL: server.api_url, PREFECT_API_AUTH_STRING: server.auth_string}):
+        yield
+
+
+def database_problem() -> str | None:
+    """Return why the temporary server's database cannot grow in PREFECT_HOME; None if it can."""
+    home = prefect_home()
+    try:
+        size = max((path.stat().st_size for path in home.glob("prefect.db*")), default=0)
+        with tempfile.TemporaryFile(dir=home) as file:
+            os.posix_fallocate(file.fileno(), 0, _DATABASE_BYTES)
+            os.ftruncate(file.fileno(), size + _DATABASE_BYTES)  # a limit of the size of files (ulimit -f)
+    except OSError as error:
+        return f"PREFECT_HOME {home}: {error.strerror}"
+    return None
 
 
 def _events_are_due(home: Path) -> bool:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 
 from rich.console import Console
 
@@ -28,6 +29,32 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def first_signal_alone() -> Iterator[None]:
+    """Pass one signal on to its handler within the context, and ignore later ones: they are the same wish.
+
+    `systemctl stop` may send SIGTERM to a run beside the runner's own, and people press Ctrl-C twice.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+    heard = threading.Event()
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if not heard.is_set():
+            heard.set()
+            before[signal.Signals(number)](number, frame)
+
+    for number in before:
+        signal.signal(number, pass_on)
     try:
         yield
     finally:

@@ -54,7 +54,9 @@ _EVERY_S = 2.0
 _STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collect", "teardown", "record")
 _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
 
-results: list[RunResult] = []  # of the runs of this process, also if no server could be reached
+# Of the runs of this process, also if no server could be reached.
+results: list[RunResult] = []
+errors: list[Exception] = []
 
 
 def cluster_tag(cluster: str) -> str:
@@ -119,6 +121,7 @@ def state_of(result: RunResult, require_baseline: bool = False) -> "State[None]"
 
 def crashed_state(error: Exception) -> "State[Exception]":
     """Return the final state of a run without a verdict."""
+    errors.append(error)
     what = Secrets.of(os.environ).out_of_line(str(error))[:MOST_CHARACTERS]
     if not isinstance(error, SeatrialError):
         what = f"seatrial itself failed: {type(error).__name__}: {what}"

@@ -41,6 +41,7 @@ from starlette.websockets import WebSocketClose
 from flows.serving.server import ORIGINS, SERVER_AUTH, collect_apart
 
 _COOKIE = "seatrial-runs"
+_ABOUT_THE_API = ("/docs", "/redoc", "/openapi.json")
 _LOOPBACK = ("127.0.0.1", "localhost")
 # What is in a report came from nodes: its scripts run where they see neither the UI nor the login that it keeps.
 _OF_FILES = {
@@ -76,14 +77,19 @@ class Credentials:
 
 
 class _OwnPages:
-    """Refuses requests from pages of other origins, among them forms and websockets, which browsers let through."""
+    """Refuses requests from pages of other origins, among them forms and websockets, which browsers let through.
+
+    FastAPI's pages about the API, for which Prefect asks for no login, are not there.
+    """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
         self._app, self._origins = app, origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = Headers(scope=scope).get("Origin") if scope["type"] in ("http", "websocket") else None
-        if origin is None or origin in self._origins:
+        if scope["type"] == "http" and scope["path"].startswith(_ABOUT_THE_API):
+            await PlainTextResponse("not found", 404)(scope, receive, send)
+        elif origin is None or origin in self._origins:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await WebSocketClose(code=1008, reason="foreign origin")(scope, receive, send)
@@ -122,11 +128,13 @@ class _AskForLogin:
                 MutableHeaders(scope=message).update(_OF_FILES)
             await send(message)
 
-        if self._login.is_given(request.headers) or self._login.is_kept(request):
-            await self._app(scope, receive, send_shut_in)
-        else:
+        if not (self._login.is_given(request.headers) or self._login.is_kept(request)):
             ask = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
             await PlainTextResponse("log in", 401, ask)(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):  # or Prefect calls it a failure, 500
+            await PlainTextResponse("method not allowed", 405, {"Allow": "GET, HEAD"})(scope, receive, send)
+        else:
+            await self._app(scope, receive, send_shut_in)
 
 
 def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -51,6 +52,7 @@ def main() -> NoReturn:
     except click.ClickException as error:  # an unknown option, a missing argument
         sys.exit(_complain(_with_help(error), 2))
     except click.Abort:  # Ctrl-C where nothing is up
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would only interrupt the end
         sys.exit(130)
     except InputError as error:
         sys.exit(_complain(error, 2))

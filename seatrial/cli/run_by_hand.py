@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from seatrial.config.cluster import load_cluster, missing_package
 from seatrial.config.run import check_runs_folder, secrets_of, writable
 from seatrial.history import check_history
 from seatrial.model.coverage import exit_status
-from seatrial.model.errors import MissingError
+from seatrial.model.errors import InputError, MissingError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.platforms import platform_for
@@ -26,6 +27,8 @@ from seatrial.report.metrics import target_of_environment
 from seatrial.runs.progress import TerminalHandler
 from seatrial.system.state_home import check_state_home
 from seatrial.text.redact import Secrets
+
+_ADDRESS_SPACE_KIB = 2 << 20
 
 
 def run_by_hand(
@@ -54,6 +57,7 @@ def run_by_hand(
     target_of_environment()
     check_history()
     check_state_home()
+    _check_address_space()
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
     with _progress(verbose, secrets_of(loaded)) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
@@ -67,6 +71,14 @@ def run_by_hand(
     except BrokenPipeError:  # the reader has gone; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return exit_status(outcome.verdict, outcome.coverage, require_baseline)
+
+
+def _check_address_space() -> None:
+    """Raise InputError where a limit is too low for a run and its server, whose threads would not start."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if resource.RLIM_INFINITY != soft < _ADDRESS_SPACE_KIB << 10:
+        needed = f"a run needs {_ADDRESS_SPACE_KIB}"
+        raise InputError(f"ulimit -v is {soft >> 10} KiB of address space, {needed}; run `ulimit -v unlimited`")
 
 
 class Terminal(Console):

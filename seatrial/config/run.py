@@ -13,7 +13,7 @@ from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import InputError
 from seatrial.model.setup import Setup
 from seatrial.system.disk_reserve import RESERVE
-from seatrial.system.private import closed_folder, own_folder, private_folder
+from seatrial.system.private import check_parents, closed_folder, own_folder, private_folder
 from seatrial.system.state_home import unusable
 from seatrial.text.redact import Secrets
 
@@ -105,6 +105,7 @@ def writable(folder: Path, option: str) -> Path:
     Raises InputError, which names the command-line option.
     """
     try:
+        check_parents(folder)
         foreign = (
             os.path.isdir(folder) and not folder.is_symlink() and not all(map(is_written_by_runs, os.listdir(folder)))
         )
@@ -133,6 +134,7 @@ def check_runs_folder() -> None:
     """Raise InputError if no folder can be made in `runs`, which may be a link to a larger disk."""
     runs = Path("runs")
     try:
+        check_parents(runs / "RUN_ID")
         if not os.path.isdir(runs):
             private_folder(runs)
     except OSError as error:

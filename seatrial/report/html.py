@@ -34,6 +34,7 @@ from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext
 from seatrial.report.heatmap import heat_map
 from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
+from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -294,7 +295,8 @@ def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, floa
 
 def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
     """Render the report of the result in its context."""
-    return _environment().get_template("report.html.j2").render(page(result, context))
+    text = _environment().get_template("report.html.j2").render(page(result, context))
+    return "\n".join(map(printable, text.split("\n")))  # what came from nodes and files may hold escapes and overrides
 
 
 @cache

@@ -1,14 +1,18 @@
-"""Room on the disk for run.json, taken before anything else of a run is written and given back for it."""
+"""Room on the disk for run.json, taken before anything else of a run is written and given back for it.
+
+It is a file without a name, which goes with its process, also where that is killed.
+"""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from seatrial.model.errors import InputError
 
 RESERVE = ".run.json.reserve"
 _BYTES, _BYTES_PER_NODE = 1024**2, 32 * 1024
+_held: dict[Path, int] = {}  # the open file by the run's folder
 
 
 @contextmanager
@@ -27,11 +31,10 @@ def reserved(folder: Path, nodes: int) -> Iterator[None]:
 def _reserve(folder: Path, nodes: int) -> None:
     size = _BYTES + _BYTES_PER_NODE * nodes
     try:
-        file = os.open(folder / RESERVE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(file, 0, size)
-        finally:
-            os.close(file)
+        name = folder / RESERVE
+        _held[folder] = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        name.unlink()
+        os.posix_fallocate(_held[folder], 0, size)
     except OSError as error:
         raise InputError(
             f"out {folder}: has no room for run.json ({size // 1024} KiB): {error.strerror}; give another"
@@ -40,5 +43,5 @@ def _reserve(folder: Path, nodes: int) -> None:
 
 def release(folder: Path) -> None:
     """Give the room back, if any was taken."""
-    with suppress(OSError):
-        (folder / RESERVE).unlink(missing_ok=True)
+    if (file := _held.pop(folder, None)) is not None:
+        os.close(file)

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+_MOST_LINKS = 40  # the kernel's own limit
+
 
 def private_opener(path: str, flags: int) -> int:
     """For `open(..., opener=...)`, to write: a file of mode 0600. One that is there must be a file of this user.
@@ -93,6 +95,41 @@ def check_private_folder(path: Path) -> None:
     with _own_folder(path) as (_, mode):
         if mode & 0o077:
             raise _open_to_others(path, mode)
+
+
+def check_parents(path: Path) -> None:
+    """Raise OSError if another user could put a folder or link of his own in the place of one that `path` lies in.
+
+    A sticky folder such as /tmp is open to all, but entries stay their owners'. Root trusts only folders and links of
+    root and of the user who called sudo. Members of a folder's group are trusted.
+    """
+    sudo = os.environ.get("SUDO_UID", "")
+    owners = {0, int(sudo)} if sudo.isdecimal() and len(sudo) < 11 else {0}
+    for parent, status in _components(path.absolute().parent):
+        if os.geteuid() == 0 and status.st_uid not in owners:
+            raise PermissionError(errno.EPERM, f"lies in {parent}, which belongs to {_user(status.st_uid)}", str(path))
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(errno.EPERM, f"lies in {parent}, which others may write to", str(path))
+
+
+def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every folder and link on the way from / to `path`, as far as they exist. Raises OSError."""
+    at, left, links = Path("/"), list(path.parts[1:]), 0
+    yield at, at.lstat()
+    while left:
+        component = at / left.pop(0)
+        try:
+            status = component.lstat()
+        except FileNotFoundError:
+            return
+        yield component, status
+        at = component
+        if stat.S_ISLNK(status.st_mode):
+            target, links = component.readlink(), links + 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, "has too many symbolic links", str(path))
+            at = Path("/") if target.is_absolute() else component.parent
+            left = [part for part in target.parts if part != "/"] + left
 
 
 def _make(path: Path) -> None:

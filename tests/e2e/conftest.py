@@ -62,7 +62,8 @@ class Console:
         """The login of the Prefect server."""
         return httpx.BasicAuth(*self.environment["PREFECT_API_AUTH_STRING"].split(":", 1))
 
-    def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str | Path, group: bool = False) -> "subprocess.Popen[str]":
+        """Start seatrial; with `group` in a process group of its own, as systemd and a terminal do."""
         process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", *map(str, arguments)],
             stdout=subprocess.PIPE,
@@ -70,6 +71,7 @@ class Console:
             text=True,
             cwd=self.folder,
             env=self.environment,
+            start_new_session=group,
         )
         self.started.append(process)
         return process

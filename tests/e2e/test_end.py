@@ -1,6 +1,7 @@
 """Runs that do not go on to their end as they began: a link goes down, a reader leaves, somebody ends or kills them."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -8,7 +9,6 @@ import time
 
 import pytest
 
-from seatrial.system.disk_reserve import RESERVE
 from tests.e2e.conftest import TRAINING, Console, until
 from tests.site import PATIENCE_S
 
@@ -81,6 +81,24 @@ def test_interrupted_runs_take_everything_down(console: Console, number: signal.
     assert "cut off by" in document["reason"]
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_two_signals_to_every_process_are_one_interruption(
+    console: Console, number: signal.Signals, status: int
+) -> None:
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", out, group=True)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "nodes, head" in log.read_text())
+    for _ in range(2):
+        os.killpg(process.pid, number)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, errors
+    assert "everything is taken down" in errors
+    assert "Traceback" not in errors
+    assert not console.left()
+    assert "cut off by" in json.loads((out / "run.json").read_text())["reason"]
+
+
 @pytest.mark.parametrize("seen", ["nodes, head", pytest.param("all_reduce     1M", marks=pytest.mark.gate)])
 def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
     out = console.folder / "out"
@@ -103,6 +121,6 @@ def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> 
     until(lambda: bool(console.run_ids()))
     process.kill()
     process.communicate()
-    assert {path.name for path in out.iterdir()} <= {"logs", RESERVE}
+    assert [path.name for path in out.iterdir()] == ["logs"]
     assert console.run("reap").status == 0
     until(lambda: not console.left())

@@ -63,6 +63,7 @@ def test_without_the_login_nothing_is_done_or_shown(served: Site, method: str, p
 
 
 def test_what_needs_no_login_tells_nothing(served: Site) -> None:
+    assert [ask(served, "GET", path).status_code for path in ("/docs", "/redoc", "/openapi.json")] == [404] * 3
     assert ask(served, "GET", "/api/health").json() is True
     assert ask(served, "GET", "/ui-settings").json()["auth"] == "BASIC"
 
@@ -104,6 +105,7 @@ def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Si
         browser.get(f"{served.url}/api/admin/version", auth=served.auth)
         assert browser.get(f"{served.url}/seatrial/runs/report.html").status_code == 200
         assert browser.post(f"{served.url}/api/flow_runs/filter", json={}).status_code == 401
+    assert ask(served, "PUT", "/seatrial/runs/report.html", login=True).status_code == 405
     unknown = httpx.get(f"{served.url}/seatrial/runs/report.html", verify=TLS)
     assert unknown.headers["WWW-Authenticate"].startswith("Basic ")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.bundle.pack import pack
-from seatrial.config.run import below_runs, log_files, writable
+from seatrial.config.run import below_runs, check_runs_folder, log_files, writable
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.runs.cluster_lock import FileLock
@@ -66,6 +66,16 @@ def test_a_folder_that_is_a_link_or_open_to_others_is_refused(tmp_path: Path) ->
     (tmp_path / "open" / "run.json").touch()
     with pytest.raises(InputError, match=r"is open to other users \(mode 0777\); must be 0700; give another"):
         writable(tmp_path / "open", "--out")
+
+
+def test_a_folder_in_one_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs").chmod(0o777)
+    with pytest.raises(InputError, match=r"^--out \S*/runs/r1: lies in \S*/runs, which others may write to; give"):
+        writable(tmp_path / "runs" / "r1", "--out")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^runs: cannot be used as a folder: lies in \S*/runs, which others"):
+        check_runs_folder()
 
 
 def test_nothing_is_written_through_planted_links(tmp_path: Path, victim: Path) -> None:

@@ -3,15 +3,29 @@
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from flows.serving.server import _SERVE
-from flows.serving.webserver import own_names, own_pages_alone
+from flows.serving.webserver import guarded, own_names, own_pages_alone
+
+
+def asked(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> int:
+    """The status of the answer to one request."""
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server:4200") as client:
+            return (await client.request(method, path, **given)).status_code
+
+    return asyncio.run(ask())
 
 
 def test_the_names_of_a_server() -> None:
@@ -31,13 +45,20 @@ def test_the_names_of_a_server() -> None:
 )
 def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: int) -> None:
     app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("here"))])
-    guarded = httpx.ASGITransport(app=own_pages_alone(app, ["server"], ["https://c.example.com"]))
+    assert asked(own_pages_alone(app, ["server"], ["https://c.example.com"]), headers=headers) == status
 
-    async def get() -> int:
-        async with httpx.AsyncClient(transport=guarded, base_url="http://server:4200") as client:
-            return (await client.get("/", headers=headers)).status_code
 
-    assert asyncio.run(get()) == status
+@pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"])
+def test_pages_about_the_api_are_not_there(path: str) -> None:
+    app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("about"))])
+    assert asked(own_pages_alone(app, ["server"], []), path=path) == 404
+
+
+@pytest.mark.parametrize(("method", "status"), [("GET", 404), ("HEAD", 404), ("PUT", 405), ("DELETE", 405)])
+def test_the_runs_folders_are_only_read(tmp_path: Path, method: str, status: int) -> None:
+    app = guarded(Starlette(), "ann:password", "/seatrial/runs", str(tmp_path))
+    assert asked(app, method=method, path="/seatrial/runs/x", auth=("ann", "password")) == status
+    assert asked(app, method=method, path="/seatrial/runs/x") == 401
 
 
 _ASKED = """

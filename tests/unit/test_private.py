@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.runs.progress import log_file
 from seatrial.system.private import (
+    check_parents,
     check_private_folder,
     closed_folder,
     own_folder,
@@ -143,3 +144,36 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(private_folder(tmp_path / "folder"))
     with pytest.raises(PermissionError, match="is a symbolic link"):
         private_folder(tmp_path / "link")
+
+
+def test_a_folder_that_others_could_replace_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "runs").mkdir(parents=True, mode=0o755)
+    (tmp_path / "link").symlink_to("shared/runs")
+    for mode, legal in ((0o755, True), (0o1777, True), (0o777, False)):
+        shared.chmod(mode)
+        for path in (shared / "runs" / "r1", tmp_path / "link" / "r1", shared / "runs" / "new" / "r1"):
+            if legal:
+                check_parents(path)
+            else:
+                with pytest.raises(PermissionError, match=r"lies in \S*/shared, which others may write to"):
+                    check_parents(path)
+
+
+def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(OSError, match="has too many symbolic links"):
+        check_parents(tmp_path / "circle" / "r1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_writes_below_no_folder_or_link_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to("/tmp")
+    for each in (tmp_path / "theirs", tmp_path / "link"):
+        os.chown(each, 65534, 65534, follow_symlinks=False)
+        with pytest.raises(PermissionError, match=f"lies in {each}, which belongs to user id 65534"):
+            check_parents(each / "runs" / "r1")
+        with monkeypatch.context() as patch:
+            patch.setenv("SUDO_UID", "65534")
+            check_parents(each / "runs" / "r1")

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from flows.serving.signals import uninterrupted
+from flows.serving.signals import first_signal_alone, uninterrupted
 
 
 def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
@@ -20,6 +20,25 @@ def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_signal_is_the_same_wish() -> None:
+    """As where a unit's processes and a runner's are told to end at once."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    taken_down = []
+    try:
+        with pytest.raises(SystemExit, match="terminated"), first_signal_alone():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
+                taken_down.append("nodes")
+        with pytest.raises(SystemExit, match="terminated"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert taken_down == ["nodes"]
 
 
 def test_other_threads_just_go_on() -> None:

@@ -98,6 +98,28 @@ def test_to_a_folder_of_this_machine(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "folder" / "r1" / "pod-logs" / "worker-n1.log").read_text() == "# pod p-1\n"
 
 
+def test_copies_on_this_machine_are_for_their_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert upload(a_run(tmp_path / "out", f"file://{tmp_path}/shared", **FILES))
+    finally:
+        os.umask(before)
+    copies = list((tmp_path / "shared").rglob("*"))
+    assert {path.stat().st_mode & 0o777 for path in copies if path.is_file()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in copies if path.is_dir()} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777], ids=oct)
+def test_nothing_is_uploaded_through_a_planted_link(tmp_path: Path, mode: int) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    (shared / "r1").mkdir(parents=True, mode=0o755)
+    shared.chmod(mode)
+    victim.write_text("mine")
+    (shared / "r1" / "run.json").symlink_to(victim)
+    assert upload(a_run(tmp_path / "out", f"file://{shared}", **FILES)) is None
+    assert victim.read_text() == "mine"
+
+
 def test_what_an_earlier_run_left_in_the_same_folder_stays_here(tmp_path: Path, bucket: Any) -> None:
     """Also where the clock was set back between the two."""
     run = a_run(tmp_path, "memory://bucket", **FILES)

@@ -1,0 +1,99 @@
+"""A run by hand whose Prefect server takes no run, or does not hear of its end."""
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from flows.serving import by_hand, server
+from flows.serving.ui import results
+from seatrial.cli import run_by_hand
+from seatrial.model.errors import InputError
+from seatrial.model.result import RunResult
+from tests import samples
+
+FULL = httpx.HTTPStatusError("500", request=httpx.Request("POST", "http://p"), response=httpx.Response(500))
+
+
+@pytest.fixture
+def problems(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Why servers in memory were started."""
+    started: list[str] = []
+
+    @contextmanager
+    def in_memory(problem: str) -> Iterator[None]:
+        started.append(problem)
+        yield
+
+    monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
+    monkeypatch.setattr(by_hand, "server_in_memory", in_memory)
+    monkeypatch.setattr(by_hand, "database_problem", lambda: "PREFECT_HOME /p: No space left on device")
+    monkeypatch.setattr(by_hand, "_import_ahead", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    yield started
+    results.clear()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, told: bool = True) -> object:
+    """What a run by hand returns whose attempts end so; where it is not `told`, Prefect fails after the end."""
+    left = list(ends)
+
+    def check(**_: Any) -> Any:
+        end = left.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        results.append(end)
+        if not told:
+            raise FULL
+        return SimpleNamespace(result=lambda **_: None)
+
+    monkeypatch.setattr("flows.check.check", check)
+    return by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
+
+
+def test_a_server_that_takes_no_run_does_not_keep_it_from_its_verdict(
+    monkeypatch: pytest.MonkeyPatch, problems: list[str]
+) -> None:
+    result = samples.healthy_local()
+    assert run(monkeypatch, FULL, result) is result
+    assert problems == ["PREFECT_HOME /p: No space left on device"]
+
+
+def test_a_run_is_not_done_twice_because_prefect_was_not_told_of_its_end(
+    monkeypatch: pytest.MonkeyPatch, problems: list[str]
+) -> None:
+    result = samples.healthy_local()
+    assert run(monkeypatch, result, told=False) is result
+    assert not problems
+
+
+@pytest.mark.parametrize(("failing", "number"), [("posix_fallocate", errno.ENOSPC), ("ftruncate", errno.EFBIG)])
+def test_a_database_that_cannot_grow_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    assert server.database_problem() is None
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, failing, fail)
+    assert server.database_problem() == f"PREFECT_HOME {tmp_path}: {os.strerror(number)}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_too_little_address_space_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (600 << 20, -1))
+    with pytest.raises(
+        InputError, match=r"^ulimit -v is 614400 KiB of address space, a run needs 2097152; run `ulimit"
+    ):
+        run_by_hand._check_address_space()
+    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
+    run_by_hand._check_address_space()
