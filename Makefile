@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate gate-containers gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate gate-containers gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -102,6 +102,11 @@ test-kubernetes: setup   # a real cluster of two nodes; the first time builds it
 test-production: setup   # seatrial serve and a work pool with their processes killed, on SQLite and PostgreSQL, and an incident; 15 minutes, 30 on a busy machine
 	@scripts/test-packages
 	$(BIN)/pytest tests/production
+
+SEED ?= 1
+NUMBER ?= 20
+mutants: setup   # changes one thing of the code at a time and says what no test notices; an hour for 100
+	$(BIN)/python -m scripts.mutants $(SEED) $(NUMBER)
 
 bench: setup
 	$(BIN)/python benchmarks/local_nodes.py

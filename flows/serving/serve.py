@@ -113,6 +113,7 @@ _DEFAULTS = {
     "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the next UI talks to its makers' servers, analytics or not
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # not pickle, where a result is kept at all
 }
 
 

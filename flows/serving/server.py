@@ -270,6 +270,7 @@ def provide_prefect_server() -> None:
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
+    os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")  # not pickle, where a result is kept at all
     if not configured_api_url():
         if not _events_are_due(prefect_home()):
             os.environ.setdefault(_VACUUM, "orphans")  # which a temporary server leaves to a lasting one

@@ -138,7 +138,7 @@ def test_a_killed_owner_takes_its_nodes_along(owner: "subprocess.Popen[str]") ->
 
 
 def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> None:
-    """The keeper killed too: only the state folder and the namespaces' names say what was there."""
+    """The keeper killed too: only the state folder says what was there."""
     run_id = _run_id(owner)
     assert run_id not in {leftover.run_id for leftover in PLATFORM.leftovers()}  # alive: nobody else's to remove
     keeper = states.read_owner(states.root_folder("local") / run_id, "keeper")
@@ -149,6 +149,19 @@ def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> 
     assert run_id in {leftover.run_id for leftover in PLATFORM.leftovers()}
     PLATFORM.teardown(run_id)
     assert not any(run_id in left for left in leftovers())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees namespaces by name")
+def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
+    """A name shows no owner, and what is in it would be killed."""
+    name = "seatrial-other-node-0"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        assert "other" not in {leftover.run_id for leftover in PLATFORM.leftovers()}
+        PLATFORM.teardown("other")
+        assert Path("/run/netns", name).exists()
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
 
 
 def _wait_until(true: Callable[[], bool], timeout_s: float = 20) -> None:

@@ -30,6 +30,42 @@ echo "missed $missed"
     assert done.stdout == "missed 0\n", done.stderr
 
 
+def write_files(folder: Path, then: str) -> None:
+    """Start a node's script as far as its files, and go on with `then`."""
+    names = ("USER_KEY", "RUN_KEY", "HOST_KEY", "HOST_KEY_PUBLIC", "PORT")
+    program = SCRIPT.read_text().partition("\nstart_sshd()")[0]
+    start = f"{FUNCTIONS.read_text()}\n{program}\nwrite_files\n{then}"
+    env = {"PATH": f"{os.environ['PATH']}:/usr/bin:/bin", "FOLDER": str(folder), **dict.fromkeys(names, "222")}
+    subprocess.run(["sh", "-s"], input=start, env=env, text=True, timeout=60, check=False, capture_output=True)
+
+
+def test_what_a_killed_script_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    """Slurm's KillWait may be over before it has removed its keys."""
+    live, dead, others = (tmp_path / f"seatrial-{name}" for name in ("live", "dead", "others"))
+    others.mkdir()
+    elsewhere = tmp_path / "seatrial-elsewhere"  # on a file system that hosts share
+    elsewhere.mkdir()
+    (elsewhere / "owner").write_text("another-host pid:[1] 1 1\n")
+    write_files(dead, "kill -9 $$")
+    assert (dead / "id_ed25519").exists()
+    write_files(live, f'[ -e "{dead}" ] || : >"{tmp_path}/removed"; kill -9 $$')
+    assert (tmp_path / "removed").exists()
+    assert (live / "id_ed25519").exists()
+    assert others.exists()
+    assert elsewhere.exists()
+
+
+def test_a_script_that_is_at_work_keeps_its_folder(tmp_path: Path) -> None:
+    first, second = tmp_path / "seatrial-first", tmp_path / "seatrial-second"
+    program = f"cp {first}/owner {tmp_path}/owner; "
+    names = "FOLDER=$1 USER_KEY=a RUN_KEY=b HOST_KEY=c HOST_KEY_PUBLIC=d PORT=222"
+    begin = tmp_path / "begin.sh"
+    begin.write_text(FUNCTIONS.read_text() + SCRIPT.read_text().partition("\nstart_sshd()")[0] + "\nwrite_files\n")
+    nested = f"{names} sh -s <{begin}"
+    write_files(first, program + f"set -- {second}; {nested}; [ -e {first}/id_ed25519 ] && : >{tmp_path}/kept")
+    assert (tmp_path / "kept").exists()
+
+
 def test_secret_names_are_those_that_reports_hide() -> None:
     assert f"secret_names='{SECRET_NAME.pattern}'\n" in FUNCTIONS.read_text()
 

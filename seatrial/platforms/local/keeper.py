@@ -89,7 +89,8 @@ def _clean_up(state: Path, spec: dict[str, Any], nodes: "list[subprocess.Popen[b
         node.wait()
     for node in spec["nodes"]:
         subprocess.run(["ip", "netns", "del", node["namespace"]], check=False, stderr=subprocess.DEVNULL)
-    shutil.rmtree(state, ignore_errors=True)
+    if not any(os.path.exists(f"/run/netns/{node['namespace']}") for node in spec["nodes"]):
+        shutil.rmtree(state, ignore_errors=True)  # else `reap` finds them by it
 
 
 if __name__ == "__main__":

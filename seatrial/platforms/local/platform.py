@@ -21,7 +21,7 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.doctor import missing, problems
-from seatrial.platforms.local.plan import PREFIX, Account, LocalNode, LocalPlan
+from seatrial.platforms.local.plan import Account, LocalNode, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
 from seatrial.system.private import closed_folder, private_opener
@@ -198,18 +198,12 @@ class Local:
         if started_here := self._keepers.pop(run_id, None):
             started_here.kill()
             started_here.communicate()
-        for namespace in _namespaces(f"{PREFIX}{run_id}-"):
+        for namespace in _namespaces_of(folder):
             _delete_namespace(namespace)
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
-        namespaces = _namespaces(PREFIX) if os.geteuid() == 0 else []
-        named = {namespace.removeprefix(PREFIX).partition("-node-")[0] for namespace in namespaces}
-        folders = {folder.name for folder in states.folders(_KIND)}
-        left = states.leftovers(_KIND, "nodes and state of a run whose process is gone")
-        stray = sorted(named - folders)
-        return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in stray]
+        return states.leftovers(_KIND, "nodes and state of a run whose process is gone")
 
     def missing(self) -> list[str]:
         return missing() + problems(self._node_count)
@@ -268,10 +262,13 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
     return files
 
 
-def _namespaces(prefix: str) -> list[str]:
-    with suppress(OSError):
-        return sorted(entry for entry in os.listdir(NETNS_FOLDER) if entry.startswith(prefix))
-    return []
+def _namespaces_of(folder: Path) -> list[str]:
+    """The namespaces that the run has made and that are still there, by its own record: a name shows no owner."""
+    try:
+        spec = json.loads(states.read_file(folder, "spec.json"))
+    except (InputError, ValueError):  # it was ended before it made any
+        return []
+    return [node["namespace"] for node in spec["nodes"] if (NETNS_FOLDER / node["namespace"]).exists()]
 
 
 def _delete_namespace(name: str) -> None:
