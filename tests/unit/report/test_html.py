@@ -102,6 +102,13 @@ def test_every_text_from_outside_is_escaped() -> None:
     assert page.text.count("<script>alert(1)") > 10
 
 
+def test_no_escape_and_no_override_of_the_direction_is_in_the_page() -> None:
+    crafted = replace(samples.faulty_h100(), reason="node-1 \x1b[2J is \u202egniliaf\u2069", notes=("a\x9bnote",))
+    shown = report_html(crafted)
+    assert "node-1  [2J is  gniliaf" in shown
+    assert not {character for character in shown if not character.isprintable()} - {"\n"}
+
+
 def test_notes_stand_below_the_checks_and_are_bounded() -> None:
     attack = "<b onclick=alert(1)>files are at x"
     page = Page(report_html(replace(samples.healthy_local(), notes=(attack,) * 25), ReportContext()))
