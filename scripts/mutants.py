@@ -115,7 +115,7 @@ class _Recorder:
             return (yield)
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
 
     def _call(self, frame: FrameType, event: str, arg: object) -> Any:
         return self._line if frame.f_code.co_filename in self._wanted else None

@@ -15,6 +15,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding
 from seatrial.remote.mpi import MpiResult
+from seatrial.remote.ranks import rank_of, says_own_end
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
@@ -76,7 +77,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
     if result.flooded:
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=f"{result.seconds:.0f} s")
-    if unable := [match for line in result.lines if (match := CANNOT_START.search(line))]:
+    if unable := _of_themselves(CANNOT_START, result):
         return _unable(unable)
     findings = _without_teardown(result)
     setup = next((finding for finding in findings if _setup(finding)), None)
@@ -87,6 +88,17 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     return _fault(result, findings, next(iter(messages), None), began=began)
 
 
+def _of_themselves(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
+    """What ranks say of themselves: by the tag of a line, its rank, and its node as the group `host`."""
+    matches = []
+    for line in result.lines:
+        match = pattern.search(line)
+        if match and says_own_end(match):
+            node, (start, end) = result.node_of(line), match.span("host")
+            matches.append((node and pattern.search(f"{line[:start]}{node}{line[end:]}")) or match)
+    return matches
+
+
 def gave_up(line: str) -> bool:
     """Whether a rank of a probe says in `line` that it ends for want of something: no result follows."""
     return bool(_COMPLAINT.search(line) or CANNOT_START.search(line))
@@ -94,7 +106,7 @@ def gave_up(line: str) -> bool:
 
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     """Whether nothing that follows can be measured: nothing ends in time, or the nodes are not reached at all."""
-    complaints = complaints_in(result.lines)
+    complaints = _complaints(result)
     waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not silences(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
@@ -116,7 +128,7 @@ def _setup(finding: Finding) -> str:
 
 
 def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, *, began: bool) -> tuple[Verdict, str]:
-    complaints = complaints_in(result.lines)
+    complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
         complaints = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
     cause = _cause(findings, complaints) or message
@@ -182,9 +194,9 @@ def silences(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
     return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
-def complaints_in(lines: Sequence[str]) -> list[re.Match[str]]:
+def _complaints(result: MpiResult) -> list[re.Match[str]]:
     """What ranks of a probe say of their end, with the groups `host`, `rank` and `cause`."""
-    return [match for line in lines if (match := _COMPLAINT.search(line))]
+    return _of_themselves(_COMPLAINT, result)
 
 
 def _log_cause(finding: Finding) -> str:
@@ -214,7 +226,7 @@ _PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
     """The nodes, by the clearest sign that there is; none without a sign, or if most ranks have it."""
-    complaints = complaints_in(result.lines)
+    complaints = _complaints(result)
     signs: tuple[Callable[[], Iterator[Suspect]], ...] = (
         lambda: _killed(result, testbed, complaints),
         lambda: _without_memory(result, testbed),
@@ -257,20 +269,21 @@ def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iter
 
 def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], complaints: Complaints) -> Iterator[Suspect]:
     """srun kills all others with the first rank that ends badly, and says so of each: the first one counts."""
-    tasks = [match for match in map(_BY_SRUN.search, result.lines) if match]
+    of_srun = [line for line in result.lines if rank_of(line) is None]
+    tasks = [match for match in map(_BY_SRUN.search, of_srun) if match]
     yield from (
         _suspect(testbed, int(match["rank"]), match["host"], "rank-oom-killed")
         for match in tasks
         if match["how"] == "Out Of Memory"
     )
-    began_otherwise = _gave_a_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, result.lines))
+    began_otherwise = _gave_a_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, of_srun))
     if tasks and tasks[0]["how"] == "Killed" and int(tasks[0]["rank"]) not in spoke and not began_otherwise:
         yield _suspect(testbed, int(tasks[0]["rank"]), tasks[0]["host"], "rank-killed", signal=_BLAMED_SIGNALS[9])
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
     """Ranks that had no memory to start with; the others were ended before they could say a word."""
-    for match in filter(None, map(CANNOT_START.search, result.lines)):
+    for match in _of_themselves(CANNOT_START, result):
         if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
             cause = match["cause"]
             yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=cause)
@@ -303,7 +316,7 @@ def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
 
 def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Nodes to which others lost their connection, and of which no rank says a word: it went first."""
-    if result.timed_out or _gave_a_cause(complaints) or any(map(CANNOT_START.search, result.lines)):
+    if result.timed_out or _gave_a_cause(complaints) or _of_themselves(CANNOT_START, result):
         return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}
     ranks = [node.name for node in testbed.nodes for _ in range(node.slots)]

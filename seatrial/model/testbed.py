@@ -85,7 +85,7 @@ class Testbed:
     `shared_cores`: how many cores do the work of all nodes, where one machine plays all of them; None where each is a
     machine. It sizes what is tried at once.
 
-    `launcher` starts the ranks; mpirun on the head node when None. `tag_output`: each line says which rank printed it.
+    `launcher` starts the ranks; mpirun on the head node when None.
 
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
@@ -104,7 +104,6 @@ class Testbed:
     blameless_reason: BlamelessReason = _blamed
     shared_cores: int | None = None
     launcher: RankLauncher | None = None
-    tag_output: bool = False
 
     @property
     def head(self) -> Node:

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import re
 import shlex
 import time
 from collections import Counter, deque
@@ -18,6 +17,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import is_piece, run_command, start_process
+from seatrial.remote.ranks import RankLine, rank_of, split_tags
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
@@ -79,7 +79,7 @@ class MpiResult:
     middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
     and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
     the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
-    `node_names` are by the address that mpirun calls a node by.
+    `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. `lines` say who printed them.
     """
 
     exit_status: int | None
@@ -91,6 +91,7 @@ class MpiResult:
     not_started: str | None = None
     lost: bool = False
     node_names: Mapping[str, str] = field(default_factory=dict)
+    rank_nodes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -98,10 +99,32 @@ class MpiResult:
 
     @property
     def findings(self) -> "tuple[Finding, ...]":
-        """The causes that the output names, the earliest primary one first, with the names of their nodes."""
+        """The causes that the output names, the earliest primary one first, with the names of their nodes.
+
+        A rank speaks for itself alone: what it prints of other ranks and nodes is laid to it and its own.
+        """
         from seatrial.nccl import classify
 
-        return tuple(replace(each, host=self.node_name(each.host)) for each in classify(self.lines))
+        by_rank: dict[int | None, list[str]] = {}
+        for line in self.lines:
+            by_rank.setdefault(rank_of(line), []).append(line)
+        found = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
+        if len(by_rank) > 1:  # else they are in order
+            at = {line: position for position, line in reversed(list(enumerate(map(_evidence, self.lines))))}
+            found.sort(key=lambda each: at.get(each[1].evidence, 0))
+            found.sort(key=lambda each: (each[1].kind == "unknown", each[1].secondary, not each[1].fatal))
+        return tuple(self._laid_to(rank, finding) for rank, finding in found)
+
+    def _laid_to(self, rank: int | None, finding: "Finding") -> "Finding":
+        if rank is None:
+            return replace(finding, host=self.node_name(finding.host))
+        own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
+        return replace(finding, rank=rank, host=own if finding.host else None)
+
+    def node_of(self, line: str) -> str | None:
+        """The node of the rank that printed a line; None without a tag."""
+        rank = rank_of(line)
+        return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
 
     def node_name(self, host: str | None) -> str | None:
         """The node's name for its address; anything else as it is."""
@@ -141,7 +164,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
         *("--mca", "orte_keep_fqdn_hostnames", "1"),
         *(part for part in (network if testbed.network else ()) if part),
         *testbed.mpirun_args,
-        *(("--tag-output",) if testbed.tag_output else ()),
+        "--tag-output",
         *exports,
         *argv,
     ]
@@ -192,7 +215,17 @@ def mpirun(
             settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
             done = _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
-            return replace(done, node_names={node.address: node.name for node in testbed.nodes})
+            names = {node.address: node.name for node in testbed.nodes}
+            return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed))
+
+
+def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
+    return tuple(node.name for node in testbed.nodes for _ in range(node.slots))
+
+
+def _evidence(line: str) -> str:
+    """A line as the classifier quotes it."""
+    return " ".join(line.split())[:300]
 
 
 @contextmanager
@@ -232,6 +265,7 @@ class _Follower:
         self._settled_at: float | None = None
         self._asked_to_end = False
         self._supervisor: str | None = None  # what it said of the end
+        self._piece_of: int | None = None  # the rank whose line goes on with the next that is read
 
     def follow(self) -> MpiResult:
         while (batch := self._process.read_lines(0.2)) is not None:
@@ -257,14 +291,22 @@ class _Follower:
 
     def _take(self, line: str) -> None:
         self._room -= max(len(line) + 1, _LINE_COST)
-        line = self._keep(line)
+        goes_on = is_piece(line)
+        words = list(split_tags(self._keep(line), self._piece_of))
+        self._piece_of = words[0].rank if goes_on else None
+        for each in words:
+            self._take_words(each)
+
+    def _take_words(self, words: RankLine) -> None:
+        line, rank = str(words), words.rank
         if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
             line = line[:_LONGEST_LINE]
-        before, mark, message = line.rpartition(_SUPERVISOR)
-        if mark:  # it may stand behind half a line of a rank that was ended
+        before, mark, message = line.rpartition(_SUPERVISOR) if rank is None else ("", "", "")
+        if mark:  # it may stand behind half a line of the launcher
             self._supervisor, line = message, before
             if not line:
                 return
+        line = RankLine(line, rank)
         self._lines.add(line)
         self._on_line(line)
         if self._is_done(line):
@@ -304,8 +346,6 @@ def _keeper(file: RawLog) -> Callable[[str], str]:
 _TIMEOUT_S = 20.0
 _BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
 _BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
-# [1,3]<stdout>: in Open MPI 4 and 5; srun begins each line with 3:
-_TAG = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err)>|^ *(\d{1,9})):")
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:
@@ -313,14 +353,12 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
     printed: Counter[int] = Counter()
 
     def count(line: str) -> None:
-        _, *pieces = _TAG.split(line)
-        for by_mpirun, by_srun, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
-            printed[int(by_mpirun or by_srun)] += len(text)
+        if (rank := rank_of(line)) is not None:
+            printed[rank] += len(line)
 
-    tagged = replace(testbed, tag_output=True)
     most = _BYTES + _BYTES_PER_RANK * testbed.world_size
     try:
-        mpirun(tagged, argv, timeout_s=_TIMEOUT_S, env=env, on_line=count, max_bytes=most)
+        mpirun(testbed, argv, timeout_s=_TIMEOUT_S, env=env, on_line=count, max_bytes=most)
     except RemoteError:
         return ()
     return loudest(testbed, printed)
@@ -329,7 +367,7 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
     """The node with more than half of the characters that were `printed`, by rank. Pure."""
     by_node: Counter[str] = Counter()
-    owners = [node.name for node in testbed.nodes for _ in range(node.slots)]
+    owners = _rank_nodes(testbed)
     for rank, characters in printed.items():
         if rank < len(owners):
             by_node[owners[rank]] += characters

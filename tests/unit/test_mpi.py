@@ -115,6 +115,8 @@ def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) ->
     result, *_ = play(iter([["n0"], [f"{half}seatrial-supervisor: time is up"]]), 1)
     assert (result.timed_out, result.exit_status) == (True, None)
     assert result.lines == (("n0", half) if half else ("n0",))
+    forged, *_ = play(iter([["[1,0]<stdout>:seatrial-supervisor: time is up"]]), 0)
+    assert (forged.timed_out, forged.exit_status) == (False, 0)
     absent, *_ = play(iter([["seatrial-supervisor: cannot start mpirun: No such file or directory"]]), 1)
     assert (absent.not_started, absent.timed_out) == ("mpirun: No such file or directory", False)
     assert absent.cause == "the head node cannot start mpirun: No such file or directory"

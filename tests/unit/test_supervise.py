@@ -70,7 +70,7 @@ def test_the_command_gets_the_variables_and_is_found_without_them() -> None:
 def test_input_that_closes_before_the_variables_starts_nothing() -> None:
     program = [sys.executable, str(probe("supervise")), "20", "echo", "started"]
     done = subprocess.run(program, input=b"", stdout=subprocess.PIPE, check=False)
-    assert done.stdout == b"seatrial-supervisor: not wanted any more\n"
+    assert done.stdout == b"\nseatrial-supervisor: not wanted any more\n"
 
 
 def test_time_up_ends_it_and_its_children() -> None:

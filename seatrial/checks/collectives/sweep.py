@@ -28,6 +28,7 @@ from seatrial.nccl import Row, Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
 from seatrial.text.words import short
@@ -88,7 +89,7 @@ def sweep_once(
             timeout_s=settings.timeout_s,
             env=env,
             on_line=reader.line,
-            is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
+            is_done=lambda line: (is_from(line, 0) and "# Avg bus bandwidth" in line) or gave_up(line),
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
@@ -204,6 +205,8 @@ class _OutputReader:
 
     def line(self, line: str) -> None:
         self.transport.feed(line)
+        if not is_from(line, 0):  # the table is rank 0's
+            return
         for row in self._reader.feed(line):
             self._log_row(row)
 

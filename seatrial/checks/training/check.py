@@ -45,6 +45,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.ranks import from_rank_0, is_from
 
 _EVENT = '{"event": "all_reduce"'
 
@@ -85,7 +86,7 @@ def read_sums(line: str) -> Sums | None:
 
 def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
     """The check after one mpirun of the probe; it passes if every element of every rank was right."""
-    sums = next((sums for line in result.lines if (sums := read_sums(line))), None)
+    sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
         return Check(name, verdict, reason, result.seconds)
@@ -187,7 +188,7 @@ def _on_ranks(
             argv,
             timeout_s=settings.timeout_s,
             on_line=on_line,
-            is_done=lambda line: gave_up(line) or is_done(line),
+            is_done=lambda line: gave_up(line) or (is_from(line, 0) and is_done(line)),
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
@@ -225,9 +226,9 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
 
     The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
     """
-    trained = read_training_result(result.lines, testbed)
+    trained = read_training_result(from_rank_0(result.lines), testbed)
     if trained is None:
-        began = any(read_event(line) for line in result.lines)
+        began = any(read_event(line) for line in from_rank_0(result.lines))
         verdict, reason = classify_failure(result, began=began)
         return Check(_NAME, verdict, reason, result.seconds)
     problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
@@ -265,7 +266,7 @@ def _summary(trained: TrainingResult) -> str:
 
 
 def _log_step(line: str, steps: int) -> None:
-    event = read_event(line)
+    event = read_event(line) if is_from(line, 0) else None
     if not event or event["event"] != "step" or event["step"] % _every(steps):
         return
     loss = event["loss"]

@@ -95,7 +95,7 @@ class SrunLauncher:
             f"--ntasks-per-node={self.cluster.slots}",
             *(("--gpus-per-task=1",) if self._has_a_gpu_each else ()),
             *("--cpu-bind=none", "--mem=0", f"--mpi={self.settings.mpi_plugin}", "--kill-on-bad-exit=1"),
-            *(("--label",) if testbed.tag_output else ()),
+            "--label",
             *shlex.split(" ".join((*container.options, *container.command))),
             *argv,
         ]

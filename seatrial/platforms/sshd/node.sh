@@ -34,7 +34,7 @@ start_of() { # of the process $1, in ticks since boot; nothing if it has ended
 
 remove_dead() { # folders of this user whose script was killed, on this host: they hold keys
     for folder in "${work%/*}"/seatrial-*; do
-        [ -O "$folder/owner" ] && [ ! -L "$folder" ] && [ -O "$folder" ] || continue
+        [ -f "$folder/owner" ] && [ "$(stat -c '%u %F' "$folder")" = "$(id -u) directory" ] || continue # no link
         read -r host pids pid start <"$folder/owner" || continue
         [ "$host $pids" = "$here" ] && [ "$start" != "$(start_of "$pid")" ] || continue
         rm -rf "$folder"

@@ -69,7 +69,7 @@ def start(command, variables):
 
 
 def report(why):
-    print(f"seatrial-supervisor: {why}", flush=True)
+    print(f"\nseatrial-supervisor: {why}", flush=True)  # on a line of its own: a rank may have left half of one
     return 1
 
 

@@ -30,7 +30,8 @@ def test_every_rank_has_a_gpu() -> None:
     srun, testbed = launcher(**GPUS)
     assert shlex.join(srun.argv(testbed, ["all_reduce_perf"], {})) == (
         "srun --jobid=7 --job-name=seatrial-ranks --overlap --input=none --nodes=2 --nodelist=gpu-0,gpu-1 --ntasks=16"
-        " --ntasks-per-node=8 --gpus-per-task=1 --cpu-bind=none --mem=0 --mpi=pmix --kill-on-bad-exit=1 all_reduce_perf"
+        " --ntasks-per-node=8 --gpus-per-task=1 --cpu-bind=none --mem=0 --mpi=pmix --kill-on-bad-exit=1 --label"
+        " all_reduce_perf"
     )
     assert srun.environment({"A": "1"}) == {
         "A": "1",

@@ -62,6 +62,20 @@ clean_up() {
     rm -rf "$work"
 }
 
+start_of() { # of the process $1, in ticks since boot; nothing if it has ended
+    cat "/proc/$1/stat" 2>/dev/null | awk '{ sub(/^.*\) /, ""); print $20 }'
+}
+
+remove_dead() { # folders of this user whose script was killed, on this host: they hold keys
+    for folder in "${work%/*}"/seatrial-*; do
+        [ -f "$folder/owner" ] && [ "$(stat -c '%u %F' "$folder")" = "$(id -u) directory" ] || continue # no link
+        read -r host pids pid start <"$folder/owner" || continue
+        [ "$host $pids" = "$here" ] && [ "$start" != "$(start_of "$pid")" ] || continue
+        rm -rf "$folder"
+        say "removed $folder, which a killed run had left"
+    done
+}
+
 # Nobody reads the files before sshd runs. printf is the shell's own: programs are what takes the time here.
 write() { printf '%s\n' "$2" >"$work/$1"; }
 
@@ -69,6 +83,9 @@ write_files() {
     mkdir "$work" 2>/dev/null || fail "$work cannot be made: it is there already, or the folder above is not writable"
     trap clean_up EXIT
     trap 'exit 143' TERM INT HUP
+    here="$(uname -n) $(readlink /proc/self/ns/pid)"
+    write owner "$here $$ $(start_of $$)"
+    remove_dead
     mkdir "$work/bin" "$work/tmp"
     account=$(id -un)
     write authorized_keys "$USER_KEY"

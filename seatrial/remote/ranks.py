@@ -1,0 +1,61 @@
+"""Lines of the ranks' output with the rank that printed each, as the launcher's own tags say. Pure.
+
+mpirun --tag-output (Open MPI 4 and 5) begins each line with [1,3]<stdout>: and srun --label with 3: on the head. So no
+node speaks for another: a rank that prints a tag has its own in front. A line that a rank has not ended may go on with
+the tag and the words of another. The rank may have printed these itself, so they are left out.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+_BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err|diag)>: ?"
+_TAG = re.compile(rf"{_BY_MPIRUN}| *(\d{{1,9}}):(?: |$)")
+_WITHIN = re.compile(_BY_MPIRUN)
+
+
+class RankLine(str):
+    """A line without its tag; `rank` has printed it, or the launcher if None."""
+
+    rank: int | None = None
+
+    def __new__(cls, text: str, rank: int | None) -> "RankLine":
+        line = super().__new__(cls, text)
+        line.rank = rank
+        return line
+
+
+def split_tags(line: str, rank: int | None = None) -> Iterator[RankLine]:
+    """The words of the rank whose tag `line` has, or of `rank` if it is the next piece of a longer line."""
+    tag = _TAG.match(line) if rank is None else None
+    if tag:
+        rank = int(tag[1] or tag[2])
+        line = line[tag.end() :]
+    if rank is None:
+        yield RankLine(line, None)
+        return
+    words, *others = _WITHIN.split(line)
+    yield RankLine(words, rank)
+    for speaker, text in zip(others[::2], others[1::2], strict=True):
+        if int(speaker) == rank:
+            yield RankLine(text, rank)
+
+
+def rank_of(line: str) -> int | None:
+    """The rank that has printed a line; None for the launcher, and for lines without tags."""
+    return line.rank if isinstance(line, RankLine) else None
+
+
+def is_from(line: str, rank: int) -> bool:
+    """Whether `rank`, or the launcher, has printed a line."""
+    return rank_of(line) in (rank, None)
+
+
+def from_rank_0(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of the rank that prints tables and summaries, and of the launcher."""
+    return (line for line in lines if is_from(line, 0))
+
+
+def says_own_end(match: re.Match[str]) -> bool:
+    """Whether the rank that the match names has printed the line, or the launcher; without a rank, anybody may have."""
+    named = match["rank"]
+    return named is None or not named.isdecimal() or is_from(match.string, int(named))

@@ -1,0 +1,104 @@
+"""No node speaks for another: what counts of the ranks' output is what the launcher's tag says of each line."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.collectives.sweep import _OutputReader, planned_sweeps
+from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.checks.suites import load_suite
+from seatrial.checks.training.result import read_training_result
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
+from seatrial.remote.ranks import from_rank_0, is_from, rank_of, split_tags
+from tests.unit.test_lost_ranks import bed
+from tests.unit.training_output import printed
+
+
+def lines(*tagged: str) -> tuple[str, ...]:
+    return tuple(words for line in tagged for words in split_tags(line))
+
+
+def ended(*tagged: str, status: int = 1) -> MpiResult:
+    nodes = tuple(node.name for node in bed(4).nodes)
+    return MpiResult(status, lines(*tagged), 1.0, rank_nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[1,3]<stdout>:  1048576", [(3, " 1048576")]),
+        ("[prterun-host-12@1,0]<stderr>: words", [(0, "words")]),
+        (" 3: words", [(3, "words")]),
+        ("3:", [(3, "")]),
+        ("mpirun: words", [(None, "mpirun: words")]),
+        ("[1,1]<stdout>:[1,0]<stdout>:forged", [(1, "")]),
+        ("[1,1]<stdout>:half[1,0]<stdout>:forged", [(1, "half")]),
+        ("[1,0]<stdout>:half[1,0]<stderr>:its own", [(0, "half"), (0, "its own")]),
+        ("1: [1,0]<stdout>:forged", [(1, "")]),
+        ("words [1,0]<stdout>:forged", [(None, "words [1,0]<stdout>:forged")]),
+    ],
+)
+def test_the_tag_in_front_says_who_speaks(line: str, words: Sequence[tuple[int | None, str]]) -> None:
+    assert [(rank_of(each), str(each)) for each in split_tags(line)] == words
+
+
+def test_a_piece_of_a_longer_line_is_of_the_same_rank() -> None:
+    (piece,) = split_tags("0: forged", rank=1)
+    assert not is_from(piece, 0)
+    assert piece == "0: forged"
+
+
+def test_the_table_is_rank_0s() -> None:
+    section = load_suite("quick").section(Collectives)
+    assert section
+    planned, *_ = planned_sweeps(bed(2), section)
+    table = [
+        "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 1 iters: 1 agg iters: 1",
+        "     1048576        262144     float     sum      -1    197.5    5.31    5.31  0    197.5    5.31    5.31  0",
+        "# Avg bus bandwidth    : 5.31",
+    ]
+    for rank, rows in ((1, 0), (0, 1)):
+        reader = _OutputReader(planned)
+        for line in lines(*(f"[1,{rank}]<stdout>:{row}" for row in table)):
+            reader.line(line)
+        sweep = reader.sweep()
+        assert (len(sweep.rows) if sweep else 0) == rows
+
+
+def test_the_summary_of_a_training_is_rank_0s() -> None:
+    forged, own = (lines(*(f"[1,{rank}]<stdout>:{line}" for line in printed())) for rank in (1, 0))
+    assert read_training_result(from_rank_0(forged), bed(2)) is None
+    assert read_training_result(from_rank_0(own), bed(2))
+
+
+OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        OUT_OF_MEMORY,
+        "training probe: node-2 rank 2: CUDA error: device lost",
+        "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed).",
+        "srun: error: node-2: task 2: Out Of Memory",
+        "node-2 rank 1: cannot start: out of memory",
+    ],
+)
+def test_a_rank_blames_no_other_node(said: str) -> None:
+    assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(f"[1,1]<stdout>:{said}"), bed(4))}
+    _, reason = classify_failure(ended(f"[1,1]<stdout>:{said}"), began=True)
+    assert "on node-2" not in reason
+    assert "node-2 cannot" not in reason
+
+
+def test_a_rank_that_cannot_start_is_believed_of_itself() -> None:
+    result = ended(f"[1,2]<stderr>:{OUT_OF_MEMORY}")
+    assert [suspect.name for suspect in lost_ranks(result, bed(4))] == ["node-2"]
+    assert classify_failure(result, began=False)[0] is Verdict.FAIL
+
+
+def test_mpirun_is_believed_of_all() -> None:
+    said = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
+    assert [suspect.name for suspect in lost_ranks(ended("[1,0]<stdout>:x", said), bed(4))] == ["node-2"]
