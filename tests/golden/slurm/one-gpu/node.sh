@@ -72,7 +72,6 @@ remove_dead() { # folders of this user whose script was killed, on this host: th
         read -r host pids pid start <"$folder/owner" || continue
         [ "$host $pids" = "$here" ] && [ "$start" != "$(start_of "$pid")" ] || continue
         rm -rf "$folder"
-        say "removed $folder, which a killed run had left"
     done
 }
 
