@@ -2,7 +2,8 @@
 
     python -m scripts.mutants SEED NUMBER [TESTS...]      `make mutants SEED=1 NUMBER=20`
 
-Prints each mutant that no test notices. Lines outside of functions run when a module is imported, so they are left out.
+Prints each mutant that no test notices; with TESTS, of the lines that these execute. Lines outside of functions run
+when a module is imported, so they are left out.
 A mutant that means the same as the original survives as well; telling them apart is a person's work.
 """
 
@@ -47,6 +48,10 @@ class Mutant:
     old: str
     new: str
 
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.new.encode() + source[self.end :]
 
@@ -77,8 +82,10 @@ def _expressions(node: ast.AST) -> Iterator[Any]:
 def _mutated(node: ast.expr) -> str | None:
     """The text of a node with one thing changed; None where there is nothing to change."""
     other: ast.expr | None = None
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        return repr(not node.value if isinstance(node.value, bool) else node.value + 1)
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return repr(not node.value)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return repr(node.value + 1 if abs(node.value) < 1000 else node.value * 2)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         other = node.operand
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER:
@@ -176,21 +183,26 @@ def main(seed: int, number: int, among: list[str]) -> None:
         name for name in names if name.endswith(".py") and name.startswith(PACKAGES) and not name.startswith(OF_NODES)
     ]
     every = [mutant for name in ours for mutant in mutants(name, (ROOT / name).read_bytes())]
-    chosen = random.Random(seed).sample(every, min(number, len(every)))
     with tempfile.TemporaryDirectory(prefix="seatrial-mutants-") as at:
         folder = Path(at)
         archive = subprocess.run(["tar", "-c", "--", *names], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-        tests, left = tests_of(chosen, among, folder), 0
+        if among:
+            tests = tests_of(every, among, folder)
+            every = [mutant for mutant in every if mutant.place in tests]
+        chosen = random.Random(seed).sample(every, min(number, len(every)))
+        if not among:
+            tests = tests_of(chosen, TESTS, folder)
+        left = 0
         for mutant in chosen:
-            running = tests.get(f"{mutant.file}:{mutant.line}", [])
+            running = tests.get(mutant.place, [])
             if running and not survives(mutant, running, folder):
                 continue
             left += 1
-            why = f"{len(running)} tests run it" if running else "no test runs it"
-            print(f"{mutant.file}:{mutant.line}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})", flush=True)
+            why = f"tests that run it: {len(running)}"
+            print(f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})", flush=True)
     print(f"seed {seed}: {left} of {len(chosen)} mutants survive, of {len(every)} that there are")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] or TESTS)
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
