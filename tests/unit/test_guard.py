@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from flows.serving.server import _SERVE
-from flows.serving.webserver import guarded, own_names, own_pages_alone
+from flows.serving.webserver import guarded, own_pages_alone
 
 
 def asked(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> int:
@@ -26,26 +26,6 @@ def asked(app: ASGIApp, method: str = "GET", path: str = "/", **given: Any) -> i
             return (await client.request(method, path, **given)).status_code
 
     return asyncio.run(ask())
-
-
-def test_the_names_of_a_server() -> None:
-    hosts, seen = "server, prefect.seatrial,*", "https://c.example.com/api"
-    environment = {"SEATRIAL_SERVER_HOSTS": hosts, "PREFECT_SERVER_UI_API_URL": seen}
-    assert own_names(environment) == ["127.0.0.1", "c.example.com", "localhost", "prefect.seatrial", "server"]
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Host": "server:4200"}, 200),
-        ({"Host": "server:4200", "Origin": "https://c.example.com"}, 200),
-        ({"Host": "evil.example.com"}, 400),
-        ({"Host": "server:4200", "Origin": "https://evil.example.com"}, 403),
-    ],
-)
-def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: int) -> None:
-    app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("here"))])
-    assert asked(own_pages_alone(app, ["server"], ["https://c.example.com"]), headers=headers) == status
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"])

@@ -12,7 +12,7 @@ from seatrial.checks.training.result import read_training_result
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from, rank_of, split_tags
-from tests.unit.test_lost_ranks import bed
+from tests.unit.collectives.fake_mpirun import make_testbed
 from tests.unit.training_output import printed
 
 
@@ -21,7 +21,7 @@ def lines(*tagged: str) -> tuple[str, ...]:
 
 
 def ended(*tagged: str, status: int = 1) -> MpiResult:
-    nodes = tuple(node.name for node in bed(4).nodes)
+    nodes = tuple(node.name for node in make_testbed(4).nodes)
     return MpiResult(status, lines(*tagged), 1.0, rank_nodes=nodes)
 
 
@@ -53,7 +53,7 @@ def test_a_piece_of_a_longer_line_is_of_the_same_rank() -> None:
 def test_the_table_is_rank_0s() -> None:
     section = load_suite("quick").section(Collectives)
     assert section
-    planned, *_ = planned_sweeps(bed(2), section)
+    planned, *_ = planned_sweeps(make_testbed(2), section)
     table = [
         "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 1 iters: 1 agg iters: 1",
         "     1048576        262144     float     sum      -1    197.5    5.31    5.31  0    197.5    5.31    5.31  0",
@@ -69,8 +69,8 @@ def test_the_table_is_rank_0s() -> None:
 
 def test_the_summary_of_a_training_is_rank_0s() -> None:
     forged, own = (lines(*(f"[1,{rank}]<stdout>:{line}" for line in printed())) for rank in (1, 0))
-    assert read_training_result(from_rank_0(forged), bed(2)) is None
-    assert read_training_result(from_rank_0(own), bed(2))
+    assert read_training_result(from_rank_0(forged), make_testbed(2)) is None
+    assert read_training_result(from_rank_0(own), make_testbed(2))
 
 
 OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
@@ -87,7 +87,7 @@ OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"
     ],
 )
 def test_a_rank_blames_no_other_node(said: str) -> None:
-    assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(f"[1,1]<stdout>:{said}"), bed(4))}
+    assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(f"[1,1]<stdout>:{said}"), make_testbed(4))}
     _, reason = classify_failure(ended(f"[1,1]<stdout>:{said}"), began=True)
     assert "on node-2" not in reason
     assert "node-2 cannot" not in reason
@@ -95,10 +95,10 @@ def test_a_rank_blames_no_other_node(said: str) -> None:
 
 def test_a_rank_that_cannot_start_is_believed_of_itself() -> None:
     result = ended(f"[1,2]<stderr>:{OUT_OF_MEMORY}")
-    assert [suspect.name for suspect in lost_ranks(result, bed(4))] == ["node-2"]
+    assert [suspect.name for suspect in lost_ranks(result, make_testbed(4))] == ["node-2"]
     assert classify_failure(result, began=False)[0] is Verdict.FAIL
 
 
 def test_mpirun_is_believed_of_all() -> None:
     said = "mpirun noticed that process rank 2 with PID 7 on node node-2 exited on signal 9 (Killed)."
-    assert [suspect.name for suspect in lost_ranks(ended("[1,0]<stdout>:x", said), bed(4))] == ["node-2"]
+    assert [suspect.name for suspect in lost_ranks(ended("[1,0]<stdout>:x", said), make_testbed(4))] == ["node-2"]

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from flows.serving import server, webserver
-from flows.serving.serve import _listening
+from flows.serving.serve import _DEFAULTS, _listening
 from flows.serving.server import (
     _SERVE,
     SERVER_AUTH,
@@ -159,6 +159,14 @@ class _NoServer:
 
     def stop(self) -> None:
         pass
+
+
+def test_results_are_not_pickled_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "TemporaryServer", _NoServer)
+    monkeypatch.setattr(os, "environ", {"PREFECT_HOME": str(tmp_path)})
+    provide_prefect_server()
+    assert os.environ["PREFECT_RESULTS_DEFAULT_SERIALIZER"] == "json"
+    assert _DEFAULTS["PREFECT_RESULTS_DEFAULT_SERIALIZER"] == "json"
 
 
 @pytest.mark.parametrize("chosen", [None, "events"])
