@@ -308,9 +308,11 @@ def _code(cause: str) -> str:
 
 def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Yield ranks that never answered the others, as these say."""
+    spoke = {complaint["rank"] for complaint in complaints}
     for complaint in silences(complaints):
-        ranks = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
-        if len(ranks) <= _MOST_NAMED:  # there may be more than a longer list says
+        named = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
+        ranks = [match for match in named if match["rank"] not in spoke]  # a node may say so of another that is well
+        if len(named) <= _MOST_NAMED:  # there may be more than a longer list says
             yield from (_suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent") for match in ranks)
 
 

@@ -93,6 +93,13 @@ def test_a_rank_blames_no_other_node(said: str) -> None:
     assert "node-2 cannot" not in reason
 
 
+def test_a_rank_that_speaks_is_not_silent() -> None:
+    said = "[1,1]<stderr>:training probe: node-1 rank 1: no word from rank 2 on node-2"
+    lost = "[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer [10.0.0.2]:2732"
+    assert [suspect.name for suspect in lost_ranks(ended(said), make_testbed(4))] == ["node-2"]
+    assert "node-2" not in {suspect.name for suspect in lost_ranks(ended(said, lost), make_testbed(4))}
+
+
 def test_a_rank_that_cannot_start_is_believed_of_itself() -> None:
     result = ended(f"[1,2]<stderr>:{OUT_OF_MEMORY}")
     assert [suspect.name for suspect in lost_ranks(result, make_testbed(4))] == ["node-2"]
