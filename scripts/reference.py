@@ -4,6 +4,7 @@ name, and the codes of reasons.
 `make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +18,30 @@ from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
-from seatrial.nccl.causes import HOST, MEANING, MPIRUN, NCCL, SSH, TESTS, Cause
+from seatrial.nccl.causes import CAUSES as LOG_CAUSES
+from seatrial.nccl.causes import XIDS, Cause
 from seatrial.report.listings import rounded
 from seatrial.runs.explanations import AREAS
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
 _PIPE = "\\|"  # within a table
-_FAMILIES = {
-    "nccl-tests": TESTS,
-    "NCCL, torch and CUDA": NCCL,
-    "ssh": SSH,
-    "mpirun": MPIRUN,
-    "srun and the host": HOST,
+_PROGRAMS = {
+    "nccl-tests": "nccl-tests",
+    "cuda": "CUDA, as nccl-tests, NCCL and torch name its errors",
+    "nccl": "NCCL and its plugins",
+    "libfabric": "libfabric",
+    "torch": "torch",
+    "driver": "The GPU driver",
+    "nvidia-smi": "nvidia-smi and NVML",
+    "kernel": "The kernel",
+    "container": "Container runtimes",
+    "pyxis": "pyxis and enroot",
+    "slurm": "Slurm",
+    "mpirun": "mpirun and PMIx",
+    "ssh": "ssh",
+    "loader": "The dynamic linker",
+    "shell": "The shell",
 }
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
@@ -212,20 +224,32 @@ def _anchor(title: str) -> str:
 
 
 def _causes() -> Iterator[str]:
-    """One table for each family of causes, in the order in which they are looked for."""
-    for title, causes in _FAMILIES.items():
-        yield from (f"## {title}", "", "| reason | kind | next step |", "|---|---|---|")
-        yield from dict.fromkeys(_row(f"`{cause.cause}`", cause.kind, _step(cause)) for cause in causes)
+    """One table for each program, in the order in which its causes are looked for."""
+    for program, title in _PROGRAMS.items():
+        yield from (f"## {title}", "", "| reason | code | who | next step |", "|---|---|---|---|")
+        rows = [cause for cause in LOG_CAUSES if cause.program == program]
+        yield from dict.fromkeys(_row(f"`{row.cause}`", f"`{row.code}`", row.who, _step(row)) for row in rows)
         yield ""
     yield from ("## Image builds", "", "| cause | next step |", "|---|---|")
     yield from (_row(f"`{cause.name}`", cause.next_step) for cause in CAUSES)
-    yield from ("", "## The driver's Xid", "", "| Xid | meaning | next step |", "|---|---|---|")
-    yield from (_row(str(number), meaning, step) for number, (meaning, step) in MEANING.items())
+    yield from ("", "## The driver's Xid and SXid", "", "| number | meaning | code | next step |", "|---|---|---|---|")
+    yield from (_row(_number(row), row.cause, f"`{row.code}`", _step(row)) for row in XIDS)
+
+
+def _number(row: Cause) -> str:
+    """The numbers of an Xid in words: `144-150` for 14[4-9]|150."""
+    numbers = [number for number in range(1000) if re.fullmatch(row.pattern, str(number))]
+    kind = "Xid" if row.program == "xid" else "SXid"
+    if len(numbers) == 1000:
+        return f"any other {kind}" if kind == "Xid" else f"any {kind}"
+    return f"{kind} {numbers[0]}" + (f"-{numbers[-1]}" if len(numbers) > 1 else "")
 
 
 def _codes() -> Iterator[str]:
     """One heading for each code of a reason, so that its anchor is the code."""
     for area, reasons in AREAS.items():
+        if area == "Logs":  # docs/log-causes.md has them
+            continue
         yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
         for code, reason in reasons.items():
             yield from (
@@ -240,10 +264,16 @@ def _codes() -> Iterator[str]:
             )
 
 
+_SEVERITIES = {
+    "fatal": "",
+    "status": "; it names no cause by itself",
+    "follows": "; it follows from another cause",
+    "note": "; a run survives it",
+}
+
+
 def _step(cause: Cause) -> str:
-    if cause.secondary:
-        return f"{cause.next_step}; it follows from another cause"
-    return cause.next_step if cause.fatal else f"{cause.next_step}; a run survives it"
+    return cause.next_step + _SEVERITIES[cause.severity]
 
 
 def _row(*cells: str) -> str:

@@ -16,6 +16,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding
 from seatrial.remote.mpi import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
+from seatrial.text.redact import Secrets
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
@@ -40,7 +41,7 @@ def _slots(testbed: Testbed) -> list[tuple[str, int]]:
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
-KILLED, _CRASHED = "process killed by a signal", "crashed"  # the classifier's names
+KILLED, _CRASHED = "log-rank-killed", "log-crashed"  # the classifier's codes
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
 CANNOT_START = re.compile(
     r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)"
@@ -50,17 +51,17 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 _GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
-_SETUP = {  # causes that lie with the set-up, by the classifier's names, and what they leave the check as
-    "executable missing": Verdict.NOT_RUN,
-    "command missing": Verdict.NOT_RUN,
-    "shared library missing": Verdict.NOT_RUN,
-    "orted not found": Verdict.NOT_RUN,
-    "not enough slots": Verdict.INCONCLUSIVE,
-    "mpirun refuses to run as root": Verdict.INCONCLUSIVE,
-    "more processes than cpus to bind to": Verdict.INCONCLUSIVE,
-    "hostfile missing or unreadable": Verdict.INCONCLUSIVE,
-    "MPI plugin of srun missing": Verdict.NOT_RUN,
-    "srun could not start the job": Verdict.INCONCLUSIVE,
+_SETUP = {  # causes that lie with the set-up, and what they leave the check as
+    "log-executable-missing": Verdict.NOT_RUN,
+    "log-command-missing": Verdict.NOT_RUN,
+    "log-library-missing": Verdict.NOT_RUN,
+    "log-orted-missing": Verdict.NOT_RUN,
+    "log-mpi-slots": Verdict.INCONCLUSIVE,
+    "log-mpi-root": Verdict.INCONCLUSIVE,
+    "log-mpi-binding": Verdict.INCONCLUSIVE,
+    "log-mpi-hostfile": Verdict.INCONCLUSIVE,
+    "log-srun-mpi": Verdict.NOT_RUN,
+    "log-srun-refused": Verdict.INCONCLUSIVE,
 }
 _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
@@ -80,9 +81,9 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     if unable := _of_themselves(CANNOT_START, result):
         return _unable(unable)
     findings = _without_teardown(result)
-    setup = next((finding for finding in findings if _setup(finding)), None)
+    setup = next((finding for finding in findings if finding.code in _SETUP), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
-        return _SETUP[_setup(setup)], Reason.of("launcher-setup", problem=_location(setup), next_step=setup.next_step)
+        return _SETUP[setup.code], log_reason(setup)
     if not began and any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
         return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
     return _fault(result, findings, next(iter(messages), None), began=began)
@@ -122,11 +123,6 @@ def _unable(unable: Sequence[re.Match[str]]) -> tuple[Verdict, str]:
     )
 
 
-def _setup(finding: Finding) -> str:
-    """The name in _SETUP of a finding's cause, which a detail may follow; empty where it is none of them."""
-    return next((name for name in _SETUP if finding.cause == name or finding.cause.startswith(f"{name} (")), "")
-
-
 def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, *, began: bool) -> tuple[Verdict, str]:
     complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
@@ -157,11 +153,11 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
     It names no rank, and ranks had given up before; one before that may be why they did.
     """
     findings = result.findings
-    if not any(finding.cause == _CRASHED and finding.rank is None for finding in findings):
+    if not any(finding.code == _CRASHED and finding.rank is None for finding in findings):
         return findings
     gave_up_at = next((at for at, line in enumerate(result.lines) if _COMPLAINT.search(line)), len(result.lines))
     before = {(finding.cause, finding.host) for finding in replace(result, lines=result.lines[:gave_up_at]).findings}
-    return [f for f in findings if f.cause != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
+    return [f for f in findings if f.code != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
 
 
 def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
@@ -170,15 +166,15 @@ def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> 
     That ranks say nothing weighs more than what those said that waited for them.
     """
     if silent := silences(complaints):
-        killed = next((finding for finding in findings if finding.cause.startswith(KILLED)), None)
-        return _log_cause(killed) if killed else _rank_gave_up(silent[:1])
+        killed = next((finding for finding in findings if finding.code == KILLED), None)
+        return log_reason(killed) if killed else _rank_gave_up(silent[:1])
     own = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
     if own:
         return _rank_gave_up(own)
-    primary = next((finding for finding in findings if not finding.secondary and finding.kind != "unknown"), None)
+    primary = next((finding for finding in findings if not finding.secondary and not finding.unknown), None)
     if primary:
-        return _log_cause(primary)
-    return _rank_gave_up(complaints) if complaints else _log_cause(findings[0]) if findings else None
+        return log_reason(primary)
+    return _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
 
 
 def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
@@ -199,15 +195,9 @@ def _complaints(result: MpiResult) -> list[re.Match[str]]:
     return _of_themselves(_COMPLAINT, result)
 
 
-def _log_cause(finding: Finding) -> str:
-    return Reason.of("log-cause", cause=_location(finding))
-
-
-def _location(finding: Finding) -> str:
-    """The cause, with the host and the rank where the log names them."""
-    where = f" on {finding.host}" if finding.host and finding.host not in finding.cause else ""
-    rank = f" (rank {finding.rank})" if finding.rank is not None else ""
-    return f"{finding.cause}{where}{rank}"
+def log_reason(finding: Finding) -> Reason:
+    """The cause with the line that shows it, which may hold a secret."""
+    return Reason.of(finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence))
 
 
 Complaints = Sequence[re.Match[str]]
@@ -260,7 +250,7 @@ def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iter
         return
     spoke = {int(complaint["rank"]) for complaint in complaints}
     for finding in result.findings:
-        signal = _SIGNAL.search(finding.cause) if finding.cause.startswith(KILLED) else None
+        signal = _SIGNAL.search(finding.cause) if finding.code == KILLED else None
         number = int(signal.group(1)) if signal else 0
         if number in _BLAMED_SIGNALS and finding.rank is not None and finding.rank not in spoke:
             yield _suspect(testbed, finding.rank, finding.host or "", "rank-killed", signal=_BLAMED_SIGNALS[number])

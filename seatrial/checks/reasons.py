@@ -53,16 +53,6 @@ REASONS = {
         "The driver reported an error of the device on this rank, and not on most others.",
         "Look for Xids in `dmesg` of the node, and run the check `devices` on it.",
     ),
-    "log-cause": Explanation(
-        "{cause}",
-        "The output of the ranks names this cause. Causes that follow from another one are left out.",
-        "Look the cause up in docs/log-causes.md, which has its next step.",
-    ),
-    "launcher-setup": Explanation(
-        "{problem}: {next_step}",
-        "mpirun could not start the ranks as asked: the cause is in the set-up, not in a node's hardware.",
-        "Correct the set-up as the end of the line says: mpirun, the image, or the hostfile.",
-    ),
     "head-connection-lost": Explanation(
         "the connection to the head node broke after {seconds} s{cause}",
         "The connection to the head node broke, so the result is unknown (`inconclusive`).",

@@ -81,7 +81,8 @@ def judge(
 ) -> NoReturn:
     """Judge the nccl-tests LOGS of one run, from any launcher, against reference values for the hardware.
 
-    LOGS are files, text or JSON; - is standard input. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
+    LOGS are files, text or JSON; - is standard input. Output of dcgmi diag, nvbandwidth, perftest and nvidia-smi -q
+    may be among them. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
     3 inconclusive or not_run.
     """
     from seatrial.judge.logs import LogsConfig, judge_logs
@@ -106,27 +107,34 @@ def _checked_hardware(name: str) -> str:
 
 
 def _read(paths: tuple[str, ...]) -> "list[Log]":
-    """Read the logs, each under its shortest unique name. Raises InputError if none has nccl-tests output."""
+    """Read the logs, each under its shortest unique name. Raises InputError if none has output that is known."""
     from seatrial.judge.logs import Log
+    from seatrial.judge.tools import MAX_TEXT, read_tool
+    from seatrial.nccl import parse_file, parse_text
 
     stems = [Path(path).stem for path in paths]
-    sweeps_by_log: dict[str, tuple[Sweep, ...]] = {}
+    read: list[Log] = []
     nothing: NothingFoundError | None = None
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else path
+        sweeps: tuple[Sweep, ...] = ()
+        text = sys.stdin.read() if path == "-" else None
         try:
-            sweeps_by_log[name] = tuple(_sweeps(path))
+            sweeps = tuple(parse_file(path) if text is None else parse_text(text, "standard input"))
         except NothingFoundError as error:
-            sweeps_by_log[name], nothing = (), error
-    if nothing and not any(sweeps_by_log.values()):
+            nothing = error
+        check = None
+        if not any(sweep.rows for sweep in sweeps):
+            check = read_tool(_beginning(path, MAX_TEXT) if text is None else text, name)
+        read.append(Log(name, () if check else sweeps, check))
+    if nothing and not any(log.sweeps or log.check for log in read):
         raise nothing
-    return [Log(name, sweeps) for name, sweeps in sweeps_by_log.items()]
+    return read
 
 
-def _sweeps(path: str) -> "list[Sweep]":
-    from seatrial.nccl import parse_file, parse_text
-
-    return parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path)
+def _beginning(path: str, characters: int) -> str:
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        return file.read(characters)
 
 
 @click.command()

@@ -38,8 +38,9 @@ from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst
-from seatrial.nccl import Sweep
+from seatrial.nccl import Finding, Sweep
 from seatrial.nccl.collectives import COLLECTIVES
+from seatrial.text.redact import Secrets
 from seatrial.text.words import short
 
 _MAX_REASONS = 4
@@ -57,19 +58,27 @@ class LogsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log by the name that reasons call it by; without sweeps, nothing of nccl-tests was found in it."""
+    """One log by the name that reasons call it by; without sweeps, nothing of nccl-tests was found in it.
+
+    `check` is what another tool's output makes (seatrial/judge/tools.py).
+    """
 
     name: str
     sweeps: tuple[Sweep, ...]
+    check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LogsJudgement:
-    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them."""
+    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them.
+
+    `findings` are the causes and events that the logs name, each with the log's name.
+    """
 
     verdict: Verdict
     reason: str
     checks: tuple[Check, ...]
+    findings: tuple[tuple[str, Finding], ...] = ()
 
     @property
     def coverage(self) -> Coverage:
@@ -80,9 +89,14 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
     judged = [_judged_arm(arm, arms, config) for arm in arms]
-    empty = [Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps]
+    others = [
+        log.check or Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps
+    ]
     flaw = no_control([arm for _, arm in judged], config.nodes)
-    return _judged((*(check for check, _ in judged), *empty, *([flaw] if flaw else [])))
+    judgement = _judged((*(check for check, _ in judged), *others, *([flaw] if flaw else [])))
+    named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
+    shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
+    return replace(judgement, findings=tuple(dict.fromkeys(shown)))
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Check, Arm]:
@@ -91,6 +105,10 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Chec
     claim = _with_fabric(config, arm.sweep)
     outcome = _outcome(arm.sweep, claim, is_control)
     check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
+    if noted := [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]:
+        more = f" and {len(noted) - _MAX_REASONS} more" if len(noted) > _MAX_REASONS else ""
+        note = Reason.of("log-noted", what=", ".join(noted[:_MAX_REASONS]) + more)
+        check = replace(check, reason=join((check.reason, note)))
     if claim != config:
         check = replace(check, reason=join((check.reason, Reason.of("log-names-fabric", fabric=claim.fabric))))
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)

@@ -2,7 +2,7 @@
 
 from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.causes import Finding
-from seatrial.nccl.classify import classify
+from seatrial.nccl.classify import classify, telling
 from seatrial.nccl.draft import file_outcome
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
@@ -29,5 +29,6 @@ __all__ = [
     "parse_lines",
     "parse_text",
     "render",
+    "telling",
     "transport",
 ]

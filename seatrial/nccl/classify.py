@@ -1,30 +1,65 @@
-"""Why a run failed: known causes in the logs of NCCL, nccl-tests, mpirun, ssh, srun and the kernel."""
+"""Why a run failed: the causes of the table `causes.csv` in a log, line by line.
+
+A line counts only as what its program can have written: NCCL's behind its own prefix or behind `Last error:`, the
+kernel's behind the kernel's, and all others at the start of a line, behind prefixes of loggers.
+"""
 
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 
-from seatrial.nccl.causes import HOST, MPIRUN, NCCL, SSH, TESTS, Cause, Finding, xid_finding
-from seatrial.nccl.text import any_of, clean
+from seatrial.nccl.causes import CAUSES, TRACEBACK, UNKNOWN, WARNING, Cause, Finding, evidence_of, other, xid_finding
+from seatrial.nccl.text import any_of, clean, unwrapped
 
 _MAX_FINDINGS = 64
+_MAX_HOSTS = 1024
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
-_MAX_EVIDENCE = 300
+_MAX_SAID = 1000  # characters of what NCCL says in a line
 _RULE = re.compile(r"^\s*+[-=]{30,}+\s*+$")
-Compiled = tuple[str, Cause, re.Pattern[str]]
-_CAUSES: tuple[Compiled, ...] = tuple(
-    (cause.needle, cause, re.compile(cause.pattern, re.IGNORECASE)) for cause in (*TESTS, *NCCL, *SSH, *MPIRUN, *HOST)
+_BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
+
+_HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}+)"
+_NCCL = re.compile(
+    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
+    r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
-_NEEDLE = any_of(needle for needle, _, _ in _CAUSES)
-_WRAPPED = tuple(entry for entry in _CAUSES if entry[1] in SSH or entry[1] in MPIRUN)
 _SPEAKER = re.compile(
-    r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}+):\d{1,9}:\d{1,9} \[|\[([A-Za-z0-9][\w.-]{0,252}+):\d{1,9}\] "
+    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[|\[([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
+    r"|(?<![\w.-])([\w.-]{1,253}+) kernel: "
 )
+_TOKEN = r"(?:[\w./@+-]{1,200}+(?:\[\d{1,9}\])?:|\[(?:[^\[\]]|\[[^\[\]]{0,40}\]){1,120}+\]:?|\([^()]{1,120}+\))"
+_START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
+_TESTS = rf"{_START}(?:(?P<speaker>[\w.-]{{1,253}}+): (?=Test ))?"
+_CUDA = r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: )"
+_KERNEL = r"\A(?:<\d+>)?(?:\[ *\d[\d.]*\] ?|.{0,120}?\bkernel: ?(?:\[ *\d[\d.]*\] ?)?)?"
+_PLACES = {  # where a line of a program's can stand
+    "nccl-tests": _TESTS,
+    "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
+    "slurm": rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-[\w.-]{{1,100}})?: (?:error|fatal): +",
+    "pyxis": rf"{_START}pyxis: +",
+    "libfabric": r"\A.{0,120}?\blibfabric:\S{0,200}<(?:warn|error)> ",
+    "shell": r"\A(?:\S{1,200}: )?(?:line )?(?:\d{1,6}: +)?",
+    "kernel": _KERNEL,
+    "driver": rf"{_KERNEL}(?:NVRM: )?",
+}
+_BOXED = frozenset({"mpirun", "torch"})  # their boxes are joined before they are matched
+_UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
+_WRAPPED = frozenset({"mpirun", "ssh"})  # of which two neighbouring lines are joined where the box is lost
+_NEEDLE = any_of(cause.needle for cause in CAUSES if cause.needle)
+_LINES = tuple(cause for cause in CAUSES if cause.needle)
 _ERRORISH = re.compile(
     r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
     r"|\b(?:core dumped|Aborted|Killed)\s*$|^E\d{4} \d\d:",
     re.IGNORECASE,
 )
 _ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed"))
+_RAISED = re.compile(r"\s*(?:[a-zA-Z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit|Timeout)\b)")
+_WATCHDOG = re.compile(
+    r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\] Watchdog caught collective operation timeout: "
+    r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,40})"
+)
 
 
 class Classifier:
@@ -38,6 +73,10 @@ class Classifier:
         self._by_key: dict[tuple[str, str | None, int | None], Finding] = {}
         self._box: list[str] | None = None
         self._before = ""
+        self._driver: deque[str] = deque(maxlen=3)  # NVRM breaks its sentences over lines
+        self._said: dict[str | None, str] = {}  # by host, the last words of NCCL or of a traceback that say more
+        self._last_error = self._traceback = False
+        self._waited: dict[int, tuple[int, str]] = {}  # of torch's watchdog, by rank: which collective
 
     def feed(self, text: str, rank: int | None = None) -> None:
         """Takes one line that is already `clean`; `rank` is the one its label named."""
@@ -49,13 +88,22 @@ class Classifier:
             self._box.append(text[:400])
             if len(self._box) >= _MAX_BOX:
                 self._close_box()
+        elif text.startswith(_BOX_BEGINS):
+            self._box = [text]
         else:
             self._line(text, rank)
 
     def findings(self) -> list[Finding]:
         """What was found, causes before consequences, and each of them in the order of the log."""
         self._close_box()
-        return sorted(self._by_key.values(), key=_weight)
+        return sorted(map(self._said_more, self._by_key.values()), key=_weight)
+
+    def _said_more(self, finding: Finding) -> Finding:
+        """A status that does not say why, with the nearest words that do; the watchdog's, with the ranks heard."""
+        if finding.code == "log-watchdog" and self._waited:
+            return replace(finding, cause=f"{finding.cause} ({_waiting(self._waited)})")
+        words = self._said.get(finding.host) or self._said.get(None) if finding.severity == "status" else None
+        return replace(finding, evidence=words) if words else finding
 
     def _toggle_box(self) -> None:
         was_open = self._box is not None
@@ -67,24 +115,62 @@ class Classifier:
         if not box:
             return
         joined = " ".join(" ".join(box).split())
-        findings = _all(joined)
+        findings = list(_boxed(joined))
         for finding in findings:
             self._keep(finding)
-        if not findings:
-            for line in box:
-                self._line(line, None)
+        for line in box:
+            self._line(line, None, of_box=bool(findings))
 
-    def _line(self, text: str, rank: int | None) -> None:
-        finding = _first(_CAUSES, text, rank) or (xid_finding(text) if "Xid" in text else None)
-        if finding is None and self._before:
-            joined = f"{self._before} {text.strip()}"
-            finding = _first(_WRAPPED, joined, rank)
+    def _line(self, text: str, rank: int | None, *, of_box: bool = False) -> None:
+        said = f"Last error: {text.strip()}" if self._last_error else text
+        self._last_error = text.rstrip().endswith("Last error:")
+        finding = (self._of_driver(said) if "NVRM" in said or "SXid" in said else None) or _first(
+            said, rank, _UNBOXED if of_box else None
+        )
+        if finding is None and self._before and not of_box:
+            finding = _first(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
-        finding = finding or _unknown(text, rank)
+        if (match := _WATCHDOG.search(text)) and len(self._waited) < _MAX_HOSTS:
+            self._waited[int(match[1])] = int(match[2]), match[3]
+        finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(said, rank))
         if finding is not None:
             self._keep(finding)
 
+    def _of_driver(self, text: str) -> Finding | None:
+        if finding := xid_finding(text):
+            return finding
+        self._driver.append(text.partition("NVRM: ")[2].strip())
+        joined = " ".join(self._driver)
+        found = _first(joined, None, frozenset({"driver"}))
+        return found and replace(found, evidence=evidence_of(joined))
+
+    def _raised(self, text: str, rank: int | None, known: Finding | None) -> Finding | None:
+        """The last line of a traceback, where no cause of the table is in it."""
+        if text.lstrip().startswith("Traceback (most recent call last)"):
+            self._traceback = True
+        elif self._traceback and _RAISED.match(text):
+            self._traceback = False
+            self._hear(None, text)
+            return None if known else other(TRACEBACK, text, None, rank)
+        return None
+
+    def _unlisted(self, text: str, rank: int | None) -> Finding | None:
+        """A line that calls itself an error, or a warning of NCCL, and is none of the known ones."""
+        spoken = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
+        if spoken and spoken[2] != "INFO":
+            self._hear(spoken[1], text[spoken.end() :] if spoken[1] else text)
+            return other(WARNING, text, spoken[1], rank)
+        if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
+            return None
+        return None if "Traceback" in text else other(UNKNOWN, text, _speaker(text), rank)
+
+    def _hear(self, host: str | None, words: str) -> None:
+        if host in self._said or len(self._said) < _MAX_HOSTS:
+            self._said[host] = evidence_of(words)
+
     def _keep(self, finding: Finding) -> None:
+        if finding.code == "log-watchdog":  # who reports it only waited
+            finding = replace(finding, rank=None)
         if len(self._by_key) < _MAX_FINDINGS:
             self._by_key.setdefault((finding.cause, finding.host, finding.rank), finding)
 
@@ -93,58 +179,105 @@ def classify(lines: Iterable[str]) -> list[Finding]:
     """The causes that `lines` of a log name, earliest primary cause first, then what followed from them."""
     classifier = Classifier()
     for raw in lines:
-        text, rank = clean(raw)
-        classifier.feed(text, rank)
+        for line in unwrapped(raw):
+            classifier.feed(*clean(line))
     return classifier.findings()
 
 
-def _first(causes: tuple[Compiled, ...], text: str, rank: int | None) -> Finding | None:
-    """The first cause that a text shows; all needles are looked for at once, since most lines show none."""
+def telling(text: str) -> Finding | None:
+    """The cause in a message of several lines, such as a kubelet's or a driver's tool; None where none ends a run."""
+    return next((finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None)
+
+
+def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) -> Finding | None:
+    """The first cause of the table that a line shows; all needles are looked for at once, since most show none."""
     lower = text.lower()
     if not _NEEDLE.search(lower):
         return None
-    for needle, cause, pattern in causes:
-        if needle in lower and (match := pattern.search(text)):
-            return _finding(cause, match, text, rank)
+    spoken = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
+    for cause in _LINES:
+        if cause.needle not in lower or (programs and cause.program not in programs):
+            continue
+        if match := _said_by_nccl(cause, text, spoken) if spoken else _said_by_another(cause, text):
+            return _finding(cause, match, text, rank, spoken)
     return None
 
 
-def _all(text: str) -> list[Finding]:
+def _said_by_nccl(cause: Cause, text: str, spoken: re.Match[str]) -> re.Match[str] | None:
+    """NCCL tells of what ends a run in its warnings; information may be a note."""
+    if cause.program == "nccl-tests" and not spoken[2] and not text.startswith("Last error"):
+        return compiled(cause).match(text)
+    if cause.program not in ("nccl", "cuda") or (spoken[2] == "INFO" and cause.severity != "note"):
+        return None
+    pattern = compiled(cause) if cause.program == "nccl" else _cuda_within(cause)
+    return pattern.search(text, spoken.end(), spoken.end() + _MAX_SAID)
+
+
+def _said_by_another(cause: Cause, text: str) -> re.Match[str] | None:
+    return None if cause.program == "nccl" else compiled(cause).match(text)
+
+
+@cache
+def compiled(cause: Cause) -> re.Pattern[str]:
+    """The pattern with what may stand before it; NCCL's words, behind its prefix, may stand anywhere."""
+    place = "" if cause.program == "nccl" else _PLACES.get(cause.program, _START)
+    return re.compile(f"{place}(?:{cause.pattern})", re.IGNORECASE)
+
+
+@cache
+def _cuda_within(cause: Cause) -> re.Pattern[str]:
+    return re.compile(rf"(?:failure|error) (?:\d+ )?'?(?:{cause.pattern})", re.IGNORECASE)
+
+
+@cache
+def _within_box(cause: Cause) -> re.Pattern[str]:
+    return re.compile(cause.pattern, re.IGNORECASE)
+
+
+def _boxed(text: str) -> Iterator[Finding]:
     """Every cause that a joined box of lines shows, in the order of the table of causes."""
     lower = text.lower()
-    hits = ((cause, pattern.search(text)) for needle, cause, pattern in _CAUSES if needle in lower)
-    return [_finding(cause, match, text, None) for cause, match in hits if match]
+    for cause in _LINES:
+        if cause.program in _BOXED and cause.needle in lower and (match := _within_box(cause).search(text)):
+            yield _finding(cause, match, text, None, None)
 
 
-def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None) -> Finding:
+def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, spoken: re.Match[str] | None) -> Finding:
     groups = match.groupdict()
-    named_rank = groups.get("rank")
-    detail = f" ({groups['detail'].strip()[:120]})" if groups.get("detail") else ""
+    named_rank, named, detail = groups.get("rank"), groups.get("host"), (groups.get("detail") or "").strip()
+    speaker = (spoken[1] if spoken else None) or groups.get("speaker") or _speaker(text)
     return Finding(
-        cause.kind,
-        cause.cause + detail,
-        " ".join(text.split())[:_MAX_EVIDENCE],
-        groups.get("host") or _speaker(text),
+        cause.cause + (f" ({detail[:120]})" if detail else ""),
+        evidence_of(text),
+        named or speaker,
         int(named_rank[:9]) if named_rank else rank,
-        cause.secondary,
+        cause.code,
+        cause.program,
+        cause.severity,
+        cause.who,
         cause.next_step,
-        cause.fatal,
     )
 
 
 def _speaker(text: str) -> str | None:
-    """The host whose NCCL or MPI wrote the line."""
+    """The host whose NCCL, MPI or kernel wrote the line."""
     match = _SPEAKER.search(text)
-    return (match[1] or match[2]) if match else None
+    return match[match.lastindex or 0] if match else None
 
 
-def _unknown(text: str, rank: int | None) -> Finding | None:
-    """A line that calls itself an error and is none of the known ones."""
-    if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
-        return None
-    evidence = " ".join(text.split())[:_MAX_EVIDENCE]
-    return Finding("unknown", "unclassified error", evidence, _speaker(text), rank, False, "read the log there", False)
+def _waiting(waited: dict[int, tuple[int, str]]) -> str:
+    """Who waited for which collective, and who is behind: those that speak are not the cause."""
+    latest, operation = max(waited.values())
+    behind = sorted(rank for rank, (number, _) in waited.items() if number < latest)
+    if behind:
+        return f"{operation} {latest}; behind: {_ranks(behind)}"
+    return f"{operation} {latest}: {_ranks(sorted(waited))} waited for ranks that are not heard"
 
 
-def _weight(finding: Finding) -> tuple[bool, bool, bool]:
-    return finding.kind == "unknown", finding.secondary, not finding.fatal
+def _ranks(ranks: list[int]) -> str:
+    named = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {named}"
+
+
+def _weight(finding: Finding) -> tuple[bool, int]:
+    return finding.unknown, ("fatal", "status", "note", "follows").index(finding.severity)

@@ -214,6 +214,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
     findings = draft.findings.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
+    told = _told(draft, outcome, findings)
     return Sweep(
         collective,
         draft.version,
@@ -223,9 +224,11 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         draft.bounds.count if draft.bounds else None,
         draft.average.gb_s if draft.average else None,
         outcome,
-        _errors(draft, outcome, findings),
+        (*_notes(draft, outcome, findings), *_texts(told))[:MAX_ERRORS],
         draft.transport.transport(),
         draft.layout is not None and draft.layout.cpu_time,
+        told,
+        tuple(f for f in _all_found(draft, findings) if f not in told),
     )
 
 
@@ -246,15 +249,25 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
     return "truncated"
 
 
+_OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "torch", "mpirun", "slurm", "driver"})
+
+
 def never_started(finding: Finding) -> bool:
-    """Whether a finding after a footer means that the next program was kept from starting: the kind `launcher`."""
-    starting = finding.kind == "launcher" or finding.cause == "nccl-tests printed its usage"
-    return starting and finding.fatal and not finding.secondary and finding.rank is None
+    """Whether a finding after a footer means that the next program was kept from starting: the set-up is to blame."""
+    return finding.severity == "fatal" and finding.who == "setup" and finding.program != "driver"
 
 
-def launch_error(findings: Iterable[Finding]) -> Sweep:
+def _undoes(finding: Finding) -> bool:
+    """Whether a finding after a whole table says something of this run: by its ranks, its launcher or the driver."""
+    return finding.fatal and finding.who != "setup" and finding.program in _OF_THIS_RUN
+
+
+def launch_error(findings: Sequence[Finding]) -> Sweep:
     """What stands for a program that never printed anything: no rows, and the causes."""
-    return Sweep(None, None, None, (), (), None, None, "error", _texts(findings))
+    notes = () if any(finding.fatal for finding in findings) else tuple(findings)
+    return Sweep(
+        None, None, None, (), (), None, None, "error", _texts(findings), findings=tuple(findings), notes=notes
+    )  # fmt: skip
 
 
 def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
@@ -265,17 +278,26 @@ def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
     return next((outcome for outcome in _WORST_FIRST if outcome in present), "error")
 
 
-def _errors(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[str, ...]:
-    notes = []
+def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:
+    """What is wrong with the table itself."""
     if outcome == "error" and not any(finding.fatal for finding in findings) and draft.seen:
-        notes.append(NO_ROWS)
+        yield NO_ROWS
     if draft.unreadable_rows:
-        notes.append(f"{draft.unreadable_rows} rows hold no numbers")
+        yield f"{draft.unreadable_rows} rows hold no numbers"
     if draft.dropped_rows:
-        notes.append(f"{draft.dropped_rows} more rows were not kept")
-    reported = [finding for finding in findings if outcome != "ok" and (finding.fatal or finding.kind == "unknown")]
-    reported += [finding for finding in draft.trailing.findings() if finding.fatal and not never_started(finding)]
-    return (*notes, *_texts(reported))[:MAX_ERRORS]
+        yield f"{draft.dropped_rows} more rows were not kept"
+
+
+def _told(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings that count: before a footer those that a run does not survive, after it what undoes the run."""
+    before = [finding for finding in findings if outcome != "ok" and (finding.fatal or finding.unknown)]
+    return (*before, *(finding for finding in draft.trailing.findings() if _undoes(finding)))
+
+
+def _all_found(draft: Draft, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The known causes and events in a sweep's lines, less those that the next program's launch is an error for."""
+    yield from (finding for finding in findings if not finding.unknown)
+    yield from (f for f in draft.trailing.findings() if not f.unknown and not never_started(f))
 
 
 def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:

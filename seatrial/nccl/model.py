@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from seatrial.nccl.causes import Finding
 from seatrial.nccl.transport import Transport
 
 Outcome = Literal["ok", "failed", "truncated", "error"]
@@ -103,7 +104,8 @@ class Sweep:
     `outcome`: ok = rows, footer, no wrong values; failed = wrong values, or the footer says FAILED; truncated = it ends
     early without a cause in the log; error = it could not run, and `errors` names why, most likely cause first.
     `transport` is NCCL's word on how the data went, None where the log does not say. `launch_times`: the times are
-    those of the launch on the CPU (-C 1), and say nothing of bandwidth.
+    those of the launch on the CPU (-C 1), and say nothing of bandwidth. `findings` are the causes among the errors;
+    `notes` what else the log names, which the outcome does not count.
     """
 
     collective: str | None
@@ -117,6 +119,8 @@ class Sweep:
     errors: tuple[str, ...] = ()
     transport: Transport | None = None
     launch_times: bool = False
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
 
     @classmethod
     def nothing(cls, error: str) -> "Sweep":

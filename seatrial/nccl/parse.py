@@ -227,6 +227,7 @@ _LEGAL = (
     "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
 )
 _PEEK = 4096
+_MAX_WRAPPED = 4 << 20  # characters of a line of JSON
 
 
 def parse_file(path: str | Path) -> list[Sweep]:
@@ -282,6 +283,8 @@ def _bounded_lines(stream: TextIOBase, start: str) -> Iterator[str]:
     """The lines of `stream`, the first of them beginning with `start`; what is past MAX_LINE of a line is skipped."""
     line, kept = start, True
     while chunk := stream.readline(MAX_LINE):
+        if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):  # a log in a line of JSON
+            chunk += stream.readline(_MAX_WRAPPED)
         if kept:
             yield line + chunk
         line, kept = "", chunk.endswith("\n")

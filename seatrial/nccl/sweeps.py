@@ -16,6 +16,7 @@ from seatrial.nccl.draft import (
 from seatrial.nccl.header import Average, Bounds, ColumnLayout, Concluded, Params, Starting, UsingDevices, Version
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.reader import Event, Other, TableLineReader, Unreadable
+from seatrial.nccl.text import unwrapped
 from seatrial.nccl.transport import TransportReader
 
 _MAX_SWEEPS = 10_000
@@ -41,7 +42,7 @@ class SweepReader:
 
     def feed(self, raw: str) -> list[Row]:
         """Takes one line and returns the rows that it completed."""
-        events = self._lines.feed(raw)
+        events = [event for line in unwrapped(raw) for event in self._lines.feed(line)]
         for event in events:
             self._take(event)
         return [event for event in events if isinstance(event, Row)]
@@ -174,5 +175,5 @@ def _concluded(draft: Draft, name: str | None) -> list[Sweep]:
     if draft.seen:
         after = [f for f in draft.trailing.findings() if never_started(f)]
         return [finish(draft, name)] + ([launch_error(after)] if after else [])
-    findings = [f for f in draft.findings.findings() if f.fatal or f.kind in ("launcher", "unknown")]
+    findings = draft.findings.findings()
     return [launch_error(findings)] if findings else []

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 MAX_LINE = 16_384
@@ -46,9 +46,38 @@ def clean(raw: str) -> LogLine:
         text = _CONTROL.sub("", _ANSI.sub("", text))
     if "</" in text:
         text = _HTML.sub("", text)
-    if text.startswith('{"log":'):
-        text = _docker_text(text)
     return _unprefixed(text)
+
+
+_TEXTS = frozenset({"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"})
+_FIELD = re.compile(r'\s*+"[\w.-]{1,64}": (?=".*\\n)')  # of a document that stands on several lines
+
+
+def unwrapped(raw: str) -> list[str]:
+    """The lines in a line of JSON: an object's texts, such as a container runtime's, or one field of a document."""
+    start = raw.lstrip()[:1]
+    field = _FIELD.match(raw) if start == '"' else None
+    if start != "{" and field is None:
+        return [raw]
+    try:
+        found = json.loads(raw) if field is None else json.loads(raw[field.end() :].rstrip().removesuffix(","))
+    except (ValueError, RecursionError):
+        return [raw]
+    lines = [line for text in _texts(found, "log" if field else "", 0) for line in text.splitlines()]
+    return lines or [raw]
+
+
+def _texts(value: object, name: str, depth: int) -> Iterator[str]:
+    """The texts among an object's values: those that are called so, and those of several lines."""
+    if isinstance(value, str):
+        if name.lower() in _TEXTS or "\n" in value:
+            yield value
+    elif depth < 8 and isinstance(value, dict):
+        for key, each in value.items():
+            yield from _texts(each, str(key), depth + 1)
+    elif depth < 8 and isinstance(value, list):
+        for each in value:
+            yield from _texts(each, name, depth + 1)
 
 
 def cells(text: str) -> str:
@@ -95,12 +124,3 @@ def _without_more(tag: str, text: str) -> str:
 
 def _label(match: re.Match[str]) -> int | None:
     return next((int(value) for value in match.groups() if value is not None), None)
-
-
-def _docker_text(text: str) -> str:
-    """The text of a line of docker's json-file log."""
-    try:
-        log = json.loads(text).get("log")
-    except (ValueError, RecursionError):
-        return text
-    return log.rstrip("\r\n") if isinstance(log, str) else text

@@ -12,11 +12,13 @@ from rich.text import Text
 from seatrial.judge.logs import LogsJudgement
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import code_of
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Change, Difference
-from seatrial.runs.explanations import codes_to_explain
+from seatrial.runs.explanations import CATALOG, codes_to_explain
 from seatrial.text import words
 
 STYLES: dict[str, str] = {
@@ -151,14 +153,28 @@ _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "v
 
 
 def to_dict(judged: LogsJudgement) -> dict[str, Any]:
-    """Verdict, reason, and every judgement as in run.json."""
+    """Verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
+    code = code_of(judged.reason) or ""
     return {
         "verdict": judged.verdict.value,
         "reason": judged.reason,
+        "code": code or None,
+        "next_step": CATALOG[code].next_step if code in CATALOG else None,
+        "findings": [{"log": log, **finding.to_dict()} for log, finding in judged.findings],
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
         "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
+        "measurements": [
+            _measurement(m) for check in judged.checks if not check.judgements for m in check.measurements
+        ],
     }
+
+
+def _measurement(measured: Measurement) -> dict[str, Any]:
+    """A number that nothing was held against."""
+    subject = {"kind": measured.subject.kind, "name": measured.subject.name}
+    known = {"metric": measured.metric, "value": measured.value, "unit": measured.unit}
+    return {**known, "subject": subject, "conditions": dict(measured.conditions)}
 
 
 def show_judged(judged: LogsJudgement) -> None:
@@ -171,6 +187,8 @@ def show_judged(judged: LogsJudgement) -> None:
     console.print()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
     lines = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
+    steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
+    lines += [f"next step: {CATALOG[code].next_step}" for code in steps if code in CATALOG and CATALOG[code].next_step]
     for line in (*lines, words.verdict_line(judged.verdict, judged.coverage, judged.reason)):
         print_line(console, line)
 

@@ -7,6 +7,7 @@ from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.model.reason import Explanation, code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.nccl import causes
 from seatrial.platforms import baremetal, docker, kubernetes, local, runai, slurm
 
 MAX_CODES = 5
@@ -23,6 +24,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Checks": checks.REASONS,
     "Connectivity": connectivity.REASONS,
     "Collectives": collectives.REASONS,
+    "Logs": causes.REASONS,
     "Training": training.REASONS,
     "Devices": devices.REASONS,
     "Numbers": model.REASONS,

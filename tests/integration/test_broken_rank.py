@@ -54,7 +54,7 @@ def assert_named(check: Check, suspect_code: str, reason_code: str) -> None:
 def assert_killed(check: Check, log: str) -> None:
     """By the best sign that the log has: a busy mpirun may be ended before it prints what ended the rank."""
     if "rank 1 with PID" in log and "exited on signal 9" in log:
-        assert_named(check, "rank-killed", "log-cause")
+        assert_named(check, "rank-killed", "log-rank-killed")
     elif "no word from rank 1 " in log:
         assert_named(check, "rank-silent", "rank-gave-up")
     else:  # the other ranks lost their connections to it
@@ -115,4 +115,4 @@ def test_a_node_without_memory_is_named_by_each_check(local_testbed: LocalTestbe
     if "cannot start" in (run.logs / "training.log").read_text():
         assert_named(trained, "rank-out-of-memory", "rank-cannot-start")
     else:
-        assert_named(trained, "rank-killed", "log-cause")
+        assert_named(trained, "rank-killed", "log-rank-killed")

@@ -18,7 +18,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import Sweep, classify
+from seatrial.nccl import Finding, Row, Sweep
 from seatrial.remote.mpi import MpiResult
 from seatrial.text.words import short
 
@@ -34,7 +34,15 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
         return [("", sweep)]
     varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
     rows = [tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind) for kind in kinds]
-    return [(_suffix(part, varies), part) for part in (replace(sweep, rows=some) for some in rows)]
+    return [(_suffix(part, varies), part) for part in (_part(sweep, some) for some in rows)]
+
+
+def _part(sweep: Sweep, rows: tuple[Row, ...]) -> Sweep:
+    """Those rows of a sweep; the footer's count is of all parts, so one whose own results are right is not wrong."""
+    part = replace(sweep, rows=rows)
+    if not sweep.wrong_total or part.wrong_total != 0:
+        return part
+    return replace(part, out_of_bounds=0, outcome="ok" if sweep.outcome == "failed" else sweep.outcome)
 
 
 def _suffix(part: Sweep, varies: Sequence[bool]) -> str:
@@ -48,10 +56,22 @@ def is_of_cpus(sweep: Sweep) -> bool:
     return bool(sweep.devices) and all(device.name == "CPU" for device in sweep.devices)
 
 
-def as_mpi_result(sweep: Sweep) -> MpiResult:
-    """The exit status that a launcher would have had, and the lines that name a cause."""
-    broken = (sweep.outcome == "error" and not sweep.empty) or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
-    return MpiResult(1 if broken else 0, sweep.errors, 0.0)
+@dataclass(frozen=True, slots=True)
+class LogResult(MpiResult):
+    """What a log says of how its launcher ended; the causes were found as it was read."""
+
+    named: tuple[Finding, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.named
+
+
+def as_mpi_result(sweep: Sweep) -> LogResult:
+    """The exit status that a launcher would have had, and the causes."""
+    fatal = any(finding.fatal for finding in sweep.findings)
+    broken = fatal or (sweep.outcome == "error" and not sweep.empty and not sweep.findings)
+    return LogResult(1 if broken else 0, sweep.errors, 0.0, named=sweep.findings)
 
 
 def dtype_of(sweep: Sweep) -> str:

@@ -12,6 +12,8 @@ from seatrial.builders import failures
 from seatrial.builders.failures import CAUSES, build_failure
 from seatrial.checks.failures import gave_up
 from seatrial.nccl import SweepReader, TransportReader, classify
+from seatrial.nccl.causes import CAUSES as LOG_CAUSES
+from seatrial.nccl.classify import compiled
 
 MODULES = (
     *(
@@ -21,12 +23,14 @@ MODULES = (
         "catalog.log_facts",
         "nccl.classify",
         "nccl.causes",
+        "judge.tools",
         "nccl.transport",
     ),
     *("nccl.text", "nccl.rows", "nccl.rowformat", "nccl.reader", "nccl.header", "nccl.parse", "nccl.sweeps"),
 )
 PIECES = (
     *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),
+    *("a:1:1 [1] ", "(a) ", "[a] ", "pyxis: ", "CUDA error ", "{", '"a": "'),
     *("\x1b[", "\x1b]", "x rank 1", "a kernel: ", "a kernel: NVRM: Xid (", "Got completion from peer ", "a [1]: pmix "),
     *(
         "nThreads: 1 nGpus: 1 ",
@@ -62,6 +66,11 @@ def test_every_cause_of_a_failed_build_is_linear() -> None:
     for cause in CAUSES:
         assert_linear(re.compile(cause.pattern, re.IGNORECASE))
     assert failures._LONGEST <= CHARACTERS
+
+
+def test_every_cause_of_the_table_is_linear() -> None:
+    for cause in LOG_CAUSES:
+        assert_linear(compiled(cause) if cause.needle else re.compile(cause.pattern))
 
 
 def assert_linear(pattern: re.Pattern[str]) -> None:

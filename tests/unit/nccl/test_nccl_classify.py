@@ -12,85 +12,85 @@ LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 RULE = "-" * 74
 NCCL = "gpu-3:4242:4250 [5] "
 
-# kind | start of the cause | host, and below it the line of the log.
+# program | start of the cause | host, and below it the line of the log.
 LINES = r"""
-launcher | ssh connection refused | node-3
+ssh | ssh connection refused | node-3
 ssh: connect to host node-3 port 222: Connection refused
-launcher | ssh connection timed out | node-3
+ssh | ssh connection timed out | node-3
 ssh: connect to host node-3 port 222: Connection timed out
-launcher | no route to the host | node-3
+ssh | no route to the host | node-3
 ssh: connect to host node-3 port 22: No route to host
-launcher | host name cannot be resolved | node-3
+ssh | host name cannot be resolved | node-3
 ssh: Could not resolve hostname node-3: Name or service not known
-launcher | ssh host key verification failed | -
+ssh | ssh host key verification failed | -
 Host key verification failed.
-launcher | ssh permission denied | node-3
+ssh | ssh permission denied | node-3
 root@node-3: Permission denied (publickey).
-launcher | ssh connection broken at key exchange | -
+ssh | ssh connection broken at key exchange | -
 kex_exchange_identification: read: Connection reset by peer
-launcher | orted not found | -
+shell | orted not found | -
 bash: line 1: orted: command not found
-launcher | orted not found | -
+shell | orted not found | -
 bash: prted: command not found
-launcher | a task exited with an error | node-3
+slurm | a task exited with an error | node-3
 srun: error: node-3: task 5: Exited with exit code 3
-launcher | srun could not start the job | -
+slurm | srun could not start the job | -
 srun: error: Unable to allocate resources: Invalid account
-software | shared library | -
+loader | shared library | -
 ./all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open
-launcher | executable missing | -
+shell | executable missing | -
 bash: ./build/all_reduce_perf: No such file or directory
-system | binary of another architecture | -
+shell | binary of another architecture | -
 exec /usr/bin/all_reduce_perf: exec format error
-gpu | CUDA failure (out of memory) | node-3
+cuda | GPU out of memory | node-3
 node-3: Test CUDA failure common.cu:1 'out of memory'
-gpu | unhandled CUDA error | node-3
+nccl-tests | unhandled CUDA error | node-3
 node-3: Test NCCL failure common.cu:1 'unhandled cuda error / '
-config | invalid usage | node-3
+nccl-tests | invalid usage | node-3
 node-3: Test NCCL failure common.cu:1 'invalid usage'
-software | NCCL internal | node-3
+nccl-tests | NCCL internal | node-3
 node-3: Test NCCL failure common.cu:1 'internal error - please report this issue'
-hang | test timed out | node-3
+nccl-tests | test timed out | node-3
 node-3: Test timeout (600s) common.cu:523
-config | fewer GPUs than asked for (8 requested | -
+nccl-tests | fewer GPUs than asked for (8 requested | -
 Invalid number of GPUs: 8 requested but only 7 were found.
-network | no acknowledgement from the peer | gpu-3
+nccl | no acknowledgement from the peer | 10.0.0.2
 gpu-3:4242:4250 [5] NCCL WARN NET/IB: Got completion from peer 10.0.0.2<1> status=IBV_WC_RETRY_EXC_ERR(12) vendor_err=1
-network | no ackn | gpu-3
+nccl | no ackn | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129
-network | InfiniBand completion error (4) | gpu-3
+nccl | InfiniBand completion error (4) | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NET/IB : Got completion with error 4, opcode 1
-network | peer not reach | gpu-3
+nccl | peer not reach | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out
-network | peer not reach | gpu-3
+nccl | peer not reach | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out
-system | memory cannot be | gpu-3
+nccl | memory cannot be | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory
-network | link or NIC | gpu-3
+nccl | the HCA had a catastrophic error | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NET/IB : mlx5_2:1 async fatal event on QP: local catastrophic error
-network | link flapped | gpu-3
+nccl | link flapped | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NET/IB : mlx5_2:1 Got non-fatal async event: port error(10)
-config | no network interface found | gpu-3
+nccl | no network interface found | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Bootstrap : no socket interface found
-network | bootstrap | gpu-3
+nccl | bootstrap | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<4321> failed : Connection refused
-network | bootstrap could not connect (10.0.0.2<4321>) | gpu-3
+nccl | bootstrap could not connect (10.0.0.2<4321>) | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN connect to 10.0.0.2<4321> returned Connection refused, exceeded error retry count (35)
-system | /dev/shm | gpu-3
+nccl | /dev/shm | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888)
-config | network plugin missing (gIB) | gpu-3
+nccl | network plugin missing (gIB) | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Error: network gIB not found.
-config | network plugin missing | gpu-3
+nccl | network plugin missing | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Failed to initialize any NET plugin
-config | two ranks | gpu-3
+nccl | two ranks | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000
-software | NCCL versions differ | gpu-3
+nccl | NCCL versions differ | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NCCL version mismatch with remote peer
-gpu | GPU out of memory | gpu-3
+cuda | GPU out of memory | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Cuda failure 'out of memory'
-hang | torch watchdog | -
+torch | torch watchdog | -
 [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=6) ran
-hang | cancelled | node-3
+slurm | cancelled | node-3
 slurmstepd: error: *** STEP 12.0 ON node-3 CANCELLED AT 2025-01-02T03:04:05 ***
 """
 
@@ -110,10 +110,10 @@ def _boxes() -> dict[str, str]:
     return {cause: " ".join(text.split()) for cause, text in paragraphs}
 
 
-@pytest.mark.parametrize(("line", "kind", "cause", "host"), _cases(), ids=[case[0][:60] for case in _cases()])
-def test_one_line_names_its_cause(line: str, kind: str, cause: str, host: str | None) -> None:
+@pytest.mark.parametrize(("line", "program", "cause", "host"), _cases(), ids=[case[0][:60] for case in _cases()])
+def test_one_line_names_its_cause(line: str, program: str, cause: str, host: str | None) -> None:
     (finding,) = classify(["some line before", line, "some line after"])
-    assert (finding.kind, finding.host, finding.evidence) == (kind, host, line)
+    assert (finding.program, finding.host, finding.evidence) == (program, host, line)
     assert finding.cause.startswith(cause)
     assert finding.next_step
 
@@ -184,7 +184,7 @@ def test_causes_come_before_consequences_and_the_earliest_first() -> None:
             _boxes()["a process exited with an error"],
         ]
     )
-    assert [f.kind for f in findings] == ["network", "system", "remote", "launcher"]
+    assert [f.program for f in findings] == ["nccl", "nccl-tests", "nccl-tests", "mpirun"]
     assert [f.secondary for f in findings] == [False, False, True, True]
 
 
@@ -200,20 +200,23 @@ def test_the_same_cause_of_many_ranks_is_told_once_per_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "kind"),
+    ("line", "code"),
     [
-        ("srun: error: Timed out waiting for job step to complete", "system"),
-        ("srun: error: node-3: task 5: Exited with exit code 3", "launcher"),
-        ("gpu-3:4242:4250 [5] net_ib.cc:1 (wrap) NCCL WARN NET/IB : Got completion with error 11, opcode 1", "network"),
+        ("srun: error: Timed out waiting for job step to complete", "log-slurm-step-timeout"),
+        ("srun: error: node-3: task 5: Exited with exit code 3", "log-slurm-task"),
+        (
+            "gpu-3:4242:4250 [5] net_ib.cc:1 (wrap) NCCL WARN NET/IB : Got completion with error 11, opcode 1",
+            "log-ib-completion",
+        ),
         (
             "[2025-01-02 03:04:05] gpu-3:4242:4250 [5] socket.cc:9 NCCL WARN Bootstrap : no socket interface found",
-            "config",
+            "log-interface-missing",
         ),
     ],
 )
-def test_kinds_of_lines_with_longer_prefixes(line: str, kind: str) -> None:
+def test_lines_with_longer_prefixes(line: str, code: str) -> None:
     (finding,) = classify([line])
-    assert finding.kind == kind
+    assert finding.code == code
 
 
 @pytest.mark.parametrize(
@@ -234,14 +237,14 @@ def test_kinds_of_lines_with_longer_prefixes(line: str, kind: str) -> None:
         (
             "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
             "SXid 20034 (NVSwitch",
-            False,
+            True,
         ),
     ],
 )
 def test_xids(line: str, cause: str, fatal: bool) -> None:
     (finding,) = classify([line])
     assert finding.cause.startswith(cause)
-    assert (finding.kind, finding.fatal) == ("gpu", fatal)
+    assert (finding.program, finding.fatal) == ("driver", fatal)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_warnings_of_healthy_runs_are_no_causes(name: str) -> None:
 
 def test_a_line_that_calls_itself_an_error_is_told_where_nothing_better_is() -> None:
     (finding,) = classify(["everything is fine", "enroot: error: something nobody has seen"])
-    assert (finding.kind, finding.fatal) == ("unknown", False)
+    assert (finding.unknown, finding.fatal) == (True, False)
 
 
 def test_transport_of_a_fallback_to_sockets() -> None:

@@ -25,7 +25,7 @@ from seatrial.remote.mpi import MpiResult
             ("srun: error: Unable to confirm allocation for job 5: Invalid job id specified",),
             Verdict.INCONCLUSIVE, "srun could not start the job",
         ),
-        (("srun: error: Node failure on n1",), Verdict.FAIL, "srun reported an error"),
+        (("srun: error: Node failure on n1",), Verdict.FAIL, "a node failed under Slurm on n1"),
     ],
 )  # fmt: skip
 def test_what_srun_prints_before_the_ranks_begin(lines: tuple[str, ...], verdict: Verdict, words: str) -> None:
