@@ -110,7 +110,7 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     """Read the logs, each under its shortest unique name. Raises InputError if none has output that is known."""
     from seatrial.judge.logs import Log
     from seatrial.judge.tools import MAX_TEXT, read_tool
-    from seatrial.nccl import parse_file, parse_text
+    from seatrial.nccl import parse_text
 
     stems = [Path(path).stem for path in paths]
     read: list[Log] = []
@@ -118,9 +118,9 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else path
         sweeps: tuple[Sweep, ...] = ()
-        text = sys.stdin.read() if path == "-" else None
+        text = sys.stdin.buffer.read(_MAX_STDIN).decode(errors="replace") if path == "-" else None
         try:
-            sweeps = tuple(parse_file(path) if text is None else parse_text(text, "standard input"))
+            sweeps = tuple(_sweeps(path) if text is None else parse_text(text, "standard input"))
         except NothingFoundError as error:
             nothing = error
         check = None
@@ -130,6 +130,15 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     if nothing and not any(log.sweeps or log.check for log in read):
         raise nothing
     return read
+
+
+def _sweeps(path: str) -> "list[Sweep]":
+    from seatrial.nccl import parse_file, parse_text
+
+    return parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path)
+
+
+_MAX_STDIN = 256 << 20  # bytes
 
 
 def _beginning(path: str, characters: int) -> str:

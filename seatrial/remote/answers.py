@@ -37,14 +37,15 @@ class NodeAnswer(BaseModel):
 class Facts(NodeAnswer):
     """Output of seatrial/remote/probes/facts.py.
 
-    `gpu_clock_mhz` is the highest SM clock of the slowest GPU, `hardware_ids` are digests of serials. A version is ""
-    where it is not installed, None if it is unknown.
+    `gpu_problem` is what nvidia-smi says when it fails, `gpu_clock_mhz` the highest SM clock of the slowest GPU,
+    `hardware_ids` are digests of serials. A version is "" where it is not installed, None if it is unknown.
     """
 
     hostname: Annotated[Text, Field(min_length=1)]
     cpus: int = Field(ge=0, le=1_000_000)
     memory_gb: FiniteFloat = Field(ge=0)
     gpus: int | None = Field(ge=0, le=1024)
+    gpu_problem: Text = ""
     gpu_model: Text
     gpu_clock_mhz: int | None = Field(ge=0, le=1_000_000)
     hardware_ids: list[HardwareId] = Field(max_length=64)

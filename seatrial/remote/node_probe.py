@@ -72,7 +72,8 @@ class GpuState(NodeAnswer):
     """One GPU; None and "" for what the driver does not report.
 
     `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of memory that wait for
-    a reset to be replaced, or could not be. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
+    a reset to be replaced, or could not be. `recovery` is what the driver asks for, `fabric_state` and `fabric_status`
+    how the GPU stands with fabric manager. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
     has 1 or 0 of each XGMI link.
     """
 
@@ -97,6 +98,10 @@ class GpuState(NodeAnswer):
     nvlinks: list[Number] = Field(default_factory=list, max_length=64)
     rows_pending: bool | None = None
     rows_failed: bool | None = None
+    requires_reset: bool = False
+    recovery: Text = ""
+    fabric_state: Text = ""
+    fabric_status: Text = ""
     numa: int | None = None
 
 

@@ -211,6 +211,26 @@ def checked(folder: Path, answers: dict[str, str]) -> StepResult:
     return tried(platform, platform.cluster(), folder)
 
 
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"requires_reset": True}, "gpu-requires-reset", "gpu-0: it requires a reset"),
+        ({"recovery": "Drain and Reset"}, "gpu-recovery-action", "gpu-0: the driver asks for: Drain and Reset"),
+        ({"fabric_state": "In Progress", "fabric_status": "N/A"}, "gpu-fabric-down", "fabric manager: In Progress"),
+        ({"fabric_state": "Completed", "fabric_status": "Insufficient Resources"}, "gpu-fabric-down", "Insufficient"),
+    ],
+)
+def test_a_gpu_that_asks_for_a_reset_or_has_no_fabric_is_blamed(fields: dict[str, Any], code: str, words: str) -> None:
+    (suspect,) = broken_gpus({"node-1": inventory(1, **fields)})
+    assert (suspect.name, code_of(suspect.evidence), words in suspect.evidence) == ("node-1", code, True)
+
+
+def test_an_h100_that_is_well_is_not() -> None:
+    """As driver 580 reports a single one: fabric N/A, recovery action None."""
+    well = {"recovery": "None", "fabric_state": "N/A", "fabric_status": "N/A"}
+    assert broken_gpus({"node-1": inventory(1, **well)}) == []
+
+
 def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
     result = checked(tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()})
     assert (result.check.verdict, code_of(result.check.reason)) == (Verdict.FAIL, "gpu-rows-failed")

@@ -28,10 +28,11 @@ from seatrial.config.run import Run
 from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, recorded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import NodeHardware
 from seatrial.model.testbed import Testbed
+from seatrial.nccl import telling
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import MpiResult, mpirun
 from seatrial.remote.node_setup import NodeConnection
@@ -111,7 +112,10 @@ def without_gpus(testbed: Testbed, contacts: Contacts) -> str | None:
 
 def _gpus_found(contact: NodeConnection, expected: int) -> str:
     if contact.facts["gpus"] is None:
-        return Reason.of("gpus-uncountable")
+        problem = str(contact.facts.get("gpu_problem") or "")
+        cause = telling(problem)
+        reason = Reason.of("gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s")
+        return recorded(str(reason), cause.code) if cause else reason
     return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)
 
 

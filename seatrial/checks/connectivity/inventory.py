@@ -25,12 +25,27 @@ _LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 
 
 def broken_gpus(inventories: Inventories) -> list[Suspect]:
-    """Nodes with a GPU whose memory can no longer be repaired."""
+    """Nodes with a GPU whose memory can no longer be repaired, or that works only after a reset or with its fabric."""
     return [
-        Suspect("node", node, 1.0, placed(gpu.name, Reason.of("gpu-rows-failed")))
+        Suspect("node", node, 1.0, placed(gpu.name, reason))
         for node, gpu in _gpus(inventories)
-        if gpu.rows_failed
+        for reason in _broken(gpu)
     ]
+
+
+_NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", "success"})  # to do, or to say
+
+
+def _broken(gpu: GpuState) -> Iterator[Reason]:
+    if gpu.rows_failed:
+        yield Reason.of("gpu-rows-failed")
+    if gpu.requires_reset:
+        yield Reason.of("gpu-requires-reset")
+    elif gpu.recovery.lower() not in _NOTHING:
+        yield Reason.of("gpu-recovery-action", action=gpu.recovery)
+    fabric = [word for word in (gpu.fabric_state, gpu.fabric_status) if word.lower() not in _NOTHING]
+    if fabric and not gpu.requires_reset:
+        yield Reason.of("gpu-fabric-down", state=", ".join(fabric))
 
 
 def impaired_gpus(inventories: Inventories) -> list[Suspect]:

@@ -57,6 +57,21 @@ REASONS = {
         "The GPU has run out of spare rows for defective memory (`remapped_rows.failure`).",
         "Take the GPU out of use and have it replaced.",
     ),
+    "gpu-requires-reset": Explanation(
+        "it requires a reset",
+        "The driver answers `GPU requires reset` for the GPU: after an error it does not work until then.",
+        "Drain the node, then `nvidia-smi --gpu-reset` or a reboot; look for its Xid in `dmesg`.",
+    ),
+    "gpu-recovery-action": Explanation(
+        "the driver asks for: {action}",
+        "The driver names what the GPU needs after an error (`gpu_recovery_action`, Xid 154).",
+        "Drain the node and do what it names: reset the GPU, or reboot the node.",
+    ),
+    "gpu-fabric-down": Explanation(
+        "it is not registered with fabric manager: {state}",
+        "GPUs behind NVSwitches start no CUDA program before fabric manager has set up their links (CUDA error 802).",
+        "`systemctl status nvidia-fabricmanager`: its version must be the driver's. Start it, then reset the GPUs.",
+    ),
     "gpu-rows-pending": Explanation(
         "rows of its memory wait to be remapped at the next reset",
         "The GPU found defective memory and replaces it when it is reset (a note, no verdict).",
@@ -163,9 +178,10 @@ REASONS = {
         "Check chrony or ntpd on the node. `connectivity.max_clock_skew_s` sets the limit.",
     ),
     "gpus-uncountable": Explanation(
-        "its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s",
+        "its GPUs cannot be counted: {problem}",
         "`nvidia-smi` fails or hangs on the node.",
-        "Look for Xid errors in `dmesg`, then reset or replace the GPU.",
+        "Run `nvidia-smi` there and look for Xids in `dmesg`. Where versions differ, reboot or reload the driver; where"
+        " a GPU is lost, power-cycle the node.",
     ),
     "gpus-none": Explanation(
         "none of {nodes} nodes has a GPU, and the cluster file promises {expected} for each",

@@ -162,6 +162,26 @@ REASONS = {
         "Kueue took the nodes for another workload.",
         "Wait, or run it again with a higher `queue_priority`. No node is blamed.",
     ),
+    "evicted-pods-not-ready": Explanation(
+        "{event}: {words}",
+        "The run's own pods were not ready within the time that Kueue gives them (`waitForPodsReady`).",
+        "Look at the pods: `logs/events.txt` says what they waited for. A slow pull needs a longer `waitForPodsReady`.",
+    ),
+    "evicted-by-check": Explanation(
+        "{event}: {words}",
+        "An admission check of Kueue's, such as that of an autoscaler, refused the run or took it back.",
+        "Read the words of the check, and the log of its controller.",
+    ),
+    "evicted-queue-stopped": Explanation(
+        "{event}: {words}",
+        "The queue of the run was stopped.",
+        "Ask who runs Kueue there: `stopPolicy` of the queue is set.",
+    ),
+    "evicted-node-failed": Explanation(
+        "{event}: {words}",
+        "Kueue took a node of the run for failed.",
+        "`kubectl describe node` of the node that the words name; then run it again.",
+    ),
     "workload-deactivated": Explanation(
         "Kueue {did}: {words}",
         "Kueue gave the run up, or considers it finished although it is not.",

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from seatrial.model import reason as joining
-from seatrial.model.reason import Reason, caused
+from seatrial.model.reason import Reason, caused, recorded
+from seatrial.nccl import telling
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
 from seatrial.text.lines import first_line, one_line
 
@@ -91,9 +92,7 @@ def waits_for(workload: Object) -> Queued | None:
     quota_words = ("", by_type.get("Evicted", {}).get("message"))
     is_old = reserved.get("status") == "True" or reserved.get("message", "") in quota_words
     if holding(workload, "Evicted") and is_old:
-        return Queued(
-            Reason.of("evicted", event="queued again after it was evicted", words=_condition_text(by_type["Evicted"]))
-        )
+        return Queued(_evicted("queued again after it was evicted", by_type["Evicted"]))
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
@@ -155,7 +154,22 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
 def preempted(workload: Object) -> str | None:
     """Return Kueue's message of an eviction; None without one."""
     evicted = holding(workload, "Evicted")
-    return Reason.of("evicted", event="Kueue evicted it", words=_condition_text(evicted)) if evicted else None
+    return _evicted("Kueue evicted it", evicted) if evicted else None
+
+
+_EVICTIONS = {  # Kueue's reasons other than the nodes being needed by another workload
+    "PodsReadyTimeout": "evicted-pods-not-ready",
+    "AdmissionCheck": "evicted-by-check",
+    "AdmissionCheckRejected": "evicted-by-check",
+    "ClusterQueueStopped": "evicted-queue-stopped",
+    "LocalQueueStopped": "evicted-queue-stopped",
+    "NodeFailures": "evicted-node-failed",
+}
+
+
+def _evicted(event: str, condition: Object) -> str:
+    code = _EVICTIONS.get(str(condition.get("reason", "")), "evicted")
+    return Reason.of(code, event=event, words=_condition_text(condition))
 
 
 def _condition_text(condition: Object | None) -> str:
@@ -185,13 +199,15 @@ _AGAIN = {
     "CreateContainerError": partial(Reason.of, "container-start", problem="the container cannot be created"),
     "RunContainerError": partial(Reason.of, "container-start", problem="the container cannot be started"),
 }
+_MAX_MESSAGE = 1000  # characters; what a runtime's hook says comes last
 _AGAIN_S = 60.0  # by when it has come right, if ever
 _FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
     r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no match(?:ing manifest)? for)\b", re.I
 )
 _BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
 _NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
-_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")  # events of a pod; the kubelet tries again
+# Events of a pod without a container yet; the kubelet tries again.
+_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
 _NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
 # Events of whoever makes pods, or what makes them, when the API server refuses it, and of Kueue; they all try again.
 _COMPLAINTS = {
@@ -216,7 +232,7 @@ class Complaint:
 class SeenObjects:
     """The pods of a run by name, its parent, its Workload in Kueue, and complaints, as seen so far.
 
-    `unmounted`: by pod, why a volume is not there yet.
+    `unmounted`: by pod, why a volume or its sandbox is not there yet.
     """
 
     pods: dict[str, Object] = field(default_factory=dict)
@@ -324,8 +340,10 @@ def _trouble(pod: Object) -> str | None:
 
 
 def _waiting_reason(reasons: Mapping[str, Callable[..., Reason]], waiting: Object) -> str:
-    name = waiting["reason"]
-    return reasons[name](waiting=name, message=first_line(waiting.get("message")))
+    name, message = waiting["reason"], waiting.get("message")
+    cause = telling(message or "")
+    reason = reasons[name](waiting=name, message=cause.evidence if cause else one_line(message)[:_MAX_MESSAGE])
+    return recorded(str(reason), cause.code) if cause else reason
 
 
 def _is_final(message: str | None) -> bool:
@@ -394,5 +412,5 @@ def _starting(pod: Object, unmounted: Mapping[str, str]) -> str | None:
         if waiting := container.get("state", {}).get("waiting"):
             if why := unmounted.get(pod["metadata"]["name"]):
                 return why
-            return ": ".join(filter(None, (waiting.get("reason"), first_line(waiting.get("message")))))
+            return ": ".join(filter(None, (waiting.get("reason"), one_line(waiting.get("message"))[:_MAX_MESSAGE])))
     return Reason.of("sshd-not-ready")

@@ -52,6 +52,8 @@ _NEVER = {
     "NodeNotAvail": "a node that it names is not available",
 }
 _MORE_THAN_ONE_JOB_MAY = re.compile(r"(QOS|Assoc)Max\w*PerJob\w*")
+_LESS_THAN_A_JOB_MUST = re.compile(r"(QOS|Assoc)Min\w*")
+_TAKEN_BY_OTHERS = re.compile(r"(?:QOS|Assoc)(?:Grp|Max)\w*")  # limits over all jobs of a user, an account or a QOS
 _WAIT = {
     "Resources": "waiting for nodes to become free",
     "Priority": "jobs of higher priority come first",
@@ -112,12 +114,19 @@ def never_starts(job: Job) -> str | None:
 def _never(pending: str) -> str | None:
     if _MORE_THAN_ONE_JOB_MAY.fullmatch(pending):
         return "it asks for more than one job may have"
+    if _LESS_THAN_A_JOB_MUST.fullmatch(pending):
+        return "it asks for less than a job of its QOS or account must"
     return _NEVER.get(_pending_code(pending))
 
 
 def waits_for(pending: str) -> str:
     """The meaning of a pending reason; the reason itself if it is unknown."""
-    return _never(pending) or _WAIT.get(_pending_code(pending), pending)
+    code = _pending_code(pending)
+    if known := _never(pending) or _WAIT.get(code):
+        return known
+    if _TAKEN_BY_OTHERS.fullmatch(code):
+        return "other jobs of the user, the account or the QOS use up what these may have together"
+    return pending
 
 
 def _pending_code(pending: str) -> str:
@@ -253,7 +262,9 @@ _LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two 
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
 _LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
-_START_ERROR = re.compile(r"\[ERROR\]|FATAL|pyxis: (?!child |printing |could)")  # why a container did not start
+# Why a container did not start: the words of the tool that failed, then what pyxis says itself, without its advice.
+_WHY = re.compile(r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: ")
+_TELLING = re.compile(r"pyxis: (?!child |printing |could|if the image|    \[INFO\])")
 _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
@@ -285,9 +296,13 @@ def read_nodes_log(text: str) -> NodesLog:
             step_error = printable(match[1])
         elif match := _LABEL.fullmatch(line):
             task, text = int(match[1]), printable(match[2])
-            if _START_ERROR.search(text) or not _START_ERROR.search(labelled.get(task, "")):
-                labelled[task] = text
+            labelled[task] = max(text, labelled.get(task, ""), key=_telling)
     return NodesLog(ports, {task: line for task, line in labelled.items() if task not in ports}, problems, step_error)
+
+
+def _telling(line: str) -> int:
+    """How well a line explains why its container did not start; of equal ones the last counts."""
+    return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
 
 
 class BringUp:

@@ -394,4 +394,19 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
     try:
         login.run(["sbatch", "--test-only"], stdin=job.encode(), timeout_s=30)
     except CommandError as error:
-        yield Reason.of("slurm-submit-refused", problem=error.message.removeprefix("allocation failure: "))
+        refused = error.message.removeprefix("allocation failure: ")
+        yield Reason.of("slurm-submit-refused", problem=refused + _out_of_use(login))
+
+
+_MOST_NODES = 4  # that are out of use, in one line
+
+
+def _out_of_use(login: Login) -> str:
+    """The nodes that are down or drained, and why, by `sinfo -R`; empty if none is."""
+    try:
+        listed = login.run(["sinfo", "--list-reasons", "--noheader", "--format=%N: %E"], timeout_s=20).splitlines()
+    except SeatrialError:
+        return ""
+    nodes = [printable(line.strip())[:120] for line in listed if line.strip()]
+    more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+    return f" (out of use: {'; '.join(nodes[:_MOST_NODES])}{more})" if nodes else ""

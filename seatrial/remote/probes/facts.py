@@ -39,6 +39,7 @@ def facts(mpirun):
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "gpus": None if gpus is None else len(gpus),
+        "gpu_problem": gpu_problem() if gpus is None else "",
         "gpu_model": ", ".join(sorted({model for model, _, _ in gpus or []})),
         "gpu_clock_mhz": min((clock for _, clock, _ in gpus or [] if clock), default=None),
         "hardware_ids": hardware_ids([uuid for _, _, uuid in gpus or []]),
@@ -71,6 +72,12 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     drm = [os.path.dirname(path) for path in sorted(glob("/sys/class/drm/renderD*/device/vendor"))]
     amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
     return [gpu_in(line) for line in nvidia] + [amd_gpu(folder) for folder in amd] if nvidia is not None else None
+
+
+def gpu_problem() -> str:
+    """The first words of the driver's tool when it fails; "" if it has none."""
+    lines = lines_of(["nvidia-smi"], NVIDIA_SMI_TIMEOUT_S / 2, failed=True) or []
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 def amd_gpu(folder: str) -> "tuple[str, int | None, str]":
@@ -167,11 +174,11 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
     return next((match.group(1) for match in matches if match), None)
 
 
-def lines_of(command, timeout_s=8, failed=False, most=64):
+def lines_of(command, timeout_s=8, failed=False, most=64, widest=MAX_LINE):
     """What a command prints, at most a few lines: none when it is not installed, None when it hangs, or when it fails
     unless `failed` asks for what it says then."""
     text = text_of(command, timeout_s, failed)
-    return None if text is None else [line[:MAX_LINE] for line in text.splitlines()[:most]]
+    return None if text is None else [line[:widest] for line in text.splitlines()[:most]]
 
 
 def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):

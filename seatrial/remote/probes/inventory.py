@@ -37,6 +37,9 @@ FIELDS = {
     "model": "name",
     "memory_mib": "memory.total",
     "power_w": "power.draw",
+    "recovery": "gpu_recovery_action",
+    "fabric_state": "fabric.state",
+    "fabric_status": "fabric.status",
 }
 OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}  # its name before driver 535
 NUMBERS = {"ecc_uncorrected", "clock_mhz", "clock_max_mhz", "power_limit_w", "temperature_c"}
@@ -46,6 +49,9 @@ SLOWDOWNS = {0x8: "hardware slowdown", 0x40: "thermal slowdown", 0x80: "power br
 UNKNOWN_FIELD = re.compile(r'Field "([a-z0-9_.]{1,80})" is not a valid field to query')
 XID = re.compile(r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid)) \((?:PCI:)?([0-9a-fA-F:.]{1,40})[^)]{0,80}\): (\d{1,5})")
 MAX_RECORDS, MAX_XIDS, KMSG_S = 200000, 64, 2.0
+WIDEST = 4096  # characters of a GPU's row: one that needs a reset says so in every field
+NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
+NVIDIA, DISPLAYS = "0x10de", "0x03"  # vendor, and the class of GPUs
 RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 INFINITE_KIB = -1
 
@@ -59,10 +65,11 @@ def main():
 def node():
     deadline = time.monotonic() + DEADLINE_S
     gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
+    addresses = gpu_addresses(gpus)
     return {
         "gpus": gpus,
         "ports": infiniband_ports() + network_ports(),
-        "xids": xids({short_address(gpu["pci"]) for gpu in gpus}) if gpus else None,
+        "xids": xids(addresses) if addresses else None,
         "hugepages": hugepages(),
         "memlock_kib": memlock(),
         "shm_gb": gigabytes("/dev/shm", "f_blocks"),
@@ -88,7 +95,7 @@ def queried(fields, deadline):
     """A dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
     for _ in range(len(FIELDS)):
         command = ["nvidia-smi", "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
-        lines = lines_of(command, left(deadline), failed=True)
+        lines = lines_of(command, left(deadline), failed=True, widest=WIDEST)
         unknown = next((match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None)
         if unknown is None:
             break
@@ -106,7 +113,7 @@ def queried(fields, deadline):
 
 def gpu_of(values):
     """One GPU with numbers as numbers; without what the driver calls not available or not supported."""
-    gpu = {}
+    gpu: "dict[str, object]" = {"requires_reset": any(map(NEEDS_RESET.search, values.values()))}
     for name, text in values.items():
         if name == "slowdown":
             gpu[name] = slowdowns(text)
@@ -247,6 +254,14 @@ def summed(lines, addresses):
         entry = seen.setdefault(key, {"kind": kind, "number": key[1], "pci": pci, "count": 0, "age_s": 0.0})
         entry.update(count=entry["count"] + 1, age_s=max(uptime - at, 0.0))
     return list(seen.values())[:MAX_XIDS]
+
+
+def gpu_addresses(gpus):
+    """Those that the driver lists, else of all NVIDIA GPUs on the bus: their errors say why it lists none."""
+    listed = {short_address(gpu["pci"]) for gpu in gpus}
+    folders = [] if listed else glob.glob("/sys/bus/pci/devices/*")[:4096]
+    on_bus = [path for path in folders if first_line(path + "/vendor") == NVIDIA]
+    return listed or {os.path.basename(path) for path in on_bus if first_line(path + "/class").startswith(DISPLAYS)}
 
 
 def hugepages():

@@ -31,10 +31,10 @@ case "$1" in
 --query-gpu=*)
     echo "GPU-22222222-0000-0000-0000-000000000002, 00000000:5D:00.0, 96.00.61.00.01, Enabled, 2,\\
  0x0000000000000048, 1155, 1980, 700.00, 84, 8, 16, 5, Enabled,\\
- NVIDIA H100 80GB HBM3, 81559, 121.40"
+ NVIDIA H100 80GB HBM3, 81559, 121.40, None, Completed, Success"
     echo "GPU-11111111-0000-0000-0000-000000000001, 00000000:1B:00.0, 96.00.61.00.01, [N/A], [N/A],\\
  0x0000000000000001, 345, 1980, [Not Supported], 31, 16, 16, 5, Enabled,\\
- NVIDIA H100 80GB HBM3, 81559, [N/A]" ;;
+ NVIDIA H100 80GB HBM3, 81559, [N/A], Reset, N/A, N/A" ;;
 --query-remapped-rows=*)
     echo "GPU-11111111-0000-0000-0000-000000000001, No, No"
     echo "GPU-22222222-0000-0000-0000-000000000002, Yes, No" ;;
@@ -92,6 +92,8 @@ def test_gpus_are_told_in_the_order_of_their_addresses(probe: Path, old: str) ->
     assert (second.model, second.memory_mib, second.power_w) == ("NVIDIA H100 80GB HBM3", 81559, 121.4)
     assert second.slowdown == ["hardware slowdown", "thermal slowdown"]
     assert (second.pcie_width, second.pcie_width_max, second.temperature_c, second.processes) == (8, 16, 84, 2)
+    assert (first.recovery, first.fabric_state) == ("Reset", "N/A")
+    assert (second.recovery, second.fabric_state, second.fabric_status) == ("None", "Completed", "Success")
     assert (second.rows_pending, second.rows_failed, first.rows_pending) == (True, False, False)
 
 

@@ -1,0 +1,162 @@
+"""Errors as people met and reported them: cause, host or GPU, and exit status of `seatrial judge`.
+
+`tests/golden/field-cases/` has what each of them posted; each is named by a number and what it is about.
+"""
+
+import importlib
+import json
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from seatrial.cli.logs import judge
+from seatrial.model.reason import code_of
+from seatrial.nccl import telling
+from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem, waits_for
+from seatrial.platforms.slurm.jobs import read_nodes_log
+from seatrial.remote import probes
+from seatrial.remote.probes import facts
+from seatrial.runs.explanations import CATALOG
+
+CASES = Path(__file__).parents[2] / "golden" / "field-cases"
+EIGHT, TWO, FOUR = "--nodes 1 --gpus-per-node 8", "--nodes 2 --gpus-per-node 8", "--nodes 4 --gpus-per-node 8"
+# case, what `seatrial judge` is asked, exit status, code, what the last line names, and what it must not
+JUDGED = [
+    ("01-xid-fallen-off-bus-without-xid", f"B200-SXM {EIGHT}", 1, "log-gpu-off-bus", "0000:b3:00", ""),
+    ("02-xid-145-nonfatal", f"B200-SXM {EIGHT}", 3, "log-xid-nvlink5", "inconclusive: Xid 145", "fail"),
+    ("04-xid-45-caused-by-149", f"B200-SXM {EIGHT}", 1, "log-xid-nvlink5", "Xid 149 (NVLink 5 error", ""),
+    ("06-xid-171-94-63-154", f"A100-SXM {EIGHT}", 1, "log-xid-171", "0000:9c:00 on node", ""),
+    ("07-sxid-fatal-alone", f"H100-SXM {EIGHT}", 1, "log-sxid", "SXid 20034 (NVSwitch error) at 0000:06:00.0", ""),
+    ("09-pcie-aer-uncorrected", f"H100-SXM {EIGHT}", 1, "log-pcie-fatal", "0000:00:03.0", "/dev/shm"),
+    ("11-torch-host-not-found", f"H100-SXM {TWO}", 1, "log-master-unresolved", "name of the master", " on found"),
+    ("13-fabric-manager-802-nccl-tests", f"H100-SXM {EIGHT}", 1, "log-fabric-manager", " on node-a", ""),
+    ("15-nvls-multicast-bind-failed", f"H100-SXM {EIGHT}", 1, "log-nvls", " on node-a", ""),
+    ("17-nvls-cuda-1-after-fm-restart", f"H100-SXM {EIGHT}", 1, "log-nvls", " on node23", ""),
+    (
+        "18-nccl-ranks-of-different-builds",
+        "H100-SXM --nodes 2 --gpus-per-node 1",
+        1,
+        "log-nccl-builds",
+        " on node-b",
+        "",
+    ),
+    ("19-efa-no-provider", f"H100-SXM {TWO}", 1, "log-ofi-no-provider", " on node-a", ""),
+    ("20-efa-endpoint-failed", f"H100-SXM {TWO}", 1, "log-efa-device", "no EFA device in the container", ""),
+    ("23-efa-cannot-open-av", f"A100-SXM {FOUR}", 1, "log-ofi-resources", "(AV) on node-b (rank 23)", ""),
+    ("25-nccl-mixed-hca-counts", f"H100-SXM {TWO}", 1, "log-hca-open", "(erdma_1) on node-b", "two ranks"),
+    ("26-ib-local-catastrophic-error", f"A100-SXM {FOUR}", 1, "log-hca-catastrophic", " on node-c", ""),
+    ("27-nccl-libcuda-missing-on-one-node", f"A100-SXM {TWO}", 1, "log-libcuda", " on node-b", ""),
+    ("29-port-error-on-48-reported-by-51", f"H100-SXM {FOUR}", 1, "log-port-error", " on node-48", "node-51"),
+    ("30-watchdog-missing-rank", f"H100-SXM {EIGHT}", 1, "log-watchdog", "ranks 0, 1 waited for", "(rank 1)"),
+    ("31-pcie-and-driver-mismatch-docker", f"H100-SXM {EIGHT}", 1, "log-driver-mismatch", "versions differ", ""),
+    ("32-nvidia-smi-library-mismatch", f"H100-SXM {EIGHT}", 1, "log-driver-mismatch", "versions differ", ""),
+    ("33-nvidia-smi-unknown-handle", f"H100-SXM {EIGHT}", 1, "log-gpu-lost", "0000:A1:00.0", ""),
+    ("35-mpi-tcp-connect-failed", "other --nodes 2 --gpus-per-node 1", 1, "log-mpi-connect", "172.17.0.1", ""),
+    ("36-mpi-firewall", "other --nodes 2 --gpus-per-node 1", 1, "log-mpi-firewall", "(node-b) on node-a", "ssh"),
+    ("37-mpi-route-unknown", "other --nodes 88 --gpus-per-node 1", 1, "log-mpi-route", "(n13) on n14", ""),
+    ("39-pmix-psec-munge", f"H100-SXM {TWO}", 1, "log-pmix-munge", "munge on gpu1", ""),
+    ("40-kubexec-kubectl-not-found", "H100-SXM --nodes 64 --gpus-per-node 8", 3, "log-command-missing", "kubectl", ""),
+    ("41-pyxis-401-wrong-registry", f"H100-SXM {TWO}", 1, "log-image-unauthorized", "registry-1.docker.io", ""),
+    ("43-enroot-run-permission", f"H100-SXM {EIGHT}", 1, "log-enroot-directory", "(/run/enroot)", ""),
+    ("44-slurm-launch-timed-out", "H100-SXM --nodes 3 --gpus-per-node 8", 1, "log-slurmd-silent", " on n1.site", ""),
+    ("46-ompi-unexpected-identifier", f"H100-SXM {TWO}", 1, "log-mpi-wrong-peer", " on node-a", "time limit"),
+    ("48-c10d-timeout", "H100-SXM --nodes 3 --gpus-per-node 4", 1, "log-rendezvous", "(192.0.2.1:1234)", ""),
+    (
+        "50-o-all-one-op-wrong",
+        "H100-SXM --nodes 1 --gpus-per-node 2",
+        1,
+        "wrong-elements",
+        "input sum: all_reduce",
+        "max",
+    ),
+    ("51-json-wrapped-log", f"H100-SXM {EIGHT}", 0, None, "plateau 468.6 GB/s", ""),
+    ("53-dcgm-diag-fail", f"H100-SXM {EIGHT}", 1, "tool-says-bad", "GPU Memory fail on GPU: 0", ""),
+    ("54-nvbandwidth-pattern-mismatch", f"A100-SXM {EIGHT}", 1, "tool-wrong-data", "device_to_device", ""),
+]
+STEPS = {  # what a night engineer is told to do, by case
+    "01": "power-cycle", "06": "drain the node and reset", "07": "reset", "13": "fabricmanager", "15": "fabric manager",
+    "18": "same image", "20": "EFA devices", "25": "/dev/infiniband", "29": "cable", "31": "reboot", "32": "reboot",
+    "33": "reseat", "35": "btl_tcp_if_include", "36": "firewall", "37": "routed", "39": "PMIX_MCA_psec",
+    "40": "install", "41": "REGISTRY#IMAGE", "43": "ENROOT_RUNTIME_PATH", "44": "slurmd", "46": "btl_tcp_if_include",
+    "48": "MASTER_ADDR",
+}  # fmt: skip
+
+
+def judged(case: str, asked: str, *options: str) -> Any:
+    log = str(CASES / case / "input.log")
+    return CliRunner().invoke(judge, [log, "--hardware", *shlex.split(asked), *options])
+
+
+def documents(case: str) -> dict[str, Any]:
+    return {path.stem: json.loads(path.read_text()) for path in (CASES / case).glob("*.json")}
+
+
+@pytest.mark.parametrize(("case", "asked", "status", "code", "named", "unnamed"), JUDGED, ids=[c[0] for c in JUDGED])
+def test_a_log_is_judged_by_its_cause(
+    case: str, asked: str, status: int, code: str | None, named: str, unnamed: str
+) -> None:
+    done = judged(case, asked)
+    last = done.output.strip().splitlines()[-1]
+    assert (done.exit_code, named in last) == (status, True), last
+    assert not unnamed or unnamed not in last
+    if code:
+        document = json.loads(judged(case, asked, "--json").output)
+        assert document["code"] == code
+        assert document["next_step"] and f"next step: {document['next_step']}" in done.output
+        assert STEPS.get(case[:2], "") in document["next_step"]
+
+
+def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
+    for case, asked, _, code, *_ in JUDGED:
+        if code and code.startswith("log-"):
+            found = json.loads(judged(case, asked, "--json").output)["findings"]
+            assert found[0]["evidence"] and all(entry["next_step"] for entry in found)
+            assert found[0]["evidence"][:100] in judged(case, asked).output.replace("\n", " ")
+
+
+def test_the_second_line_of_a_hook_is_the_cause() -> None:
+    pod = documents("56-k8s-hook-error-in-second-line")["pod"]
+    found = problem([pod], {"p-0": 0.0}, 1000.0)
+    assert found and "pod p-0 on node-a" in found.reason and "driver/library version mismatch" in found.reason
+    assert code_of(found.reason) == "log-driver-mismatch"
+    assert "reboot" in (CATALOG["log-driver-mismatch"].next_step or "")
+
+
+def test_a_sandbox_without_a_runtime_is_told_while_the_run_waits() -> None:
+    case = documents("58-k8s-sandbox-has-no-nvidia-runtime")
+    seen = SeenObjects()
+    seen.take_pods([case["pod"]])
+    seen.take_event(case["event"], 0.0)
+    assert 'no runtime for "nvidia" is configured' in describe_progress(seen.pods.values(), 1, None, seen.unmounted)
+
+
+def test_an_eviction_for_pods_that_were_not_ready_is_told_from_one_for_others() -> None:
+    queued = waits_for(documents("59-kueue-evicted-pods-not-ready")["workload"])
+    assert queued and code_of(queued.reason) == "evicted-pods-not-ready"
+    assert "own pods were not ready" in CATALOG["evicted-pods-not-ready"].meaning
+
+
+def test_advice_does_not_hide_what_a_registry_answered() -> None:
+    log = (CASES / "61-slurm-bringup-advice-hides-401" / "nodes.log").read_text()
+    (words,) = read_nodes_log(log).last_lines.values()
+    assert "401 Unauthorized" in words and "registry-1.docker.io" in words
+
+
+def test_what_nvidia_smi_says_when_it_fails_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{CASES / '63-node-nvml-mismatch-advice'}:{os.environ['PATH']}")
+    assert facts.gpu_models() is None
+    cause = telling(facts.gpu_problem())
+    assert cause and cause.code == "log-driver-mismatch" and "reboot" in cause.next_step
+
+
+def test_a_gpu_that_requires_a_reset_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{CASES / '64-inventory-loses-gpu-that-requires-reset'}:{os.environ['PATH']}")
+    monkeypatch.syspath_prepend(str(Path(probes.__file__).parent))  # they import each other by file name
+    inventory = importlib.import_module("inventory")
+    gpus = inventory.gpu_list(time.monotonic() + 60)
+    assert [(gpu["name"], gpu["requires_reset"]) for gpu in gpus] == [("gpu-0", False), ("gpu-1", True)]
