@@ -156,8 +156,9 @@ class Classifier:
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
         """A line that calls itself an error, or a warning of NCCL, and is none of the known ones."""
-        spoken = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
-        if spoken and spoken[2] != "INFO":
+        if " NCCL INFO " in text:
+            return None
+        if spoken := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
             self._hear(spoken[1], text[spoken.end() :] if spoken[1] else text)
             return other(WARNING, text, spoken[1], rank)
         if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):

@@ -30,7 +30,7 @@ from seatrial.checks.collectives.problems import (
     slow_small_messages,
     without_plateau,
 )
-from seatrial.checks.failures import classify_failure, fabric_gone
+from seatrial.checks.failures import classify_failure, fabric_gone, log_reason
 from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
@@ -148,7 +148,9 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
     if sweep and not rows and sweep.empty:
         return Verdict.INCONCLUSIVE, Reason.of("no-rows")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
-        verdict, why = classify_failure(result, began=_began(sweep), messages=sweep.errors if sweep else ())
+        verdict, why = classify_failure(
+            result, began=_began(sweep), messages=(*map(log_reason, sweep.findings), *sweep.errors) if sweep else ()
+        )
         return verdict, extended(why, f" (after {len(rows)} sizes)") if rows else why
     if not sweep.checked:
         return Verdict.INCONCLUSIVE, Reason.of("not-verified")

@@ -288,3 +288,176 @@ def test_transport_of_gpu_direct_and_of_silence() -> None:
     assert evidence is not None
     assert (evidence.networks, evidence.gpu_direct, evidence.nodes) == (("gIB",), True, 2)
     assert transport(["no NCCL log at all", "NET is down"]) is None
+
+
+# code | host, and below it the line, as other versions and programs print it
+OTHER_VERSIONS = r"""
+log-gpu-off-bus | -
+NVRM: GPU at PCI:0000:1b:00: GPU-1b2c has fallen off the bus.
+log-gpu-off-bus | -
+[  100.1] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.
+log-xid-119 | -
+[  1.0] NVRM: Xid (0000:3b:00): 119, pid=1, Timeout waiting for RPC from GSP!
+log-xid-45 | -
+[  1.0] NVRM: Xid (PCI:0000:dc:00): 45, pid=1, name=python3, Ch 00000001
+log-nvml | -
+Failed to initialize NVML: Unknown Error
+log-driver-missing | -
+Failed to initialize NVML: Driver Not Loaded
+log-gpu-lost | -
+Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU
+log-no-gpu | -
+No devices were found
+log-no-runtime | -
+docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].
+log-container-hook | -
+nvidia-container-cli: device error: GPU-abc: unknown device: unknown
+log-fabric-manager | -
+RuntimeError: CUDA error: system not yet initialized
+log-gpu-ecc | -
+torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered
+log-no-gpu | -
+RuntimeError: CUDA error: no CUDA-capable device is detected
+log-fabric-manager | n1
+n1:10:20 [3] NCCL WARN Cuda failure 802 'system not yet initialized'
+log-no-p2p | n1
+n1:10:20 [3] init.cc:1 NCCL WARN Cuda failure 217 'peer access is not supported between these two devices'
+log-xml-nodes | n1
+n1:10:20 [0] graph/xml.cc:64 NCCL WARN Error : too many XML nodes (max 256)
+log-efa-unreachable | n1
+n1:10:20 [0] NCCL WARN NET/OFI Request 0x7f completed with error. RC: 113. Error: (113) No route to host
+log-ofi-no-provider | n1
+n1:10:20 [0] NCCL WARN NET/OFI Couldn't find any EFA device
+log-ofi-no-provider | n1
+n1:10:20 [0] nccl_net_ofi_create_plugin:204 NCCL WARN NET/OFI Failed to initialize rdma protocol
+log-ofi-no-provider | n1
+n1:10:20 [0] NCCL WARN NET/OFI aws-ofi-nccl initialization failed
+log-ofi-resources | n1
+n1:10:20 [0] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open CQ. RC: -12, ERROR: Cannot allocate memory
+log-ofi-resources | n1
+n1:10:20 [0] NCCL WARN NET/OFI Unable to register memory (type = 2) for device 3. RC: -22, Error: Invalid argument
+log-libcuda | n1
+n1:10:20 [0] misc/cudawrap.cc:1 NCCL WARN Failed to open libcuda.so
+log-hca-catastrophic | n1
+n1:10:20 [0] transport/net_ib.cc:1 NCCL WARN NET/IB : mlx5_3:1 Got async fatal event: local catastrophic error
+log-port-error | n1
+n1:10:20 [0] NCCL WARN NET/IB : Got async event : port error
+log-nccl-builds | n1
+n1:10:20 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 1024 bytes instead of 256
+log-orted-missing | -
+/usr/bin/bash: line 1: orted: command not found
+log-command-missing | -
+/tmp/kubexec.sh: line 5: /opt/kube/kubectl: No such file or directory
+log-orted-missing | -
+sh: 1: /opt/openmpi/bin/orted: not found
+log-orted-missing | -
+bash: line 1: /usr/local/bin/prted: No such file or directory
+log-image-pull | -
+slurmstepd: error: pyxis:     [ERROR] Could not process JSON input
+log-image-unauthorized | -
+slurmstepd: error: pyxis:     [ERROR] URL https://auth.docker.io/token returned error code: 403 Forbidden
+log-enroot-directory | -
+slurmstepd: error: pyxis:     enroot-mkdir: failed to create directory: /run/enroot/user-1000: Permission denied
+log-slurmd-silent | 10.0.0.3
+srun: error: slurm_receive_msg [10.0.0.3:6818]: Zero Bytes were transmitted or received
+log-slurmd-silent | n4
+srun: error: Task launch for StepId=5.0 failed on node n4: Communication connection failure
+log-srun-refused | -
+srun: error: Unable to create step for job 12: Job/step already completing or completed
+log-bus-error | n3
+srun: error: n3: task 12: Bus error
+log-slurm-task | n3
+srun: error: n3: tasks 8-15: Killed
+log-orte-error | n2
+[n2:00123] [[1,0],1] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file util/show_help.c at line 501
+log-rendezvous | -
+[W socket.cpp:697] [c10d] The client socket has failed to connect to [n1.svc]:29500 (errno: 111 - Connection refused).
+log-port-in-use | -
+[W1234 socket.cpp:460] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).
+log-rendezvous-short | -
+torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 3/4 clients joined.
+log-master-unresolved | -
+socket.gaierror: [Errno -2] Name or service not known
+log-name-unresolved | worker-1.svc
+ssh: Could not resolve hostname worker-1.svc: Temporary failure in name resolution
+log-pcie-fatal | -
+pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)
+log-link-down | -
+mlx5_core 0000:9a:00.0 ib7: Link down
+log-oom | -
+Memory cgroup out of memory: Killed process 4242 (all_reduce_perf) total-vm:1kB
+"""
+_OTHERS = OTHER_VERSIONS.strip().split("\n")
+
+
+@pytest.mark.parametrize(("head", "line"), list(zip(_OTHERS[::2], _OTHERS[1::2], strict=True)), ids=_OTHERS[::2])
+def test_what_other_versions_and_programs_print(head: str, line: str) -> None:
+    (finding,) = classify([line])
+    assert f"{finding.code} | {finding.host or '-'}" == head
+
+
+LAST_ERROR = """\
+[rank3]: Traceback (most recent call last):
+[rank3]:     dist.all_reduce(t)
+[rank3]: torch.distributed.DistBackendError: NCCL error in: /pytorch/ProcessGroupNCCL.cpp:3690, unhandled cuda error
+[rank3]: ncclUnhandledCudaError: Call to CUDA function failed.
+[rank3]: Last error:
+[rank3]: Cuda failure 802 'system not yet initialized'
+"""
+ROOT_CAUSE = """\
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2023-05-24_08:57:43
+  host      : node-3
+  rank      : 11 (local_rank: 3)
+  exitcode  : -9 (pid: 12345)
+============================================================
+"""
+WATCHDOG = (
+    "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType=ALLREDUCE, Timeout(ms)=6) ran"
+)
+
+
+def test_nccls_last_error_is_the_cause_of_torchs_status() -> None:
+    first = classify(LAST_ERROR.splitlines())[0]
+    assert (first.code, first.rank) == ("log-fabric-manager", 3)
+
+
+def test_torchruns_root_cause_names_host_and_rank() -> None:
+    first = classify(ROOT_CAUSE.splitlines())[0]
+    assert (first.code, first.host, first.rank) == ("log-torch-root-cause", "node-3", 11)
+
+
+def test_a_status_shows_the_nearest_words_of_its_host() -> None:
+    said = "NCCL WARN something that no table has"
+    lines = [
+        NCCL + said,
+        "other:1:2 [0] NCCL WARN another",
+        "gpu-3: Test NCCL failure common.cu:1 'unhandled system error",
+    ]
+    first = classify(lines)[0]
+    assert (first.code, first.host, first.evidence) == ("log-nccl-system-error", "gpu-3", said)
+
+
+def test_a_traceback_ends_with_its_cause() -> None:
+    lines = ["Traceback (most recent call last):", '  File "x.py", line 3, in <module>', "ValueError: odd 17"]
+    (finding,) = classify(lines)
+    assert (finding.code, finding.evidence) == ("log-traceback", "ValueError: odd 17")
+
+
+def test_who_is_behind_is_named_and_not_who_waits() -> None:
+    (behind,) = classify([WATCHDOG.format(2, 800), WATCHDOG.format(1, 808)])
+    (unheard,) = classify([WATCHDOG.format(2, 808), WATCHDOG.format(1, 808)])
+    assert (behind.rank, unheard.rank) == (None, None)
+    assert "behind: rank 2)" in behind.cause and "ranks 1, 2 waited for ranks that are not heard" in unheard.cause
+
+
+def test_a_log_in_json_is_unwrapped() -> None:
+    lines = [
+        '{"level": "error", "msg": "ssh: connect to host node-3 port 222: Connection refused"}',
+        '  "output": "a\\nUSAGE: x_perf",',
+    ]
+    assert [finding.code for finding in classify(lines)] == ["log-ssh-refused", "log-usage"]
