@@ -17,7 +17,7 @@ from seatrial.text.printable import printable
 
 MAX_TEXT = 16 << 20  # characters of a file that are looked at
 _MAX_SHOWN, _MAX_WORDS, _MAX_MEASUREMENTS = 4, 200, 1000
-Result = tuple[Verdict, str]  # of one test of a tool: what it says, and of which device
+Result = tuple[str, str]  # of one test of a tool: a verdict, and of which device
 
 
 def read_tool(text: str, name: str) -> Check | None:
@@ -49,8 +49,8 @@ def _check(tool: str, name: str, results: Sequence[Result], measurements: Sequen
     kept = tuple(measurements[:_MAX_MEASUREMENTS])
     if not results and not kept:
         return Check(name, Verdict.INCONCLUSIVE, Reason.of("tool-unfinished", tool=tool))
-    verdict = worst([verdict for verdict, _ in results] or [Verdict.PASS])
-    bad = list(dict.fromkeys(printable(words)[:_MAX_WORDS] for each, words in results if each is not Verdict.PASS))
+    verdict = worst([Verdict(each) for each, _ in results] or [Verdict.PASS])
+    bad = list(dict.fromkeys(printable(words)[:_MAX_WORDS] for each, words in results if each != "pass"))
     if verdict is Verdict.PASS:
         said = f"{len(results)} of {len(results)} without a fault" if results else f"{len(kept)} measurements"
         return Check(name, verdict, f"{tool}: {said}", measurements=kept)
@@ -60,7 +60,7 @@ def _check(tool: str, name: str, results: Sequence[Result], measurements: Sequen
     return Check(name, verdict, reason, measurements=kept)
 
 
-_SAYS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "warn": Verdict.DEGRADED}
+_SAYS = {"pass": "pass", "fail": "fail", "warn": "degraded"}
 
 
 def _dcgm(text: str, name: str) -> Check:
@@ -72,7 +72,7 @@ def _dcgm(text: str, name: str) -> Check:
         said = re.match(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", value, re.IGNORECASE)
         if label in ("Warning", "Error", "Info") or (told and not label and not said):
             told = True
-            if results and results[-1][0] is not Verdict.PASS and label != "Info":
+            if results and results[-1][0] != "pass" and label != "Info":
                 results[-1] = results[-1][0], f"{results[-1][1]}{': ' if label else ''}{value}"
             continue
         test, told = label or test, False
@@ -116,9 +116,9 @@ def _nvbandwidth(text: str, name: str) -> Check:
         if line.startswith("Running "):
             test = line.removeprefix("Running ").strip(" .")[:80]
         elif _WRONG_DATA.search(line):
-            results.append((Verdict.CORRUPT, f"{test}: data was wrong after a copy"))
+            results.append(("corrupt", f"{test}: data was wrong after a copy"))
         elif match := _NV_ERROR.search(line):
-            results.append((Verdict.FAIL, f"{test}: {match[0]}"))
+            results.append(("fail", f"{test}: {match[0]}"))
         elif match := _SUM.match(line):
             measurements.append(_bandwidth(match[1], float(match[2])))
     return _check("nvbandwidth", name, results, measurements)
@@ -135,7 +135,7 @@ def _nvbandwidth_json(document: dict[str, Any], name: str) -> Check:
         if status.lower() in ("error", "failed"):
             wrong = _WRONG_DATA.search(str(test))
             what = f"{test.get('name')}: {test.get('error') or status}"
-            results.append((Verdict.CORRUPT if wrong else Verdict.FAIL, what))
+            results.append(("corrupt" if wrong else "fail", what))
         elif isinstance(total, int | float) and not isinstance(total, bool):
             measurements.append(_bandwidth(str(test.get("name"))[:80], float(total)))
     return _check("nvbandwidth", name, results, measurements)
@@ -170,7 +170,7 @@ def _perftest(text: str, name: str) -> Check:
             values = [float(value) for value in row[3].split()]
             measurements += _of_row(tool, subject, int(row[1]), dict(zip(columns, values, strict=False)))
         elif error := _RDMA_ERROR.match(line):
-            results.append((Verdict.FAIL, error[0].strip()))
+            results.append(("fail", error[0].strip()))
     return _check(tool, name, results, measurements)
 
 
@@ -189,15 +189,15 @@ def _of_row(tool: str, subject: Subject, size: int, values: dict[str, float]) ->
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
 _YES, _NONE = ("yes", "active"), ("none", "n/a", "[n/a]", "")
 _FAULTS = (  # the end of a field's path, the values that are bad (None: a count above 0), and what they mean
-    (("remapped rows", "remapping failure occurred"), _YES, Verdict.FAIL, "rows of its memory could not be remapped"),
-    (("remapped rows", "pending"), _YES, Verdict.DEGRADED, "a remapped row waits for a reset"),
-    (("clocks event reasons", "hw slowdown"), _YES, Verdict.DEGRADED, "slowed down by hardware"),
-    (("hw slowdown", "hw thermal slowdown"), _YES, Verdict.DEGRADED, "slowed down by heat"),
-    (("hw slowdown", "hw power brake slowdown"), _YES, Verdict.DEGRADED, "slowed down by the power brake"),
-    (("volatile", "dram uncorrectable"), None, Verdict.DEGRADED, "uncorrectable memory errors"),
-    (("volatile", "sram uncorrectable parity"), None, Verdict.DEGRADED, "uncorrectable SRAM errors"),
-    (("volatile", "sram uncorrectable sec-ded"), None, Verdict.DEGRADED, "uncorrectable SRAM errors"),
-    (("fabric", "state"), ("in progress", "not started"), Verdict.FAIL, "not registered with the fabric manager"),
+    (("remapped rows", "remapping failure occurred"), _YES, "fail", "rows of its memory could not be remapped"),
+    (("remapped rows", "pending"), _YES, "degraded", "a remapped row waits for a reset"),
+    (("clocks event reasons", "hw slowdown"), _YES, "degraded", "slowed down by hardware"),
+    (("hw slowdown", "hw thermal slowdown"), _YES, "degraded", "slowed down by heat"),
+    (("hw slowdown", "hw power brake slowdown"), _YES, "degraded", "slowed down by the power brake"),
+    (("volatile", "dram uncorrectable"), None, "degraded", "uncorrectable memory errors"),
+    (("volatile", "sram uncorrectable parity"), None, "degraded", "uncorrectable SRAM errors"),
+    (("volatile", "sram uncorrectable sec-ded"), None, "degraded", "uncorrectable SRAM errors"),
+    (("fabric", "state"), ("in progress", "not started"), "fail", "not registered with the fabric manager"),
 )
 
 
@@ -206,7 +206,7 @@ def _nvidia_smi(text: str, name: str) -> Check:
     results: list[Result] = []
     for gpu, fields in _gpus(text):
         faults = list(_faults(fields))
-        results += [(verdict, f"GPU {gpu}: {what}") for verdict, what in faults] or [(Verdict.PASS, gpu)]
+        results += [(verdict, f"GPU {gpu}: {what}") for verdict, what in faults] or [("pass", gpu)]
     return _check("nvidia-smi", name, results)
 
 
@@ -232,14 +232,14 @@ def _gpus(text: str) -> Iterator[tuple[str, dict[tuple[str, ...], str]]]:
 def _faults(fields: dict[tuple[str, ...], str]) -> Iterator[Result]:
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
-        yield Verdict.FAIL, "it requires a reset"
+        yield "fail", "it requires a reset"
     if (lost := sum("err!" in value or "unknown error" in value for value in values)) > 0:
-        yield Verdict.FAIL, f"{lost} fields cannot be read (ERR!)"
+        yield "fail", f"{lost} fields cannot be read (ERR!)"
     for path, value in fields.items():
         if path[-1] == "gpu recovery action" and value.lower() not in _NONE:
-            yield Verdict.FAIL, f"the driver asks for: {value}"
+            yield "fail", f"the driver asks for: {value}"
         if path[-2:] == ("fabric", "status") and value.lower() not in ("success", *_NONE):
-            yield Verdict.FAIL, f"fabric status: {value}"
+            yield "fail", f"fabric status: {value}"
         for end, bad, verdict, what in _FAULTS:
             count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
             if path[-2:] == end and (count if bad is None else value.lower() in bad):
@@ -255,7 +255,7 @@ def _narrow(fields: dict[tuple[str, ...], str]) -> Iterable[Result]:
         and re.fullmatch(r"\d{1,3}x", widest)
         and int(current[:-1]) < int(widest[:-1])
     ):
-        return [(Verdict.DEGRADED, f"PCIe x{current[:-1]} of x{widest[:-1]}")]
+        return [("degraded", f"PCIe x{current[:-1]} of x{widest[:-1]}")]
     return []
 
 
