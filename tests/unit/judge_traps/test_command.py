@@ -32,7 +32,8 @@ def test_the_exit_status_is_the_verdicts(
     flags = ("--hardware", "H100-SXM", "--nodes", "1", "--gpus-per-node", "8")
     assert run(str(tmp_path / "sweep.log"), *flags, "--json") == status
     document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"verdict", "reason", "judged", "numbers", "judgements"}
+    outcome = {"verdict", "reason", "code", "next_step", "findings"}
+    assert set(document) == {*outcome, "judged", "numbers", "judgements", "measurements"}
     assert document["verdict"] == verdict
     assert run(str(tmp_path / "sweep.log"), *flags) == status
     assert capsys.readouterr().out.splitlines()[-1] == f"{verdict}: {document['reason']}"
