@@ -38,10 +38,11 @@ def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, li
 
 def test_healthy_nodes_compute_alike_and_a_disk_is_left_as_it_was(shared: Up) -> None:
     run, testbed = shared
+    folders = [Path(testbed.workdir).parent / "nodes" / node.name / "tmp" for node in testbed.nodes]
+    before = [sorted(folder.rglob("*")) for folder in folders]
     check, _ = check_devices(run, testbed, rounds=3, memory_share=0.9, disk=Disk(bytes=8 << 20, seconds=1))
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
-    folders = [Path(testbed.workdir).parent / "nodes" / node.name / "tmp" for node in testbed.nodes]
-    assert [list(folder.iterdir()) for folder in folders] == [[], [], []]
+    assert [sorted(folder.rglob("*")) for folder in folders] == before
     metrics = {(m.subject.name, m.metric) for m in check.measurements}
     assert metrics >= {
         (node.name, metric) for node in testbed.nodes for metric in ("disk_write", "disk_read", "memory_tested")
