@@ -1,0 +1,183 @@
+"""What may be to blame for slow tests, and which tests each of it would slow. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import comb
+from typing import Literal
+
+import numpy as np
+
+from seatrial.localize.observations import GroupTest, Ints, Observed
+
+CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link"]
+
+ALWAYS = 0.95  # the probability with which a cause slows each of its tests
+PENETRANCES = (ALWAYS, 0.5, 0.2)  # of a rail: which path data takes is up to a hash
+# How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
+_EXPECTED: Mapping[CauseKind, float] = {
+    "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.5, "node": 1.0, "gpu": 0.5, "link": 0.3,
+}  # fmt: skip
+_SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
+PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One explanation. `nodes` are those that it lies in: of a cut, one side.
+
+    Causes with the same kind and name blame the same part: a rail has one for each `penetrance`, and others that slow
+    its tests only where it is `at_one_end`.
+    """
+
+    kind: CauseKind
+    name: str
+    nodes: tuple[str, ...] = ()
+    penetrance: float = ALWAYS
+    at_one_end: bool = False
+    prior: float = 0.0
+
+    @property
+    def key(self) -> tuple[CauseKind, str]:
+        return self.kind, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A cause with the places of the tests that it would slow."""
+
+    cause: Cause
+    tests: Ints
+
+
+def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
+    """All causes that the tests could show, save cuts. `groups` are sets of nodes that share a switch, by its name."""
+    tests = observed.tests
+    links = len({pair for test in tests for pair in test.neighbours})
+    return [
+        *_of("node", _nodes(tests)),
+        *_of("gpu", _gpus(tests)),
+        *_of("link", _links(observed), links),
+        *_of("switch", _switches(tests, groups)),
+        *_of("placement", _placements(tests)),
+        *_rails(tests),
+    ]
+
+
+def cut_columns(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> tuple[Column, Column]:
+    """The cut between `side` and the other nodes, and its rival: all nodes of `side` are slow, among themselves too.
+
+    Each size of the smaller side is as likely, and each choice of nodes for it.
+    """
+    inside = np.array([len(side.intersection(test.nodes)) for test in tests])
+    whole = np.array([len(set(test.nodes)) for test in tests])
+    prior = max(_EXPECTED["cut"] / nodes / comb(nodes, len(side)), 1e-300)
+    members = tuple(sorted(side))
+    cut = Cause("cut", " ".join(members), members, prior=prior)
+    rival = Cause("node", " ".join(members), members, prior=prior)
+    return Column(cut, np.flatnonzero((inside > 0) & (inside < whole))), Column(rival, np.flatnonzero(inside > 0))
+
+
+Found = dict[str, tuple[tuple[str, ...], list[int]]]
+
+
+def _of(kind: CauseKind, found: Found, total: int = 0) -> list[Column]:
+    """The columns of a kind, of which the fleet has `total`; default: as many as were found."""
+    prior = _EXPECTED[kind] / max(1, total or len(found))
+    return [
+        Column(Cause(kind, name, nodes, prior=prior), np.array(where, dtype=np.int64))
+        for name, (nodes, where) in found.items()
+        if where
+    ]
+
+
+def _nodes(tests: Sequence[GroupTest]) -> Found:
+    places: Found = {}
+    for i, test in enumerate(tests):
+        for node in dict.fromkeys(test.nodes):
+            places.setdefault(node, ((node,), []))[1].append(i)
+    return places
+
+
+def _gpus(tests: Sequence[GroupTest]) -> Found:
+    """GPUs of one node, where it took part with others too: else node and GPU are one."""
+    places: Found = {}
+    of_node: Counter[str] = Counter(node for test in tests for node in dict.fromkeys(test.nodes))
+    for i, test in enumerate(tests):
+        for node, addresses in zip(test.nodes, test.gpus, strict=False):
+            for address in addresses:
+                places.setdefault(f"{node}/{address}", ((node,), []))[1].append(i)
+    return {name: (nodes, where) for name, (nodes, where) in places.items() if len(where) < of_node[nodes[0]]}
+
+
+def _links(observed: Observed) -> Found:
+    """Links between neighbours in a ring, of which a test was slow or failed."""
+    doubtful = observed.slow | observed.failed
+    pairs = {pair for i in np.flatnonzero(doubtful) for pair in observed.tests[i].neighbours}
+    places: Found = {}
+    for i, test in enumerate(observed.tests if pairs else ()):
+        for pair in pairs.intersection(test.neighbours):
+            places.setdefault("--".join(pair), (pair, []))[1].append(i)
+    return places
+
+
+def _rails(tests: Sequence[GroupTest]) -> list[Column]:
+    """The address of a GPU on all nodes, where there are tests with and without it.
+
+    Its rail slows all tests with it, its paths to other rails those that have it at one end alone; either may slow only
+    a part, since a hash chooses the path.
+    """
+    with_it: dict[str, list[int]] = defaultdict(list)
+    at_one_end: dict[str, list[int]] = defaultdict(list)
+    users: dict[str, set[str]] = defaultdict(set)
+    for i, test in enumerate(tests):
+        ends = Counter(address for addresses in test.gpus for address in set(addresses))
+        for node, addresses in zip(test.nodes, test.gpus, strict=False):
+            for address in addresses:
+                users[address].add(node)
+        for address, count in ends.items():
+            with_it[address].append(i)
+            if count == 1 and len(test.nodes) > 1:
+                at_one_end[address].append(i)
+    rails = [address for address, where in with_it.items() if len(users[address]) > 1 and len(where) < len(tests)]
+    found = []
+    for rail in rails:
+        variants = [(with_it[rail], False)]
+        if 0 < len(at_one_end[rail]) < len(with_it[rail]):
+            variants.append((at_one_end[rail], True))
+        prior = _EXPECTED["rail"] / len(rails) / len(variants) / len(PENETRANCES)
+        for (where, one_end), penetrance in product(variants, PENETRANCES):
+            cause = Cause("rail", rail, (), penetrance, one_end, prior)
+            found.append(Column(cause, np.array(where, dtype=np.int64)))
+    return found
+
+
+def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> Found:
+    """The uplink of each group that shares a switch: tests with nodes inside and outside."""
+    places: Found = {}
+    for name, members in groups.items():
+        where = [i for i, test in enumerate(tests) if 0 < len(members.intersection(test.nodes)) < len(test.nodes)]
+        places[name] = (tuple(sorted(members)), where)
+    return places
+
+
+def _placements(tests: Sequence[GroupTest]) -> Found:
+    placed = [i for i, test in enumerate(tests) if len(test.gpus) > 1]
+    crossed = [i for i in placed if tests[i].crossed]
+    across = [i for i in placed if len({_sockets(addresses) for addresses in tests[i].gpus}) > 1]
+    found = {PLACEMENTS["rails"]: crossed, PLACEMENTS["sockets"]: across}
+    return {name: ((), where) for name, where in found.items() if len(where) < len(tests)}
+
+
+def _sockets(addresses: Iterable[str]) -> frozenset[bool]:
+    return frozenset(_bus(address) >= _SECOND_SOCKET for address in addresses)
+
+
+def _bus(address: str) -> int:
+    """The bus of `0000:9d:00` or `9d:00.0`; 0 where an address has none."""
+    parts = address.split(":")
+    try:
+        return int(parts[-2], 16) if len(parts) > 1 else 0
+    except ValueError:
+        return 0
