@@ -52,10 +52,10 @@ class Column:
 
 
 def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
-    """All causes that the tests could show, save cuts. `groups` are sets of nodes that share a switch, by its name."""
+    """All causes of which a test was slow or failed, save cuts. `groups` are nodes that share a switch, by its name."""
     tests = observed.tests
     links = len({pair for test in tests for pair in test.neighbours})
-    return [
+    found = [
         *_of("node", _nodes(tests)),
         *_of("gpu", _gpus(tests)),
         *_of("link", _links(observed), links),
@@ -63,6 +63,7 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
+    return [column for column in found if observed.bad[column.tests].any()]
 
 
 def cut_columns(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> tuple[Column, Column]:
@@ -113,8 +114,7 @@ def _gpus(tests: Sequence[GroupTest]) -> Found:
 
 def _links(observed: Observed) -> Found:
     """Links between neighbours in a ring, of which a test was slow or failed."""
-    doubtful = observed.slow | observed.failed
-    pairs = {pair for i in np.flatnonzero(doubtful) for pair in observed.tests[i].neighbours}
+    pairs = {pair for i in np.flatnonzero(observed.bad) for pair in observed.tests[i].neighbours}
     places: Found = {}
     for i, test in enumerate(observed.tests if pairs else ()):
         for pair in pairs.intersection(test.neighbours):

@@ -164,7 +164,7 @@ def _concluded(posterior: Posterior, findings: tuple[Finding, ...]) -> Localizat
 
 
 def unsettled(posterior: Posterior) -> Bools:
-    """Tests slow or failed for no known cause, of which no repeat was fine.
+    """Tests slow, failed or too fast for no known cause, of which no repeat was fine.
 
     The limit allows for the number of tests: one fleet in twenty has such a test by noise alone.
     """
@@ -173,7 +173,7 @@ def unsettled(posterior: Posterior) -> Bools:
     keys = [(test.like, test.nodes, test.gpus) for test in observed.tests]
     fine = {key for key, is_fine in zip(keys, observed.fine, strict=True) if is_fine}
     repeated_fine = np.array([key in fine for key in keys], dtype=bool)
-    return posterior.unexplained(limit=limit) & ~repeated_fine
+    return (posterior.unexplained(limit=limit) & ~repeated_fine) | observed.fast
 
 
 def _shares(effect: Effect) -> dict[tuple[CauseKind, str], float]:
@@ -213,7 +213,7 @@ def _findings(posterior: Posterior, effect: Effect) -> list[Finding]:
 def _finding(posterior: Posterior, cause: Cause, confidence: float) -> Finding:
     observed, tests = posterior.observed, posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
-    hit = tests[observed.slow[tests] | observed.failed[tests]]
+    hit = tests[observed.bad[tests]]
     slowdown = -float(np.median(observed.value[slow])) if len(slow) > (len(hit) - len(slow)) else float("inf")
     without = np.setdiff1d(np.arange(len(observed.tests)), tests)
     sides = _sides(observed, cause)

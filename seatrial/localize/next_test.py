@@ -88,7 +88,7 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
     """Nodes with the most tests that were fine, and none in a slow one if there are such."""
     observed = posterior.observed
     fine, slow = Counter[str](), Counter[str]()
-    for test, is_fine, is_slow in zip(observed.tests, observed.fine, observed.slow | observed.failed, strict=True):
+    for test, is_fine, is_slow in zip(observed.tests, observed.fine, observed.bad, strict=True):
         if is_fine or is_slow:
             (slow if is_slow else fine).update(test.nodes)
     nodes = (node for node in fine if node not in suspects)

@@ -12,9 +12,10 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
-_FAST_SHARE = 0.2  # of like tests, at the least: under a cut through the middle more than half are slow
+_FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
 _SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4  # what a healthy pair scatters by, until tests show it
 _LOWEST, _HIGHEST = -4.0, 0.5
+_FAST = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,15 @@ class Observed:
     def fine(self) -> Bools:
         return ~self.failed & ~self.alone & ~self.slow
 
+    @property
+    def bad(self) -> Bools:
+        return self.slow | self.failed
+
+    @property
+    def fast(self) -> Bools:
+        """Faster than what is taken for the usual speed."""
+        return ~self.failed & ~self.alone & (self.value > np.maximum(5 * self.scale, _FAST))
+
 
 def observe(tests: Sequence[GroupTest]) -> Observed:
     """Compare each test with its like."""
@@ -110,14 +120,14 @@ def _ratios(sweeps: Sequence[Mapping[int, float]]) -> Floats:
 
 
 def fast_level(values: Floats) -> float:
-    """The level of the fast tests: the highest at which a fifth of all agree; of two or three tests the highest value.
+    """The level of the fast tests: the highest at which a tenth of them agree; of two or three tests the highest.
 
-    A half-sample mode (Bickel and Fruehwirth, 2006) of a fifth, taken from above, then the median around it.
+    A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from above, then the median around it.
     """
     if len(values) < 4:
         return float(values.max())
     ordered = np.sort(values)[::-1]
-    width = max(2, int(np.ceil(_FAST_SHARE * len(ordered))))
+    width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA)))
     level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]), _SIGMA)

@@ -48,7 +48,6 @@ class Posterior:
     observed: Observed
     effects: tuple[Effect, ...]
     columns: tuple[Column, ...]
-    strays: float
 
     def unexplained(self, without: Effect | None = None, limit: float = 3.0) -> Bools:
         """Slow tests, slower than the effects account for by `limit` times their noise, and failed ones.
@@ -93,9 +92,11 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
     tests = observed.tests
     names = sorted({test.collective for test in tests})
     collective = np.array([names.index(test.collective) for test in tests], dtype=np.int64)
-    design = _Design(columns(observed, groups), collective)
-    effects: list[Effect] = []
-    while len(effects) < _MOST_EFFECTS and design.columns:
+    found = columns(observed, groups)
+    if not found:  # all tests are fine
+        return Posterior(observed, (), ())
+    design, effects = _Design(found, collective), list[Effect]()
+    while len(effects) < _MOST_EFFECTS:
         added, design = _next(design, observed, _likelihood(observed, effects))
         known = {effect.causes[0] for effect in effects}
         if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
@@ -105,7 +106,7 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
             break
         effects = settled
     effects = _settled(effects, design, observed, _SWEEPS)
-    return Posterior(observed, tuple(effects), tuple(design.columns), _likelihood(observed, effects).strays)
+    return Posterior(observed, tuple(effects), design.columns)
 
 
 def _next(design: _Design, observed: Observed, likelihood: Likelihood) -> tuple[Effect, _Design]:

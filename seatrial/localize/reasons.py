@@ -56,8 +56,8 @@ REASONS = {
         _REPEAT,
     ),
     "localize-odd": Explanation(
-        "{odd} of {tests} tests slow or failed, without a pattern; next test: {next_test}",
-        "A slow test without a pattern may be a stray, or a fault that only this test touched.",
+        "{odd} of {tests} tests unlike the others, without a pattern; next test: {next_test}",
+        "A test that is slow, failed or too fast without a pattern is a stray, or of a fault that only it touched.",
         _REPEAT,
     ),
     "localize-too-few": Explanation(
