@@ -3,8 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import comb
+from math import lgamma, log
 from typing import Literal
 
 import numpy as np
@@ -13,11 +12,11 @@ from seatrial.localize.observations import GroupTest, Ints, Observed
 
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link"]
 
-ALWAYS = 0.95  # the probability with which a cause slows each of its tests
+ALWAYS = 0.98  # the probability with which a cause slows each of its tests
 PENETRANCES = (ALWAYS, 0.5, 0.2)  # of a rail: which path data takes is up to a hash
 # How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
 _EXPECTED: Mapping[CauseKind, float] = {
-    "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.5, "node": 1.0, "gpu": 0.5, "link": 0.3,
+    "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.5, "node": 1.0, "gpu": 0.5, "link": 0.5,
 }  # fmt: skip
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
@@ -36,7 +35,7 @@ class Cause:
     nodes: tuple[str, ...] = ()
     penetrance: float = ALWAYS
     at_one_end: bool = False
-    prior: float = 0.0
+    log_prior: float = 0.0
 
     @property
     def key(self) -> tuple[CauseKind, str]:
@@ -66,18 +65,16 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
     return [column for column in found if observed.bad[column.tests].any()]
 
 
-def cut_columns(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> tuple[Column, Column]:
-    """The cut between `side` and the other nodes, and its rival: all nodes of `side` are slow, among themselves too.
-
-    Each size of the smaller side is as likely, and each choice of nodes for it.
-    """
+def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:
+    """The cut between `side` and the other nodes: each size of a side is as likely, and each choice of nodes for it."""
     inside = np.array([len(side.intersection(test.nodes)) for test in tests])
     whole = np.array([len(set(test.nodes)) for test in tests])
-    prior = max(_EXPECTED["cut"] / nodes / comb(nodes, len(side)), 1e-300)
+    log_prior = log(_EXPECTED["cut"] / nodes) - (
+        lgamma(nodes + 1) - lgamma(len(side) + 1) - lgamma(nodes - len(side) + 1)
+    )
     members = tuple(sorted(side))
-    cut = Cause("cut", " ".join(members), members, prior=prior)
-    rival = Cause("node", " ".join(members), members, prior=prior)
-    return Column(cut, np.flatnonzero((inside > 0) & (inside < whole))), Column(rival, np.flatnonzero(inside > 0))
+    cause = Cause("cut", " ".join(members), members, log_prior=log_prior)
+    return Column(cause, np.flatnonzero((inside > 0) & (inside < whole)))
 
 
 Found = dict[str, tuple[tuple[str, ...], list[int]]]
@@ -85,9 +82,9 @@ Found = dict[str, tuple[tuple[str, ...], list[int]]]
 
 def _of(kind: CauseKind, found: Found, total: int = 0) -> list[Column]:
     """The columns of a kind, of which the fleet has `total`; default: as many as were found."""
-    prior = _EXPECTED[kind] / max(1, total or len(found))
+    log_prior = log(_EXPECTED[kind] / max(1, total or len(found)))
     return [
-        Column(Cause(kind, name, nodes, prior=prior), np.array(where, dtype=np.int64))
+        Column(Cause(kind, name, nodes, log_prior=log_prior), np.array(where, dtype=np.int64))
         for name, (nodes, where) in found.items()
         if where
     ]
@@ -125,31 +122,32 @@ def _links(observed: Observed) -> Found:
 def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     """The address of a GPU on all nodes, where there are tests with and without it.
 
-    Its rail slows all tests with it, its paths to other rails those that have it at one end alone; either may slow only
-    a part, since a hash chooses the path.
+    Its rail slows all tests with it. Where one GPU of each node takes part, a hash may choose the path, so that only a
+    part of the tests with it is slow, or of those that have it at one end alone.
     """
-    with_it: dict[str, list[int]] = defaultdict(list)
-    at_one_end: dict[str, list[int]] = defaultdict(list)
+    columns: dict[tuple[str, str], list[int]] = defaultdict(list)
     users: dict[str, set[str]] = defaultdict(set)
     for i, test in enumerate(tests):
         ends = Counter(address for addresses in test.gpus for address in set(addresses))
+        single = all(len(addresses) == 1 for addresses in test.gpus)
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
             for address in addresses:
                 users[address].add(node)
         for address, count in ends.items():
-            with_it[address].append(i)
-            if count == 1 and len(test.nodes) > 1:
-                at_one_end[address].append(i)
-    rails = [address for address, where in with_it.items() if len(users[address]) > 1 and len(where) < len(tests)]
+            columns[address, "always"].append(i)
+            if single:
+                columns[address, "single"].append(i)
+            if single and count == 1 and len(test.nodes) > 1:
+                columns[address, "one end"].append(i)
+    rails = [rail for rail, nodes in users.items() if len(nodes) > 1 and len(columns[rail, "always"]) < len(tests)]
+    log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
     found = []
     for rail in rails:
-        variants = [(with_it[rail], False)]
-        if 0 < len(at_one_end[rail]) < len(with_it[rail]):
-            variants.append((at_one_end[rail], True))
-        prior = _EXPECTED["rail"] / len(rails) / len(variants) / len(PENETRANCES)
-        for (where, one_end), penetrance in product(variants, PENETRANCES):
-            cause = Cause("rail", rail, (), penetrance, one_end, prior)
-            found.append(Column(cause, np.array(where, dtype=np.int64)))
+        wheres = [("always", PENETRANCES[:1]), ("single", PENETRANCES[1:]), ("one end", PENETRANCES)]
+        for where, penetrances in wheres:
+            places = np.array(columns[rail, where], dtype=np.int64)
+            causes = [Cause("rail", rail, (), penetrance, where == "one end", log_prior) for penetrance in penetrances]
+            found += [Column(cause, places) for cause in causes if len(places)]
     return found
 
 

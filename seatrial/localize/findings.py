@@ -129,19 +129,46 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
     proven = tuple(effect for effect in posterior.effects if _supported(posterior, effect))
     posterior = replace(posterior, effects=proven)
     findings = [finding for effect in proven for finding in _findings(posterior, effect)]
+    together = None
+    if apart := _never_together(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
+        findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
+        cut = Cause("cut", "", tuple(sorted(apart)))
+        findings += [_finding(posterior, cause, 0.5) for cause in (cut, *_nodes(posterior, apart))]
+        together = NextTest(tuple(sorted(apart)[:2]))
     findings.sort(key=lambda finding: -finding.confidence)
-    return _concluded(posterior, tuple(findings))
+    return _concluded(posterior, tuple(findings), together)
 
 
-def _concluded(posterior: Posterior, findings: tuple[Finding, ...]) -> Localization:
+def _never_together(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
+    """Two or more nodes that no test has together with another of them: nodes that are named, or one side of a cut."""
+    everywhere = {node for test in posterior.observed.tests for node in test.nodes}
+    named = _apart(posterior, {f.cause.nodes[0] for f in findings if f.cause.kind == "node" and f.named})
+    if len(named) > 1:
+        return named
+    cuts = [set(f.cause.nodes) for f in findings if f.cause.kind == "cut" and f.named]
+    smaller = [min(side, everywhere - side, key=len) for side in cuts]
+    return next((side for side in smaller if _apart(posterior, side) == side), set())
+
+
+def _apart(posterior: Posterior, nodes: set[str]) -> set[str]:
+    met = [nodes.intersection(test.nodes) for test in posterior.observed.tests]
+    return nodes - {node for some in met if len(some) > 1 for node in some}
+
+
+def _nodes(posterior: Posterior, names: set[str]) -> list[Cause]:
+    causes = (column.cause for column in posterior.columns)
+    return [cause for cause in causes if cause.kind == "node" and cause.name in names]
+
+
+def _concluded(posterior: Posterior, findings: tuple[Finding, ...], together: NextTest | None) -> Localization:
     observed = posterior.observed
     named = [finding for finding in findings if finding.named]
     open_effects = [effect for effect in posterior.effects if max(_shares(effect).values()) < NAMED]
     odd = np.flatnonzero(unsettled(posterior))
     compared = int((~observed.alone & ~observed.failed).sum())
-    if open_effects:
+    if open_effects or together:
         causes = [f"{_called(f.cause)} ({f.confidence:.2f})" for f in findings if not f.named]
-        next_test: NextTest | None = most_telling(posterior, open_effects[0])
+        next_test: NextTest | None = together or most_telling(posterior, open_effects[0])
         doubt = Reason.of("localize-undecided", causes=some_of(causes), next_test=next_test)
     elif len(odd):
         next_test = repeated(observed.tests[odd[0]])

@@ -38,7 +38,7 @@ class Likelihood:
             centre = float(np.median(observed.value[odd]))
             self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
         self._usual = self._density(base)
-        self.log_total = float(np.log(self._usual[known]).sum())
+        self.log_total = float((observed.weight * np.log(self._usual))[known].sum())
 
     def ratios(self, penetrance: float) -> Floats:
         """Log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
@@ -53,7 +53,7 @@ class Likelihood:
         values = np.where(self._observed.failed[:, None], penetrance * failing[:, None], values)
         table = np.column_stack([values, dead.clip(max=3.0)])
         table[self._observed.alone] = 0
-        return table
+        return table * self._observed.weight[:, None]
 
     def _density(self, slowdown: Floats) -> Floats:
         value, width = self._observed.value, self._width(slowdown)

@@ -60,7 +60,9 @@ class GroupTest:
 class Observed:
     """What each test shows: `value`, the log ratio to like tests, with the `scale` of its noise.
 
-    `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing.
+    `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing. What was
+    wrong with a test besides was so with those of the same nodes on other GPUs: m of them, slow or fine, have the
+    `weight` of sqrt(m).
     """
 
     tests: tuple[GroupTest, ...]
@@ -68,6 +70,7 @@ class Observed:
     scale: Floats
     failed: Bools
     alone: Bools
+    weight: Floats
 
     @property
     def slow(self) -> Bools:
@@ -103,7 +106,13 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
         where = np.array(members)[known]
         value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
         scale[where] = _scale_of(ratio[known])
-    return Observed(tuple(tests), value, scale, failed, alone)
+    slow = (value < -3 * scale) | failed
+    sets = [(test.like, frozenset(test.nodes), is_slow) for test, is_slow in zip(tests, slow.tolist(), strict=True)]
+    gpus: dict[object, set[object]] = defaultdict(set)
+    for key, test in zip(sets, tests, strict=True):
+        gpus[key].add(test.gpus)
+    weight = np.array([len(gpus[key]) ** -0.5 for key in sets])
+    return Observed(tuple(tests), value, scale, failed, alone, weight)
 
 
 def _ratios(sweeps: Sequence[Mapping[int, float]]) -> Floats:

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, PENETRANCES, Cause, Column, columns, cut_columns
+from seatrial.localize.causes import ALWAYS, PENETRANCES, Cause, Column, columns, cut_column
 from seatrial.localize.cut import best_side
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
-_MOST_EFFECTS, _SWEEPS, _SHOWN = 12, 3, 0.01
+_MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 3, 0.01
 _DEAD = 0.1  # of faults of a node, GPU or link, those that make tests fail
 _SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
 _SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
-_HOPELESS = 0.95
-LEAST_OF_A_CUT = 4  # slow tests across
+_HOPELESS = 0.99
+LEAST_OF_A_CUT = 4  # slow pairs across
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,25 @@ class Posterior:
         effects = [effect for effect in self.effects if effect is not without]
         explained, fails = _worst(effects, len(self.observed.tests))
         rest = self.observed.value + explained < -limit * width_of(self.observed.scale, explained)
+        rest &= explained < -self.observed.value / 3  # or the worse part of it is explained
         odd: Bools = (self.observed.slow & rest) | (self.observed.failed & (fails < 0.5))
         return odd
 
     def tests_of(self, cause: Cause) -> Ints:
+        """The tests that a cause of an effect would slow, or any cut."""
+        if cause.kind == "cut":
+            return cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes)).tests
         return next(column.tests for column in self.columns if column.cause == cause)
 
 
 class _Design:
     """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one collective."""
 
-    def __init__(self, found: Sequence[Column], collective: Ints) -> None:
-        self.columns, self._collective = tuple(found), collective
+    def __init__(self, found: Sequence[Column], observed: Observed) -> None:
+        self.columns, self._observed = tuple(found), observed
+        tests = observed.tests
+        names = sorted({test.collective for test in tests})
+        collective = np.array([names.index(test.collective) for test in tests], dtype=np.int64)
         cause = np.concatenate([np.full(len(c.tests), i) for i, c in enumerate(found)]).astype(np.int64)
         self.test = np.concatenate([c.tests for c in found]).astype(np.int64)
         order = np.lexsort((collective[self.test], cause))
@@ -78,58 +85,81 @@ class _Design:
         self.run_cause = self.entry_cause[self.starts]
         penetrance = [PENETRANCES.index(c.cause.penetrance) for c in found]
         self.layer = np.array(penetrance)[self.entry_cause]
-        self.log_prior = np.log([c.cause.prior for c in found])
+        self.log_prior = np.array([c.cause.log_prior for c in found])
         kills = np.array([c.cause.kind in ("node", "gpu", "link") for c in found])
         self.weights = np.where(kills[self.run_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
 
-    def extended(self, more: Sequence[Column]) -> "_Design":
-        known = {column.cause for column in self.columns}
-        return _Design([*self.columns, *(column for column in more if column.cause not in known)], self._collective)
+    def extended(self, more: Column) -> "_Design":
+        return _Design([*self.columns, more], self._observed)
 
 
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
-    """Add effects while one is likelier than none, then let each give way to the others in turn."""
-    tests = observed.tests
-    names = sorted({test.collective for test in tests})
-    collective = np.array([names.index(test.collective) for test in tests], dtype=np.int64)
+    """The likeliest effects, with as many cuts as make all of it likelier than the same tests without."""
     found = columns(observed, groups)
     if not found:  # all tests are fine
         return Posterior(observed, (), ())
-    design, effects = _Design(found, collective), list[Effect]()
+    design, cuts = _Design(found, observed), list[Effect]()
+    best = _grown([], design, observed)
+    evidence = _evidence(best, design, observed)
+    for _ in range(_MOST_CUTS):
+        likelihood = _likelihood(observed, cuts)
+        cut = _cut(observed, likelihood)
+        if cut is None or cut.cause in (column.cause for column in design.columns):
+            break
+        with_cut = design.extended(cut)
+        cuts.append(_single(_Design([cut], observed), likelihood))
+        if not cuts[-1].causes:
+            break
+        grown = _grown(cuts, with_cut, observed)
+        if (more := _evidence(grown, with_cut, observed)) <= evidence:
+            break
+        best, evidence, design = grown, more, with_cut
+    return Posterior(observed, tuple(best), design.columns)
+
+
+def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
+    """Add effects while there may be another, then let each give way to the others in turn.
+
+    One of several faults is hardly likelier than a stray as long as the others count as strays, so even the unlikely
+    are added first, and weighed when all are there.
+    """
+    effects = list(first)
     while len(effects) < _MOST_EFFECTS:
-        added, design = _next(design, observed, _likelihood(observed, effects))
+        added = _single(design, _likelihood(observed, effects))
         known = {effect.causes[0] for effect in effects}
         if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
             break
-        settled = _settled([*effects, added], design, observed, sweeps=1)
-        if len(settled) <= len(effects):
-            break
-        effects = settled
-    effects = _settled(effects, design, observed, _SWEEPS)
-    return Posterior(observed, tuple(effects), design.columns)
+        effects.append(added)
+    return _settled(effects, design, observed)
 
 
-def _next(design: _Design, observed: Observed, likelihood: Likelihood) -> tuple[Effect, _Design]:
-    """The next effect, and the design with the cut that it may be."""
-    cut = _cut(observed, likelihood)
-    with_cut = design.extended(cut) if cut else design
-    effect = _single(with_cut, likelihood)
-    is_cut = cut is not None and cut[0].cause in effect.causes
-    return (effect, with_cut) if is_cut else (_single(design, likelihood), design)
+def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
+    """The log probability of all tests with the effects, each by its likeliest cause and given those before it."""
+    fitted = _worst(effects, len(observed.tests))[0]
+    nothing = np.zeros(len(observed.tests))
+    total = Likelihood(observed, nothing, nothing, fitted).log_total
+    for i, effect in enumerate(effects):
+        before = Likelihood(observed, *_worst(effects[:i], len(observed.tests)), fitted)
+        weight, _, _ = _weights(design, before)
+        place = next(i for i, column in enumerate(design.columns) if column.cause == effect.causes[0])
+        total += float(weight[place]) - np.log(effect.shares[0])
+    return total
 
 
-def _settled(effects: list[Effect], design: _Design, observed: Observed, sweeps: int) -> list[Effect]:
+def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list[Effect]:
     """The effects after each has been weighed anew, given the others; what has become nothing is dropped.
 
     With the effect there are fewer strays than without, so each of the two has its own share of them.
     """
-    for _ in range(sweeps):
-        fitted = _worst(effects, len(observed.tests))[0]
-        for i in range(len(effects)):
+    for _ in range(_SWEEPS):
+        for i in reversed(range(len(effects))):
+            fitted = _worst(effects, len(observed.tests))[0]
             others = _worst(effects[:i] + effects[i + 1 :], len(observed.tests))
             without, with_it = Likelihood(observed, *others), Likelihood(observed, *others, fitted)
             effects[i] = _single(design, with_it, without.log_total - with_it.log_total)
-    return [effect for effect in effects if effect.none <= 0.5 and effect.causes]
+            if effects[i].none > 0.5 or not effects[i].causes:
+                del effects[i]
+    return effects
 
 
 def _likelihood(observed: Observed, effects: Sequence[Effect]) -> Likelihood:
@@ -142,27 +172,34 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
     return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
 
 
-def _cut(observed: Observed, likelihood: Likelihood) -> tuple[Column, Column] | None:
-    """The best cut of the nodes in two and its rival, if enough tests across it are slow and each side has two."""
+def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
+    """The best cut of the nodes in two, if enough pairs across are slow, and its sides are no slow nodes."""
     if observed.slow.sum() < LEAST_OF_A_CUT:
         return None
     nodes = len({node for test in observed.tests for node in test.nodes})
     ratios = likelihood.ratios(ALWAYS)[:, :-1]
-    weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))]
+    weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))] * observed.weight
     side = best_side(observed.tests, weight)
-    cut, rival = cut_columns(observed.tests, side, nodes)
-    within = np.setdiff1d(rival.tests, cut.tests)
-    slow_inside = observed.slow[within].sum() > observed.fine[within].sum()  # then they are slow nodes
-    enough = observed.slow[cut.tests].sum() >= LEAST_OF_A_CUT
-    return (cut, rival) if enough and not slow_inside and 2 <= len(side) <= nodes - 2 else None
+    column = cut_column(observed.tests, side, nodes)
+    pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[observed.slow[column.tests]]}
+    within = np.array([len(side.intersection(test.nodes)) > 1 for test in observed.tests])
+    within[column.tests] = False
+    slow_inside = (within & observed.slow).sum() > (within & observed.fine).sum()
+    possible = len(pairs) >= LEAST_OF_A_CUT and 2 <= len(side) <= nodes - 2 and not slow_inside
+    return column if possible else None
+
+
+def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
+    """The log of prior times Bayes factor of each cause; the sums of its tests, and their log likelihood ratios."""
+    layers = np.stack([likelihood.ratios(penetrance) for penetrance in PENETRANCES])
+    sums = np.add.reduceat(layers[design.layer, design.test], design.starts, axis=0)
+    factor = np.bincount(design.run_cause, log_mean(sums, design.weights), len(design.columns))
+    return design.log_prior + factor, sums, layers
 
 
 def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> Effect:
     """Weigh every cause as the only one besides what is explained already."""
-    layers = np.stack([likelihood.ratios(penetrance) for penetrance in PENETRANCES])
-    sums = np.add.reduceat(layers[design.layer, design.test], design.starts, axis=0)
-    factor = np.bincount(design.run_cause, log_mean(sums, design.weights), len(design.columns))
-    weight = design.log_prior + factor
+    weight, sums, layers = _weights(design, likelihood)
     top = max(float(weight.max()), log_none)
     weights = np.exp(weight - top)
     none = float(np.exp(log_none - top))

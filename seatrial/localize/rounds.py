@@ -13,11 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from seatrial.localize.findings import Localization, localize, unsettled
+from seatrial.localize.findings import Finding, Localization, localize, unsettled
 from seatrial.localize.observations import GroupTest
 
-_CONFIRMED = 3  # slow tests of a node or link
-_WIDESPREAD = 0.25  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+_CONFIRMED = {"node": 3, "gpu": 3, "link": 2}  # partners with which a part was slow; of a link, slow tests
+_WIDESPREAD = 0.5  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+_APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
 _PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
 
 
@@ -90,12 +91,16 @@ class _Round:
         self.state = state
         self.chosen: list[Group] = []
         self.free = dict.fromkeys(state.nodes)
-        self.fine: set[str] = set()  # nodes with a fine test
+        self.fine: set[str] = set()  # nodes with a fine test on all GPUs
         self.met: set[frozenset[str]] = set()  # pairs that have been tested
+        self.apart: set[str] = set()  # nodes that have been tested on single GPUs
+        self.by_gpu = True
         self.random = random.Random(state.rounds)
         observed = state.found.posterior.observed
         for test, is_fine in zip(observed.tests, observed.fine, strict=True):
-            self.fine.update(test.nodes if is_fine else ())
+            single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
+            self.fine.update(test.nodes if is_fine and not single else ())
+            self.apart.update(test.nodes if single else ())
             if len(test.nodes) == 2:
                 self.met.add(frozenset(test.nodes))
 
@@ -108,60 +113,74 @@ class _Round:
         return bool(found.findings) and not self.chosen and found.next_test is None and enough
 
     def doubts(self) -> None:
-        """Groups for the nodes of doubtful tests and findings, unless doubts are all over the fleet."""
-        posterior = self.state.found.posterior
-        odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(posterior))]
-        nodes = [node for test in odd if len(test.nodes) == 2 for node in test.nodes]
-        if len(set(nodes)) > _WIDESPREAD * len(self.state.nodes):
-            return
-        self._confirm()
-        for test in odd:
-            new = [node for node in test.nodes if node not in self.fine]
-            if new or len(test.nodes) > 2:
-                self._apart(test, new)
-            else:
-                self._add(test.nodes, test.gpus[0] if test.gpus else self.state.gpus)
-
-    def _apart(self, test: GroupTest, new: Sequence[str]) -> None:
-        """Each node that was not fine yet with one that was; else the untested links of the group."""
-        for node in new:
-            self._with_a_fine_one(node)
-        if not new:
-            for pair in pairwise((*test.nodes, test.nodes[0])):
-                if frozenset(pair) not in self.met:
-                    self._add(pair, self.state.gpus)
-
-    def _confirm(self) -> None:
-        """Parts that were slow in few tests once more, nodes with others and taken apart by their GPUs."""
+        """Groups for what is doubtful, unless doubts are all over the fleet."""
         found = self.state.found
-        observed = found.posterior.observed
+        odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(found.posterior))]
+        known = {node for finding in found.findings if finding.named for node in finding.cause.nodes}
+        new = {node for test in odd for node in test.nodes} - self.fine - known
+        self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
+        if len(new) > _WIDESPREAD * len(self.state.nodes):
+            return
+        if found.next_test and len(set(found.next_test.gpus)) < 2 and not new:
+            self._add(found.next_test.nodes, (*found.next_test.gpus, self.state.gpus)[0])
+        self._strange_pairs([f.cause.name for f in found.findings if f.cause.kind == "node" and not f.named])
         for finding in found.findings:
-            tests = found.posterior.tests_of(finding.cause)
-            if finding.cause.kind == "link" and observed.bad[tests].sum() < _CONFIRMED:
-                self._add(finding.cause.nodes, self.state.gpus)
-            if finding.cause.kind in ("node", "gpu") and len(finding.cause.nodes) == 1:
-                (node,) = finding.cause.nodes
-                with_it = [test for test in self.state.tests if node in test.nodes]
-                apart = any(len(test.gpus[0]) < len(self.state.gpus) for test in with_it if test.gpus)
-                if len(self.state.gpus) > 1 and not apart:
-                    self._by_gpu(node)
-                elif observed.bad[tests].sum() < _CONFIRMED:
-                    self._with_a_fine_one(node)
+            self._confirm(finding)
+        for node in sorted(new):
+            self._with_a_fine_one(node)
+        for test in odd:
+            if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
+                self._add(test.nodes, test.gpus[0] if test.gpus else self.state.gpus)
+            elif new.isdisjoint(test.nodes):
+                self._strange_pairs((*test.nodes, test.nodes[0]))
 
-    def _by_gpu(self, node: str) -> None:
-        """A node with a fine one on each GPU by itself, all at once, and for comparison a pair of fine ones as well."""
-        is_first = not any(len(group.gpus) == 1 for group in self.chosen)
-        for pair_of in (node, None)[: 1 + is_first]:
-            first = pair_of or next((n for n in self.free if n in self.fine), "")
-            partner = self._fine_one(first)
-            if partner:
-                self.chosen += [Group((first, partner), (gpu,)) for gpu in self.state.gpus]
-                self._take((first, partner))
+    def _confirm(self, finding: Finding) -> None:
+        """Once more what was slow in few tests: links again, nodes with others."""
+        nodes, kind = finding.cause.nodes, finding.cause.kind
+        few = self._slow_tests(finding) < _CONFIRMED.get(kind, 0)
+        if kind == "link" and few:
+            self._add(nodes, self.state.gpus)
+        if kind == "link" and not finding.named:
+            for node in nodes:
+                self._with_a_fine_one(node)
+        if kind in ("node", "gpu") and (few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart)):
+            self._with_a_fine_one(nodes[0])
+
+    def _slow_tests(self, finding: Finding) -> int:
+        """Slow tests of different pairs; those on single GPUs of one pair are one."""
+        posterior = self.state.found.posterior
+        tests = posterior.tests_of(finding.cause)
+        slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
+        return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
+
+    def _strange_pairs(self, nodes: Sequence[str]) -> None:
+        """Pairs of neighbours that have not been tested together."""
+        for pair in pairwise(nodes):
+            if frozenset(pair) not in self.met:
+                self._add(pair, self.state.gpus)
 
     def _with_a_fine_one(self, node: str) -> None:
+        """A node with one that was fine: the first time on each GPU by itself, all at once, since one may be slow.
+
+        In the first such round a pair of fine nodes does the same, for comparison.
+        """
         partner = self._fine_one(node)
-        if partner:
+        if partner is None:
+            return
+        if len(self.state.gpus) < 2 or node in self.apart or not self.by_gpu:
             self._add((node, partner), self.state.gpus)
+            return
+        self._by_gpu((node, partner))
+        if not self.apart:
+            first = next((n for n in self.free if n in self.fine), "")
+            partner = self._fine_one(first)
+            if partner:
+                self._by_gpu((first, partner))
+        self.apart.add(node)
+
+    def _by_gpu(self, pair: tuple[str, str]) -> None:
+        self.chosen += [Group(pair, (gpu,)) for gpu in self.state.gpus]
+        self._take(pair)
 
     def _fine_one(self, node: str) -> str | None:
         """A free node that was fine and has not been tested with this free one, at random."""
