@@ -56,7 +56,7 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
     links = len({pair for test in tests for pair in test.neighbours})
     found = [
         *_of("node", _nodes(tests)),
-        *_of("gpu", _gpus(tests)),
+        *_of("gpu", *_gpus(observed)),
         *_of("link", _links(observed), links),
         *_of("switch", _switches(tests, groups)),
         *_of("placement", _placements(tests)),
@@ -98,15 +98,22 @@ def _nodes(tests: Sequence[GroupTest]) -> Found:
     return places
 
 
-def _gpus(tests: Sequence[GroupTest]) -> Found:
-    """GPUs of one node, where it took part with others too: else node and GPU are one."""
-    places: Found = {}
-    of_node: Counter[str] = Counter(node for test in tests for node in dict.fromkeys(test.nodes))
-    for i, test in enumerate(tests):
+def _gpus(observed: Observed) -> tuple[Found, int]:
+    """GPUs of nodes that were slow with some of them, and how many GPUs there are.
+
+    Where a node took part with the same GPUs in all tests, node and GPU are one.
+    """
+    by_node: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, test in enumerate(observed.tests):
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
-            for address in addresses:
-                places.setdefault(f"{node}/{address}", ((node,), []))[1].append(i)
-    return {name: (nodes, where) for name, (nodes, where) in places.items() if len(where) < of_node[nodes[0]]}
+            by_node[node][addresses].append(i)
+    places: Found = {}
+    for node, tests in by_node.items():
+        if len(tests) > 1 and any(observed.bad[i] for where in tests.values() for i in where):
+            for address in {address for addresses in tests for address in addresses}:
+                where = [i for addresses, some in tests.items() if address in addresses for i in some]
+                places[f"{node}/{address}"] = ((node,), sorted(where))
+    return places, sum(len(set().union(*tests)) for tests in by_node.values())
 
 
 def _links(observed: Observed) -> Found:
@@ -127,25 +134,26 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     """
     columns: dict[tuple[str, str], list[int]] = defaultdict(list)
     users: dict[str, set[str]] = defaultdict(set)
+    by_gpus: dict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
     for i, test in enumerate(tests):
-        ends = Counter(address for addresses in test.gpus for address in set(addresses))
-        single = all(len(addresses) == 1 for addresses in test.gpus)
+        by_gpus[test.gpus].append(i)
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
             for address in addresses:
                 users[address].add(node)
+    for gpus, where in by_gpus.items():
+        ends = Counter(address for addresses in gpus for address in set(addresses))
+        single = all(len(addresses) == 1 for addresses in gpus)
         for address, count in ends.items():
-            columns[address, "always"].append(i)
-            if single:
-                columns[address, "single"].append(i)
-            if single and count == 1 and len(test.nodes) > 1:
-                columns[address, "one end"].append(i)
+            columns[address, "always"] += where
+            columns[address, "single"] += where if single else []
+            columns[address, "one end"] += where if single and count == 1 and len(gpus) > 1 else []
     rails = [rail for rail, nodes in users.items() if len(nodes) > 1 and len(columns[rail, "always"]) < len(tests)]
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
     found = []
     for rail in rails:
         wheres = [("always", PENETRANCES[:1]), ("single", PENETRANCES[1:]), ("one end", PENETRANCES)]
         for where, penetrances in wheres:
-            places = np.array(columns[rail, where], dtype=np.int64)
+            places = np.array(sorted(columns[rail, where]), dtype=np.int64)
             causes = [Cause("rail", rail, (), penetrance, where == "one end", log_prior) for penetrance in penetrances]
             found += [Column(cause, places) for cause in causes if len(places)]
     return found

@@ -23,7 +23,7 @@ _LEAST = 4  # comparable tests
 _ROWS, _NODES_SHOWN = 6, 8
 # Slow tests that a cause needs, so that no stray names a part.
 _ENOUGH: Mapping[CauseKind, int] = {
-    "cut": LEAST_OF_A_CUT, "switch": 3, "placement": 3, "rail": 4, "node": 2, "gpu": 2, "link": 2,
+    "cut": LEAST_OF_A_CUT, "switch": 3, "placement": 3, "rail": 4, "node": 2, "gpu": 3, "link": 2,
 }  # fmt: skip
 _SUSPECTS: Mapping[CauseKind, SuspectKind] = {
     "node": "node", "gpu": "gpu", "rail": "rail", "link": "link", "switch": "switch",

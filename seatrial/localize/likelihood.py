@@ -31,33 +31,40 @@ class Likelihood:
         self._fails = np.maximum(fails, max(_FAILS, float(observed.failed.mean())))
         explained = base if fitted is None else fitted
         odd = known & (observed.value + explained < -3 * self._width(explained))
-        share = (odd.sum() + _STRAYS * _STRAY_TESTS) / (known.sum() + _STRAY_TESTS)
+        count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
+        share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
         self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
         self._stray = np.full(len(base), _WIDE)
-        if odd.sum() >= 5:  # they lie together
+        if count >= 5:  # they lie together
             centre = float(np.median(observed.value[odd]))
             self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
         self._usual = self._density(base)
         self.log_total = float((observed.weight * np.log(self._usual))[known].sum())
 
-    def ratios(self, penetrance: float) -> Floats:
+    def ratios(self, *penetrances: float) -> Floats:
         """Log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
 
-        A cause affects each of its tests with probability `penetrance`.
+        One table for each of the probabilities `penetrances` with which a cause affects its tests.
         """
         slowed = np.maximum(self._base[:, None], SLOWDOWNS[None, :])
-        affected = np.stack([self._density(column) for column in slowed.T], axis=1)
-        values = np.log(penetrance * affected / self._usual[:, None] + 1 - penetrance)
+        affected = self._density(slowed) / self._usual[:, None]
+        observed, tables = self._observed, np.zeros((len(penetrances), len(self._base), len(SLOWDOWNS) + 1))
         failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * self._fails) / self._fails).clip(min=0)
-        dead = np.where(self._observed.failed, np.log(FAILS_IF_DEAD / self._fails), np.log(1 - FAILS_IF_DEAD))
-        values = np.where(self._observed.failed[:, None], penetrance * failing[:, None], values)
-        table = np.column_stack([values, dead.clip(max=3.0)])
-        table[self._observed.alone] = 0
-        return table * self._observed.weight[:, None]
+        dead = np.where(observed.failed, np.log(FAILS_IF_DEAD / self._fails), np.log(1 - FAILS_IF_DEAD))
+        for table, penetrance in zip(tables, penetrances, strict=True):
+            values = np.log(penetrance * affected + 1 - penetrance)
+            table[:, :-1] = np.where(observed.failed[:, None], penetrance * failing[:, None], values)
+            table[:, -1] = dead.clip(max=3.0)
+        tables[:, observed.alone] = 0
+        tables *= observed.weight[:, None]
+        return tables
 
     def _density(self, slowdown: Floats) -> Floats:
-        value, width = self._observed.value, self._width(slowdown)
-        return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * self._stray
+        """Of each test, for its slowdown or for several of them."""
+        whole = (..., None) if slowdown.ndim > 1 else ...
+        value, stray = self._observed.value[whole], self._stray[whole]
+        width = width_of(self._observed.scale[whole], slowdown)
+        return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray
 
     def _width(self, slowdown: Floats) -> Floats:
         return width_of(self._observed.scale, slowdown)
@@ -65,7 +72,7 @@ class Likelihood:
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:
     """The scatter of tests that are slowed: that of the others, and the spread of the slowdown."""
-    return np.hypot(scale, _SPREAD * slowdown)
+    return np.sqrt(scale**2 + (_SPREAD * slowdown) ** 2)
 
 
 def _normal(distance: Floats, width: Floats | float) -> Floats:

@@ -1,6 +1,6 @@
 """Tests of groups of nodes as numbers: the log ratio to what like tests reach, and its noise. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -62,7 +62,7 @@ class Observed:
 
     `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing. What was
     wrong with a test besides was so with those of the same nodes on other GPUs: m of them, slow or fine, have the
-    `weight` of sqrt(m).
+    `weight` of sqrt(m). `share` is that of a test among all of the same nodes.
     """
 
     tests: tuple[GroupTest, ...]
@@ -71,6 +71,7 @@ class Observed:
     failed: Bools
     alone: Bools
     weight: Floats
+    share: Floats
 
     @property
     def slow(self) -> Bools:
@@ -112,19 +113,21 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
     for key, test in zip(sets, tests, strict=True):
         gpus[key].add(test.gpus)
     weight = np.array([len(gpus[key]) ** -0.5 for key in sets])
-    return Observed(tuple(tests), value, scale, failed, alone, weight)
+    times = Counter(frozenset(test.nodes) for test in tests)
+    share = np.array([1 / times[frozenset(test.nodes)] for test in tests])
+    return Observed(tuple(tests), value, scale, failed, alone, weight, share)
 
 
 def _ratios(sweeps: Sequence[Mapping[int, float]]) -> Floats:
     """The median log ratio over the largest sizes of each sweep; NaN where no other has one of its sizes."""
     sizes = sorted({size for sweep in sweeps for size in sweep})
     logs = np.array([[np.log(sweep[size]) if sweep.get(size, 0) > 0 else np.nan for size in sizes] for sweep in sweeps])
-    known = [column[~np.isnan(column)] for column in logs.T]
-    logs -= [fast_level(values) if len(values) > 1 else np.nan for values in known]
-    ratios = np.full(len(sweeps), np.nan)
-    for i, row in enumerate(logs):
-        largest = row[~np.isnan(row)][-_SIZES:]
-        ratios[i] = np.median(largest) if len(largest) else np.nan
+    measured = [column[~np.isnan(column)] for column in logs.T]
+    logs -= [fast_level(values) if len(values) > 1 else np.nan for values in measured]
+    known = ~np.isnan(logs)
+    largest = known & (np.cumsum(known[:, ::-1], axis=1)[:, ::-1] <= _SIZES)
+    ratios, some = np.full(len(sweeps), np.nan), known.any(axis=1)
+    ratios[some] = np.nanmedian(np.where(largest, logs, np.nan)[some], axis=1)
     return ratios
 
 

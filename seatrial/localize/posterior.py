@@ -22,7 +22,7 @@ from seatrial.localize.cut import best_side
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
-_MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 3, 0.01
+_MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 2, 0.01
 _DEAD = 0.1  # of faults of a node, GPU or link, those that make tests fail
 _SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
 _SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
@@ -177,8 +177,8 @@ def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
     if observed.slow.sum() < LEAST_OF_A_CUT:
         return None
     nodes = len({node for test in observed.tests for node in test.nodes})
-    ratios = likelihood.ratios(ALWAYS)[:, :-1]
-    weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))] * observed.weight
+    ratios = likelihood.ratios(ALWAYS)[0, :, :-1]
+    weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))]
     side = best_side(observed.tests, weight)
     column = cut_column(observed.tests, side, nodes)
     pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[observed.slow[column.tests]]}
@@ -191,7 +191,7 @@ def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
     """The log of prior times Bayes factor of each cause; the sums of its tests, and their log likelihood ratios."""
-    layers = np.stack([likelihood.ratios(penetrance) for penetrance in PENETRANCES])
+    layers = likelihood.ratios(*PENETRANCES)
     sums = np.add.reduceat(layers[design.layer, design.test], design.starts, axis=0)
     factor = np.bincount(design.run_cause, log_mean(sums, design.weights), len(design.columns))
     return design.log_prior + factor, sums, layers

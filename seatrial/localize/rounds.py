@@ -121,7 +121,7 @@ class _Round:
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
         if len(new) > _WIDESPREAD * len(self.state.nodes):
             return
-        if found.next_test and len(set(found.next_test.gpus)) < 2 and not new:
+        if found.findings and found.next_test and len(set(found.next_test.gpus)) < 2:
             self._add(found.next_test.nodes, (*found.next_test.gpus, self.state.gpus)[0])
         self._strange_pairs([f.cause.name for f in found.findings if f.cause.kind == "node" and not f.named])
         for finding in found.findings:
@@ -138,11 +138,12 @@ class _Round:
         """Once more what was slow in few tests: links again, nodes with others."""
         nodes, kind = finding.cause.nodes, finding.cause.kind
         few = self._slow_tests(finding) < _CONFIRMED.get(kind, 0)
-        if kind == "link" and few:
-            self._add(nodes, self.state.gpus)
-        if kind == "link" and not finding.named:
+        if kind == "link":
             for node in nodes:
-                self._with_a_fine_one(node)
+                if node not in self.fine:
+                    self._with_a_fine_one(node)
+            if few or not finding.named:
+                self._add(nodes, self.state.gpus)
         if kind in ("node", "gpu") and (few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart)):
             self._with_a_fine_one(nodes[0])
 
