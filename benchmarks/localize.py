@@ -1,6 +1,7 @@
-"""How well slow parts are localized: write the table of docs/localization.md.
+"""How well slow parts are localized: print the table of docs/localization.md.
 
-    python benchmarks/localize.py [--nodes 8 32 232 ...] [--noise 1 3 5] [--trials 100] [--seed S] [--write]
+    python benchmarks/localize.py [--nodes 8 32 232 ...] [--noise 1 3 5] [--kinds node ...]
+                                   [--methods seatrial ...] [--trials 100] [--seed S]
 
 A simulated fleet with known faults is measured in the rounds of `seatrial.localize`, and beside it by the algorithms
 of others, each with the threshold that suits these faults best: all pairs (superbenchmark's pair-wise pattern), pairs
@@ -18,13 +19,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean, median
 
 from seatrial.localize import Budget, Group, plan, start, update, verdict
 from seatrial.localize.findings import NAMED
 
-TARGET = Path(__file__).parents[1] / "docs" / "localization.md"
 KINDS = ("node", "gpu", "link", "rail", "cut")
 GPUS = tuple(str(i) for i in range(8))
 MINUTES = 4.0  # for a round: 28 minutes for 7 rounds is what the Cluster Readiness Engine estimates
@@ -284,15 +283,30 @@ def main() -> None:
     todo = list(cases(asked.nodes, [n / 100 for n in asked.noise], asked.kinds, asked.methods))
     with ProcessPoolExecutor(2) as pool:
         scores = pool.map(partial(scored, trials=asked.trials, seed=asked.seed), todo)
+        print(
+            "| nodes | noise | faults | by | recall | false blame | rounds | tests | minutes | right of sure | planning |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|---|---|")
         for case, score in zip(todo, scores, strict=True):
-            recall = score.found / score.faults if score.faults else float("nan")
-            print(
-                f"{case.method:10} N={case.nodes:5} {100 * case.noise:.0f}% {case.faults} {case.kind:5}"
-                f" recall {recall:.3f} false"
-                f" {score.false}/{score.trials} rounds {fmean(score.rounds):.1f} (max {max(score.rounds)}) tests"
-                f" {fmean(score.tests):.0f} slowest {score.slowest_s:.2f}s",
-                flush=True,
-            )
+            print(_row(case, score), flush=True)
+
+
+def _row(case: Case, score: Score) -> str:
+    sure = [right for confidence, right in score.confidences if confidence >= NAMED]
+    cells = [
+        f"{case.nodes:,}",
+        f"{100 * case.noise:.0f} %",
+        f"{case.faults} {case.kind}" if case.faults else "none",
+        case.method,
+        f"{score.found} of {score.faults}" if score.faults else "–",
+        f"{score.false} of {score.trials}",
+        f"{fmean(score.rounds):.1f}, at most {max(score.rounds)}",
+        f"{fmean(score.tests):,.0f}",
+        f"{MINUTES * fmean(score.rounds):.0f}",
+        f"{sum(sure)} of {len(sure)}" if sure else "–",
+        f"{score.slowest_s:.2f} s" if score.slowest_s else "–",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -151,10 +151,10 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
     found = []
     for rail in rails:
-        wheres = [("always", PENETRANCES[:1]), ("single", PENETRANCES[1:]), ("one end", PENETRANCES)]
-        for where, penetrances in wheres:
-            places = np.array(sorted(columns[rail, where]), dtype=np.int64)
-            causes = [Cause("rail", rail, (), penetrance, where == "one end", log_prior) for penetrance in penetrances]
+        variants = [("always", PENETRANCES[:1]), ("single", PENETRANCES[1:]), ("one end", PENETRANCES)]
+        for variant, penetrances in variants:
+            places = np.array(sorted(columns[rail, variant]), dtype=np.int64)
+            causes = [Cause("rail", rail, (), each, variant == "one end", log_prior) for each in penetrances]
             found += [Column(cause, places) for cause in causes if len(places)]
     return found
 

@@ -52,7 +52,8 @@ class _Graph:
         for _ in range(_STEPS):
             vector = shift * vector - self.pulls(vector)
             vector /= max(float(np.linalg.norm(vector)), 1e-300)
-        return np.where(vector < 0, np.float64(-1), np.float64(1))
+        sides: Floats = np.sign(vector) + (vector == 0)
+        return sides
 
     def improved(self, side: Floats) -> Floats:
         """The sides after single nodes have changed over, the one that gains most first."""

@@ -200,7 +200,8 @@ def unsettled(posterior: Posterior) -> Bools:
     keys = [(test.like, test.nodes, test.gpus) for test in observed.tests]
     fine = {key for key, is_fine in zip(keys, observed.fine, strict=True) if is_fine}
     repeated_fine = np.array([key in fine for key in keys], dtype=bool)
-    return (posterior.unexplained(limit=limit) & ~repeated_fine) | observed.fast
+    odd: Bools = (posterior.unexplained(limit=limit) & ~repeated_fine) | observed.fast
+    return odd
 
 
 def _shares(effect: Effect) -> dict[tuple[CauseKind, str], float]:

@@ -60,9 +60,9 @@ class GroupTest:
 class Observed:
     """What each test shows: `value`, the log ratio to like tests, with the `scale` of its noise.
 
-    `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing. What was
-    wrong with a test besides was so with those of the same nodes on other GPUs: m of them, slow or fine, have the
-    `weight` of sqrt(m). `share` is that of a test among all of the same nodes.
+    `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing. What else slowed
+    a test slowed those of the same nodes on other GPUs: m of them that are slow have the `weight` of sqrt(m). `share`
+    is that of a test among all of the same nodes.
     """
 
     tests: tuple[GroupTest, ...]
@@ -108,11 +108,12 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
         value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
         scale[where] = _scale_of(ratio[known])
     slow = (value < -3 * scale) | failed
-    sets = [(test.like, frozenset(test.nodes), is_slow) for test, is_slow in zip(tests, slow.tolist(), strict=True)]
     gpus: dict[object, set[object]] = defaultdict(set)
-    for key, test in zip(sets, tests, strict=True):
-        gpus[key].add(test.gpus)
-    weight = np.array([len(gpus[key]) ** -0.5 for key in sets])
+    for test, is_slow in zip(tests, slow.tolist(), strict=True):
+        if is_slow:
+            gpus[test.like, frozenset(test.nodes)].add(test.gpus)
+    many = [len(gpus.get((test.like, frozenset(test.nodes)), "1")) for test in tests]
+    weight = np.where(slow, np.array(many) ** -0.5, 1.0)
     times = Counter(frozenset(test.nodes) for test in tests)
     share = np.array([1 / times[frozenset(test.nodes)] for test in tests])
     return Observed(tuple(tests), value, scale, failed, alone, weight, share)

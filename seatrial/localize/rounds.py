@@ -16,7 +16,7 @@ import numpy as np
 from seatrial.localize.findings import Finding, Localization, localize, unsettled
 from seatrial.localize.observations import GroupTest
 
-_CONFIRMED = {"node": 3, "gpu": 3, "link": 2}  # partners with which a part was slow; of a link, slow tests
+_CONFIRMED = {"node": 3, "gpu": 3, "link": 3}  # partners with which a part was slow; of a link, slow tests
 _WIDESPREAD = 0.5  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
 _APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
 _PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
@@ -75,6 +75,8 @@ def plan(state: State, budget: Budget) -> list[Group]:
         return []
     planned = _Round(state)
     planned.doubts()
+    if state.rounds > 1:
+        planned.rest_of_ring()
     if state.rounds > 1 and planned.settled():
         return []
     if state.rounds < 2:
@@ -96,13 +98,15 @@ class _Round:
         self.apart: set[str] = set()  # nodes that have been tested on single GPUs
         self.by_gpu = True
         self.random = random.Random(state.rounds)
-        observed = state.found.posterior.observed
+        observed, slow_apart = state.found.posterior.observed, set[str]()
         for test, is_fine in zip(observed.tests, observed.fine, strict=True):
             single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
             self.fine.update(test.nodes if is_fine and not single else ())
             self.apart.update(test.nodes if single else ())
-            if len(test.nodes) == 2:
-                self.met.add(frozenset(test.nodes))
+            if len(test.nodes) == 2 or is_fine:
+                self.met.update(map(frozenset, test.neighbours))
+            slow_apart.update(test.nodes if single and not is_fine else ())
+        self.fine |= self.apart - slow_apart  # on each GPU by itself
 
     def settled(self) -> bool:
         """Whether causes are named, none is in doubt, and each has been confirmed."""
@@ -154,10 +158,11 @@ class _Round:
         slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
         return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
 
-    def _strange_pairs(self, nodes: Sequence[str]) -> None:
+    def _strange_pairs(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
         """Pairs of neighbours that have not been tested together."""
+        skipped = set(without)
         for pair in pairwise(nodes):
-            if frozenset(pair) not in self.met:
+            if frozenset(pair) not in self.met and skipped.isdisjoint(pair):
                 self._add(pair, self.state.gpus)
 
     def _with_a_fine_one(self, node: str) -> None:
@@ -205,6 +210,11 @@ class _Round:
             members = [node for node in ring[first : first + size] if node in self.free]
             if len(members) > 1:
                 self._add(members, self.state.gpus)
+
+    def rest_of_ring(self) -> None:
+        """The links of the ring that have not been tested since their nodes were busy, save those of slow nodes."""
+        slow = {f.cause.name for f in self.state.found.findings if f.cause.kind == "node" and f.named}
+        self._strange_pairs((*self.state.nodes, self.state.nodes[0]), slow)
 
     def at_random(self, most: int) -> None:
         """Pairs at random of all nodes that are left, in every other round on single rails until something is found."""
