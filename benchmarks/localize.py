@@ -284,7 +284,7 @@ def main() -> None:
     with ProcessPoolExecutor(2) as pool:
         scores = pool.map(partial(scored, trials=asked.trials, seed=asked.seed), todo)
         print(
-            "| nodes | noise | faults | by | recall | false blame | rounds | tests | minutes | right of sure | planning |"
+            "| nodes | noise | faults | by | found | false blame | rounds | tests | minutes | right, sure | planning |"
         )
         print("|---|---|---|---|---|---|---|---|---|---|---|")
         for case, score in zip(todo, scores, strict=True):
