@@ -52,7 +52,7 @@ class _Graph:
         for _ in range(_STEPS):
             vector = shift * vector - self.pulls(vector)
             vector /= max(float(np.linalg.norm(vector)), 1e-300)
-        sides: Floats = np.sign(vector) + (vector == 0)
+        sides: Floats = np.copysign(np.ones(self._n), vector)
         return sides
 
     def improved(self, side: Floats) -> Floats:
