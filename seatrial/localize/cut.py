@@ -42,7 +42,8 @@ class _Graph:
     def pulls(self, side: Floats) -> Floats:
         """For each node, the sum of weight times the other end's side."""
         a = np.bincount(self._a, self._weight * side[self._b], self._n)
-        return a + np.bincount(self._b, self._weight * side[self._a], self._n)
+        b = np.bincount(self._b, self._weight * side[self._a], self._n)
+        return np.asarray(a + b, dtype=np.float64)
 
     def spectral(self, random: np.random.Generator) -> Floats:
         """Signs of the eigenvector that pushes apart what is slow, by power iteration from a random start."""
