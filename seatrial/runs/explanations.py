@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seatrial import builders, checks, history, model, platforms, remote, runs
+from seatrial import builders, checks, history, localize, model, platforms, remote, runs
 from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.model.reason import Explanation, code_of
 from seatrial.model.result import RunResult
@@ -27,6 +27,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Logs": causes.REASONS,
     "Training": training.REASONS,
     "Devices": devices.REASONS,
+    "Localisation": localize.REASONS,
     "Numbers": model.REASONS,
     "History": history.REASONS,
 }

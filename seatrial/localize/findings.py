@@ -1,0 +1,315 @@
+"""From the posterior to findings, suspects, a verdict, and the next test where the tests do not decide. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from seatrial.localize.causes import Cause, CauseKind
+from seatrial.localize.next_test import NextTest, most_telling, repeated
+from seatrial.localize.observations import Bools, GroupTest, Ints, Observed, observe
+from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior, infer
+from seatrial.model.reason import Reason, code_of, join
+from seatrial.model.result import Suspect, SuspectKind
+from seatrial.model.verdict import Verdict
+from seatrial.text.printable import printable
+from seatrial.text.words import some_of
+
+NAMED, SHOWN = 0.9, 0.05  # the confidence from which a part is named, and from which it is a suspect at all
+_LEAST = 4  # comparable tests
+_ROWS, _NODES_SHOWN = 6, 8
+# Slow tests that a cause needs, so that no stray names a part.
+_ENOUGH: Mapping[CauseKind, int] = {
+    "cut": LEAST_OF_A_CUT, "switch": 3, "placement": 3, "rail": 4, "node": 2, "gpu": 3, "link": 2,
+}  # fmt: skip
+_SUSPECTS: Mapping[CauseKind, SuspectKind] = {
+    "node": "node", "gpu": "gpu", "rail": "rail", "link": "link", "switch": "switch",
+}  # fmt: skip
+FindingKind = Literal["cut", "rail", "node", "link", "placement", "none"]
+_FINDINGS: Mapping[CauseKind, FindingKind] = {
+    "cut": "cut", "switch": "cut", "placement": "placement", "rail": "rail", "gpu": "rail", "node": "node",
+    "link": "link",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A test that convinces: its name, nodes, and its speed as a share of that of like tests; None if it failed."""
+
+    source: str
+    nodes: tuple[str, ...]
+    ratio: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        nodes = [printable(node) for node in self.nodes[:_NODES_SHOWN]]
+        return {"source": printable(self.source), "nodes": nodes, "ratio": self.ratio}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause with the share of its effect; `sides` are the parts that it divides: of a cut, both groups of nodes."""
+
+    cause: Cause
+    kind: FindingKind
+    confidence: float
+    reason: str
+    sides: tuple[tuple[str, ...], tuple[str, ...]]
+    rows: tuple[Evidence, ...]
+    slowdown: float  # median log slowdown of its slow tests; infinite where they fail
+
+    @property
+    def named(self) -> bool:
+        return self.confidence >= NAMED
+
+    @property
+    def title(self) -> str:
+        return _called(self.cause)
+
+    @property
+    def suspect(self) -> Suspect | None:
+        """None for cuts and placements: no part is to blame."""
+        kind = _SUSPECTS.get(self.cause.kind)
+        return Suspect(kind, printable(self.cause.name), round(self.confidence, 3), self.reason) if kind else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "code": code_of(self.reason),
+            "kind": self.kind,
+            "sides": [list(map(printable, side)) for side in self.sides],
+            "confidence": round(self.confidence, 3),
+            "evidence": self.reason,
+            "tests": [
+                {
+                    "source": printable(row.source),
+                    "nodes": list(map(printable, row.nodes[:_NODES_SHOWN])),
+                    "ratio": row.ratio,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Localization:
+    """What the tests show: the findings, the likeliest first, and the test that would decide between them."""
+
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...]
+    next_test: NextTest | None
+    posterior: Posterior
+
+    @property
+    def suspects(self) -> tuple[Suspect, ...]:
+        return tuple(suspect for finding in self.findings if (suspect := finding.suspect))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `seatrial localize --json` prints."""
+        nothing = {"code": "localize-none", "kind": "none", "sides": []}
+        return {
+            "verdict": self.verdict.value,
+            "code": code_of(self.reason),
+            "reason": self.reason,
+            "suspects": [suspect.to_dict() for suspect in self.suspects],
+            "findings": [finding.to_dict() for finding in self.findings] or [nothing],
+            "next_test": self.next_test.to_dict() if self.next_test else None,
+        }
+
+
+def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | None = None) -> Localization:
+    """Say what slows tests, among nodes, GPUs, rails, links, cuts and placements.
+
+    `groups` are nodes that share a switch, rack or block, by its name.
+    """
+    observed = observe(tests)
+    posterior = infer(observed, groups or {})
+    proven = tuple(effect for effect in posterior.effects if _supported(posterior, effect))
+    posterior = replace(posterior, effects=proven)
+    findings = [finding for effect in proven for finding in _findings(posterior, effect)]
+    together = None
+    if apart := _never_together(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
+        findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
+        cut = Cause("cut", "", tuple(sorted(apart)))
+        findings += [_finding(posterior, cause, 0.5) for cause in (cut, *_nodes(posterior, apart))]
+        together = NextTest(tuple(sorted(apart)[:2]))
+    findings.sort(key=lambda finding: -finding.confidence)
+    return _concluded(posterior, tuple(findings), together)
+
+
+def _never_together(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
+    """Two or more nodes that no test has together with another of them: nodes that are named, or one side of a cut."""
+    everywhere = {node for test in posterior.observed.tests for node in test.nodes}
+    named = _apart(posterior, {f.cause.nodes[0] for f in findings if f.cause.kind == "node" and f.named})
+    if len(named) > 1:
+        return named
+    cuts = [set(f.cause.nodes) for f in findings if f.cause.kind == "cut" and f.named]
+    smaller = [min(side, everywhere - side, key=len) for side in cuts]
+    return next((side for side in smaller if _apart(posterior, side) == side), set())
+
+
+def _apart(posterior: Posterior, nodes: set[str]) -> set[str]:
+    met = [nodes.intersection(test.nodes) for test in posterior.observed.tests]
+    return nodes - {node for some in met if len(some) > 1 for node in some}
+
+
+def _nodes(posterior: Posterior, names: set[str]) -> list[Cause]:
+    causes = (column.cause for column in posterior.columns)
+    return [cause for cause in causes if cause.kind == "node" and cause.name in names]
+
+
+def _concluded(posterior: Posterior, findings: tuple[Finding, ...], together: NextTest | None) -> Localization:
+    observed = posterior.observed
+    named = [finding for finding in findings if finding.named]
+    open_effects = [effect for effect in posterior.effects if max(_shares(effect).values()) < NAMED]
+    odd = np.flatnonzero(unsettled(posterior))
+    compared = int((~observed.alone & ~observed.failed).sum())
+    if open_effects or together:
+        causes = [f"{_called(f.cause)} ({f.confidence:.2f})" for f in findings if not f.named]
+        next_test: NextTest | None = together or most_telling(posterior, open_effects[0])
+        doubt = Reason.of("localize-undecided", causes=some_of(causes), next_test=next_test)
+    elif len(odd):
+        next_test = repeated(observed.tests[odd[0]])
+        doubt = Reason.of("localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test)
+    else:
+        next_test, doubt = None, None
+    if named:
+        reasons = [_placed(finding) for finding in named[:4]]
+        return Localization(
+            _verdict(named), join([*reasons, *([doubt] if doubt else [])]), findings, next_test, posterior
+        )
+    if doubt:
+        return Localization(Verdict.INCONCLUSIVE, doubt, findings, next_test, posterior)
+    nodes = len({node for test in observed.tests for node in test.nodes})
+    if compared < _LEAST:
+        next_test = repeated(observed.tests[0]) if observed.tests else None
+        few = Reason.of("localize-too-few", tests=compared, next_test=next_test or "any pair of nodes")
+        return Localization(Verdict.INCONCLUSIVE, few, (), next_test, posterior)
+    return Localization(Verdict.PASS, Reason.of("localize-none", tests=compared, nodes=nodes), (), None, posterior)
+
+
+def unsettled(posterior: Posterior) -> Bools:
+    """Tests slow, failed or too fast for no known cause, of which no repeat was fine.
+
+    The limit allows for the number of tests: one fleet in twenty has such a test by noise alone.
+    """
+    observed = posterior.observed
+    limit = max(3.0, -NormalDist().inv_cdf(0.05 / max(1, len(observed.tests))))
+    keys = [(test.like, test.nodes, test.gpus) for test in observed.tests]
+    fine = {key for key, is_fine in zip(keys, observed.fine, strict=True) if is_fine}
+    repeated_fine = np.array([key in fine for key in keys], dtype=bool)
+    odd: Bools = (posterior.unexplained(limit=limit) & ~repeated_fine) | observed.fast
+    return odd
+
+
+def _shares(effect: Effect) -> dict[tuple[CauseKind, str], float]:
+    """Shares of an effect by the part that is blamed."""
+    shares: dict[tuple[CauseKind, str], float] = {}
+    for cause, share in zip(effect.causes, effect.shares, strict=True):
+        shares[cause.key] = shares.get(cause.key, 0.0) + share
+    return shares
+
+
+def _supported(posterior: Posterior, effect: Effect) -> bool:
+    """Whether enough tests that nothing else explains are slow or failed for it to be more than a stray."""
+    odd = posterior.unexplained(without=effect)
+    return effect.none < 1 - NAMED and any(_enough(posterior, cause, odd) for cause in effect.causes[:3])
+
+
+def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
+    observed, tests = posterior.observed, posterior.tests_of(cause)
+    hit = tests[odd[tests]]
+    if observed.slow[hit].sum() + observed.failed[hit].sum() // 2 < _ENOUGH[cause.kind]:
+        return False
+    if cause.kind != "node":
+        return True
+    partners = {frozenset(observed.tests[i].nodes) - set(cause.nodes) for i in hit}
+    return partners == {frozenset()} or len(partners) > 1
+
+
+def _findings(posterior: Posterior, effect: Effect) -> list[Finding]:
+    first: dict[tuple[CauseKind, str], Cause] = {}
+    for cause in effect.causes:
+        first.setdefault(cause.key, cause)
+    shares = _shares(effect)
+    shown = [key for key, share in shares.items() if share >= SHOWN]
+    return [_finding(posterior, first[key], min(shares[key], 0.999)) for key in shown]
+
+
+def _finding(posterior: Posterior, cause: Cause, confidence: float) -> Finding:
+    observed, tests = posterior.observed, posterior.tests_of(cause)
+    slow = tests[observed.slow[tests]]
+    hit = tests[observed.bad[tests]]
+    slowdown = -float(np.median(observed.value[slow])) if len(slow) > (len(hit) - len(slow)) else float("inf")
+    without = np.setdiff1d(np.arange(len(observed.tests)), tests)
+    sides = _sides(observed, cause)
+    partners = {node for i in hit for node in observed.tests[i].nodes} - set(cause.nodes)
+    values = {
+        "name": printable(cause.name),
+        "end": " at one end" if cause.at_one_end else "",
+        "slow": len(hit),
+        "tests": len(tests),
+        "percent": round(100 * exp(-slowdown)),
+        "partners": len(partners),
+        "nodes": len(partners),
+        "rest": len(without),
+        "inside": len(without),
+        "fine": int(observed.fine[without].sum()),
+        "side": some_of(map(printable, sides[0]), _NODES_SHOWN),
+        "other": some_of(map(printable, sides[1]), _NODES_SHOWN),
+    }
+    dead = cause.kind == "node" and slowdown == float("inf")
+    reason = Reason.of("localize-node-fails" if dead else f"localize-{cause.kind}", **values)
+    rows = tuple(_row(observed, int(i)) for i in _convincing(observed, hit, tests))
+    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown)
+
+
+def _convincing(observed: Observed, hit: Ints, tests: Ints) -> list[int]:
+    """The slowest tests of a cause, and last the fastest of them, which speaks against it."""
+    order = hit[np.argsort(observed.value[hit], kind="stable")].tolist()
+    against = tests[observed.fine[tests]]
+    fastest = [int(against[np.argmax(observed.value[against])])] if len(against) else []
+    return [*order[: _ROWS - len(fastest)], *fastest]
+
+
+def _row(observed: Observed, i: int) -> Evidence:
+    test = observed.tests[i]
+    return Evidence(test.name, test.nodes, None if observed.failed[i] else round(exp(observed.value[i]), 3))
+
+
+def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The part that is blamed and the rest: nodes, or the addresses of GPUs."""
+    if cause.kind in ("rail", "gpu"):
+        node, _, address = cause.name.rpartition("/")
+        seen = {
+            gpu for test in observed.tests for name, gpus in zip(test.nodes, test.gpus, strict=False)
+            if node in ("", name) for gpu in gpus
+        }  # fmt: skip
+        prefix = f"{node}/" if node else ""
+        return (cause.name,), tuple(prefix + gpu for gpu in sorted(seen - {address}))
+    if cause.kind == "link":
+        return (cause.nodes[0],), (cause.nodes[1],)
+    if cause.kind == "placement":
+        return (), ()
+    everywhere = {node for test in observed.tests for node in test.nodes}
+    return cause.nodes, tuple(sorted(everywhere - set(cause.nodes)))
+
+
+def _verdict(named: Sequence[Finding]) -> Verdict:
+    """Below half of the speed of like tests is a fail."""
+    return Verdict.FAIL if any(finding.slowdown > np.log(2) for finding in named) else Verdict.DEGRADED
+
+
+def _called(cause: Cause) -> str:
+    """A cause by kind and name: "node n07"; of a cut and of several nodes by their number."""
+    several = len(cause.nodes) > 1 and cause.kind in ("cut", "node")
+    name = some_of(map(printable, cause.nodes), 3) if several else printable(cause.name)
+    return f"{cause.kind} {name}" if cause.kind != "cut" else f"a cut around {name}"
+
+
+def _placed(finding: Finding) -> str:
+    if finding.cause.kind in ("cut", "placement"):
+        return finding.reason
+    return Reason(f"{_called(finding.cause)}: {finding.reason}", code_of(finding.reason))

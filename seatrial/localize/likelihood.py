@@ -1,0 +1,87 @@
+"""How likely a test's value is if a cause slows it, against if none does. Pure."""
+
+import numpy as np
+
+from seatrial.localize.observations import Floats, Observed
+
+# Log slowdowns that a cause may have: from 7 % to a twentieth, in steps of a third.
+SLOWDOWNS = 0.075 * 1.35 ** np.arange(13)
+_SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
+_STRAYS, _STRAY_TESTS = 0.02, 50  # the share of tests slow for a reason of their own, known as from that many tests
+_LEAST_STRAYS = 0.01
+_WIDE = 1 / 4.5  # density of a stray's value: anything is as likely
+_FAILS, FAILS_IF_DEAD, _FAILS_IF_SLOW = 0.05, 0.9, 3.0  # a share, a share, and how many times as often
+
+
+class Likelihood:
+    """Densities of the tests' values, given what other causes explain already.
+
+    A value is normal around what the causes of its test leave of the speed, or with probability `strays` that of a
+    stray. The share of strays and where they lie are fitted to the tests that nothing explains (empirical Bayes): many
+    slow tests without a pattern are then no proof of any cause.
+    """
+
+    def __init__(self, observed: Observed, base: Floats, fails: Floats, fitted: Floats | None = None) -> None:
+        """`base` is the log slowdown that is explained already, `fails` the probability of failing.
+
+        Strays are fitted to what `fitted` leaves unexplained; default: to what `base` does.
+        """
+        self._observed, self._base = observed, base
+        known = ~observed.failed & ~observed.alone
+        self._fails = np.maximum(fails, max(_FAILS, float(observed.failed.mean())))
+        explained = base if fitted is None else fitted
+        odd = known & (observed.value + explained < -3 * self._width(explained))
+        count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
+        share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
+        self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
+        self._stray = np.full(len(base), _WIDE)
+        if count >= 5:  # they lie together
+            centre = float(np.median(observed.value[odd]))
+            self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
+        self._usual = self._density(base)
+        self.log_total = float((observed.weight * np.log(self._usual))[known].sum())
+
+    def ratios(self, *penetrances: float) -> Floats:
+        """Log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
+
+        One table for each of the probabilities `penetrances` with which a cause affects its tests.
+        """
+        slowed = np.maximum(self._base[:, None], SLOWDOWNS[None, :])
+        affected = self._density(slowed) / self._usual[:, None]
+        observed, tables = self._observed, np.zeros((len(penetrances), len(self._base), len(SLOWDOWNS) + 1))
+        failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * self._fails) / self._fails).clip(min=0)
+        dead = np.where(observed.failed, np.log(FAILS_IF_DEAD / self._fails), np.log(1 - FAILS_IF_DEAD))
+        for table, penetrance in zip(tables, penetrances, strict=True):
+            values = np.log(penetrance * affected + 1 - penetrance)
+            table[:, :-1] = np.where(observed.failed[:, None], penetrance * failing[:, None], values)
+            table[:, -1] = dead.clip(max=3.0)
+        tables[:, observed.alone] = 0
+        tables *= observed.weight[:, None]
+        return tables
+
+    def _density(self, slowdown: Floats) -> Floats:
+        """Of each test, for its slowdown or for several of them."""
+        whole = (..., None) if slowdown.ndim > 1 else ...
+        value, stray = self._observed.value[whole], self._stray[whole]
+        width = width_of(self._observed.scale[whole], slowdown)
+        return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray
+
+    def _width(self, slowdown: Floats) -> Floats:
+        return width_of(self._observed.scale, slowdown)
+
+
+def width_of(scale: Floats, slowdown: Floats) -> Floats:
+    """The scatter of tests that are slowed: that of the others, and the spread of the slowdown."""
+    return np.sqrt(scale**2 + (_SPREAD * slowdown) ** 2)
+
+
+def _normal(distance: Floats, width: Floats | float) -> Floats:
+    density: Floats = np.exp(-0.5 * (distance / width) ** 2) / (width * np.sqrt(2 * np.pi))
+    return density
+
+
+def log_mean(values: Floats, weights: Floats) -> Floats:
+    """The log of the weighted mean of exp(values), by row."""
+    top = values.max(axis=1)
+    mean: Floats = top + np.log((np.exp(values - top[:, None]) * weights).sum(axis=1) + 1e-300)
+    return mean

@@ -1,0 +1,51 @@
+"""Tests of groups from logs of nccl-tests, whichever launcher ran them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from seatrial.checks.collectives.logs import by_kind, switched_off
+from seatrial.localize.observations import GroupTest
+from seatrial.nccl import Sweep
+
+
+def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
+    """One test for each sweep of the log that lists its devices, and for each data type and operation in it."""
+    tests = []
+    for number, sweep in enumerate(sweeps, start=1):
+        placed = _placed(sweep)
+        if not placed or sweep.launch_times:
+            continue
+        source = name if len(sweeps) == 1 else f"{name}#{number}"
+        nodes, gpus = zip(*placed.items(), strict=True)
+        for suffix, part in by_kind(sweep):
+            conditions = " ".join(_conditions(part))
+            tests.append(GroupTest(source + suffix, part.collective or "", nodes, _busbw(part), gpus, conditions))
+    return tests
+
+
+def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
+    """The addresses of the GPUs of each host, in the order of the ranks."""
+    gpus: dict[str, list[str]] = defaultdict(list)
+    for device in sorted(sweep.devices, key=lambda device: device.rank):
+        if device.host:
+            gpus[device.host].append(device.pci.lower() or f"gpu{device.device}")
+    return {host: tuple(sorted(addresses)) for host, addresses in gpus.items()}
+
+
+def _conditions(sweep: Sweep) -> Iterable[str]:
+    """What else speed depends on: GPU model, data type, operation, root, groups at once, and links switched off."""
+    yield from sorted({device.name for device in sweep.devices})
+    first = sweep.rows[0] if sweep.rows else None
+    if first:
+        yield from (str(part) for part in (first.type, first.redop, first.root))
+    if sweep.groups > 1:
+        yield f"{sweep.groups} groups"
+    yield from (f"{name}={value}" for name, value in sorted(switched_off(sweep).items()))
+
+
+def _busbw(sweep: Sweep) -> dict[int, float]:
+    """GB/s by message bytes, out of place; empty where the test failed or results were wrong."""
+    if sweep.outcome in ("failed", "error"):
+        return {}
+    sides = [(row.size, row.out_of_place or row.in_place) for row in sweep.rows]
+    return {size: side.busbw_gb_s for size, side in sides if side and side.busbw_gb_s and side.busbw_gb_s > 0}

@@ -1,0 +1,106 @@
+"""The one test that would tell most about causes that the tests so far do not separate. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice, product
+from typing import Any
+
+import numpy as np
+
+from seatrial.localize.causes import Cause
+from seatrial.localize.observations import GroupTest
+from seatrial.localize.posterior import Effect, Posterior
+from seatrial.text.printable import printable
+
+_HELPERS, _ADDRESSES, _SUSPECTS = 4, 3, 6  # nodes, addresses and suspected nodes that a test is sought among
+
+
+@dataclass(frozen=True, slots=True)
+class NextTest:
+    """A test to run: nodes, and the addresses of the GPUs of each where they matter."""
+
+    nodes: tuple[str, ...]
+    gpus: tuple[tuple[str, ...], ...] = ()
+
+    def __str__(self) -> str:
+        each = [
+            f"{printable(node)} with {' '.join(map(printable, gpus))}" if gpus else printable(node)
+            for node, gpus in zip(self.nodes, self.gpus or [()] * len(self.nodes), strict=True)
+        ]
+        return " and ".join(each)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"nodes": list(self.nodes), "gpus": [list(gpus) for gpus in self.gpus]}
+
+
+def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
+    """Whether the cause would slow the test."""
+    trial = GroupTest("", "", test.nodes, gpus=test.gpus)
+    match cause.kind:
+        case "cut" | "switch":
+            return 0 < len(set(cause.nodes).intersection(trial.nodes)) < len(trial.nodes)
+        case "node":
+            return not set(cause.nodes).isdisjoint(trial.nodes)
+        case "gpu":
+            node, _, address = cause.name.partition("/")
+            gpus = dict(zip(trial.nodes, trial.gpus, strict=False))
+            return address in gpus.get(node, ())
+        case "link":
+            return (cause.nodes[0], cause.nodes[-1]) in trial.neighbours
+        case "rail":
+            ends = sum(cause.name in addresses for addresses in trial.gpus)
+            return ends == 1 if cause.at_one_end else ends > 0
+        case "placement":
+            return trial.crossed
+
+
+def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
+    """The pair whose result is least certain before it is run: about half of the shares expect it to be slow."""
+    tests = list(_candidates(posterior, effect))
+    slow = [sum(s for c, s in zip(effect.causes, effect.shares, strict=True) if affects(c, test)) for test in tests]
+    return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
+
+
+def repeated(test: GroupTest) -> NextTest:
+    return NextTest(test.nodes, test.gpus)
+
+
+def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
+    """Pairs of suspected nodes with each other and with nodes that are fine, and the slowest test once more."""
+    observed = posterior.observed
+    where = np.concatenate([posterior.tests_of(cause) for cause in effect.causes])
+    slow = sorted(
+        {i for i in where.tolist() if observed.slow[i] or observed.failed[i]}, key=lambda i: observed.value[i]
+    )
+    suspects = list(dict.fromkeys(node for cause in effect.causes for node in cause.nodes[:_SUSPECTS]))[:_SUSPECTS]
+    if not suspects:
+        suspects = list(dict.fromkeys(node for i in slow for node in observed.tests[i].nodes))[:_SUSPECTS]
+    helpers = _helpers(posterior, set(suspects))
+    pairs = [*product(suspects, helpers), *combinations(suspects, 2), *combinations(helpers, 2)]
+    settings = _settings(observed.tests, slow)
+    for pair in pairs:
+        yield from (NextTest(pair, gpus) for gpus in settings)
+    yield from (repeated(observed.tests[i]) for i in slow[:1])
+
+
+def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
+    """Nodes with the most tests that were fine, and none in a slow one if there are such."""
+    observed = posterior.observed
+    fine, slow = Counter[str](), Counter[str]()
+    for test, is_fine, is_slow in zip(observed.tests, observed.fine, observed.bad, strict=True):
+        if is_fine or is_slow:
+            (slow if is_slow else fine).update(test.nodes)
+    nodes = (node for node in fine if node not in suspects)
+    return list(islice(sorted(nodes, key=lambda node: (slow[node] / fine[node], node)), _HELPERS))
+
+
+def _settings(tests: Sequence[GroupTest], slow: Sequence[int]) -> list[tuple[tuple[str, ...], ...]]:
+    """GPUs for both ends of a pair: those of the slow tests alike, crossed, and an address that they lack."""
+    if not any(len(gpus) for test in tests for gpus in test.gpus):
+        return [()]
+    seen = Counter(gpus for i in slow for gpus in tests[i].gpus)
+    others = Counter(gpus for test in tests for gpus in test.gpus)
+    several = [gpus for gpus, _ in (*seen.most_common(_ADDRESSES), *others.most_common(_ADDRESSES))]
+    distinct = list(dict.fromkeys(several))
+    return [*((gpus, gpus) for gpus in distinct), *((a, b) for a, b in product(distinct, repeat=2) if a != b)]

@@ -1,0 +1,230 @@
+"""The posterior over few causes of many slow tests. Pure.
+
+Group testing with continuous, noisy results (Dorfman, 1943; adaptive and Bayesian: Aldridge, Johnson and Scarlett,
+"Group Testing: An Information Theory Perspective", 2019, chapters 3 and 4). The causes are a sum of single effects
+(SuSiE; Wang, Sarkar, Carbonetto and Stephens, J. R. Stat. Soc. B 82, 2020): each effect is exactly one cause or none,
+so where tests cannot separate two causes, the shares of both add up to one.
+
+    share(c) = prior(c) BF(c) / (1 + sum over all causes k of prior(k) BF(k))
+    BF(c)    = product over collectives of the mean over slowdowns d of
+               product over tests t of c of p(t | d) / p(t | no such cause)
+
+A test is as slow as the worst of its causes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seatrial.localize.causes import ALWAYS, PENETRANCES, Cause, Column, columns, cut_column
+from seatrial.localize.cut import best_side
+from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
+from seatrial.localize.observations import Bools, Floats, Ints, Observed
+
+_MOST_EFFECTS, _MOST_CUTS, _SWEEPS, _SHOWN = 12, 3, 2, 0.01
+_DEAD = 0.1  # of faults of a node, GPU or link, those that make tests fail
+_SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
+_SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
+_HOPELESS = 0.99
+LEAST_OF_A_CUT = 4  # slow pairs across
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One of the causes of slow tests: which it is, with shares that add up to one with that of `none`."""
+
+    causes: tuple[Cause, ...]
+    shares: tuple[float, ...]
+    none: float
+    explained: Floats  # of each test, the log slowdown that follows
+    fails: Floats  # of each test, the probability of failing that follows
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """The effects, the likeliest first, and the tests that they do not explain."""
+
+    observed: Observed
+    effects: tuple[Effect, ...]
+    columns: tuple[Column, ...]
+
+    def unexplained(self, without: Effect | None = None, limit: float = 3.0) -> Bools:
+        """Slow tests, slower than the effects account for by `limit` times their noise, and failed ones.
+
+        The effect `without` does not count.
+        """
+        effects = [effect for effect in self.effects if effect is not without]
+        explained, fails = _worst(effects, len(self.observed.tests))
+        rest = self.observed.value + explained < -limit * width_of(self.observed.scale, explained)
+        rest &= explained < -self.observed.value / 3  # or the worse part of it is explained
+        odd: Bools = (self.observed.slow & rest) | (self.observed.failed & (fails < 0.5))
+        return odd
+
+    def tests_of(self, cause: Cause) -> Ints:
+        """The tests that a cause of an effect would slow, or any cut."""
+        if cause.kind == "cut":
+            return cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes)).tests
+        return next(column.tests for column in self.columns if column.cause == cause)
+
+
+class _Design:
+    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one collective."""
+
+    def __init__(self, found: Sequence[Column], observed: Observed) -> None:
+        self.columns, self._observed = tuple(found), observed
+        tests = observed.tests
+        names = sorted({test.collective for test in tests})
+        collective = np.array([names.index(test.collective) for test in tests], dtype=np.int64)
+        cause = np.concatenate([np.full(len(c.tests), i) for i, c in enumerate(found)]).astype(np.int64)
+        self.test = np.concatenate([c.tests for c in found]).astype(np.int64)
+        order = np.lexsort((collective[self.test], cause))
+        self.test, self.entry_cause = self.test[order], cause[order]
+        run = self.entry_cause * (collective.max() + 1) + collective[self.test]
+        self.starts = np.flatnonzero(np.diff(run, prepend=-1))
+        self.run_cause = self.entry_cause[self.starts]
+        penetrance = [PENETRANCES.index(c.cause.penetrance) for c in found]
+        self.layer = np.array(penetrance)[self.entry_cause]
+        self.log_prior = np.array([c.cause.log_prior for c in found])
+        kills = np.array([c.cause.kind in ("node", "gpu", "link") for c in found])
+        self.weights = np.where(kills[self.run_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
+
+    def extended(self, more: Column) -> "_Design":
+        return _Design([*self.columns, more], self._observed)
+
+
+def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
+    """The likeliest effects, with as many cuts as make all of it likelier than the same tests without."""
+    found = columns(observed, groups)
+    if not found:  # all tests are fine
+        return Posterior(observed, (), ())
+    design, cuts = _Design(found, observed), list[Effect]()
+    best = _grown([], design, observed)
+    evidence = _evidence(best, design, observed)
+    for _ in range(_MOST_CUTS):
+        likelihood = _likelihood(observed, cuts)
+        cut = _cut(observed, likelihood)
+        if cut is None or cut.cause in (column.cause for column in design.columns):
+            break
+        with_cut = design.extended(cut)
+        cuts.append(_single(_Design([cut], observed), likelihood))
+        if not cuts[-1].causes:
+            break
+        grown = _grown(cuts, with_cut, observed)
+        if (more := _evidence(grown, with_cut, observed)) <= evidence:
+            break
+        best, evidence, design = grown, more, with_cut
+    return Posterior(observed, tuple(best), design.columns)
+
+
+def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
+    """Add effects while there may be another, then let each give way to the others in turn.
+
+    One of several faults is hardly likelier than a stray as long as the others count as strays, so even the unlikely
+    are added first, and weighed when all are there.
+    """
+    effects = list(first)
+    while len(effects) < _MOST_EFFECTS:
+        added = _single(design, _likelihood(observed, effects))
+        known = {effect.causes[0] for effect in effects}
+        if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
+            break
+        effects.append(added)
+    return _settled(effects, design, observed)
+
+
+def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
+    """The log probability of all tests with the effects, each by its likeliest cause and given those before it."""
+    fitted = _worst(effects, len(observed.tests))[0]
+    nothing = np.zeros(len(observed.tests))
+    total = Likelihood(observed, nothing, nothing, fitted).log_total
+    for i, effect in enumerate(effects):
+        before = Likelihood(observed, *_worst(effects[:i], len(observed.tests)), fitted)
+        weight, _, _ = _weights(design, before)
+        place = next(i for i, column in enumerate(design.columns) if column.cause == effect.causes[0])
+        total += float(weight[place]) - np.log(effect.shares[0])
+    return total
+
+
+def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list[Effect]:
+    """The effects after each has been weighed anew, given the others; what has become nothing is dropped.
+
+    With the effect there are fewer strays than without, so each of the two has its own share of them.
+    """
+    for _ in range(_SWEEPS):
+        for i in reversed(range(len(effects))):
+            fitted = _worst(effects, len(observed.tests))[0]
+            others = _worst(effects[:i] + effects[i + 1 :], len(observed.tests))
+            without, with_it = Likelihood(observed, *others), Likelihood(observed, *others, fitted)
+            effects[i] = _single(design, with_it, without.log_total - with_it.log_total)
+            if effects[i].none > 0.5 or not effects[i].causes:
+                del effects[i]
+    return effects
+
+
+def _likelihood(observed: Observed, effects: Sequence[Effect]) -> Likelihood:
+    return Likelihood(observed, *_worst(effects, len(observed.tests)))
+
+
+def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
+    zero = np.zeros(tests)
+    slowdown = np.max([zero, *(effect.explained for effect in effects)], axis=0)
+    return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
+
+
+def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
+    """The best cut of the nodes in two, if enough pairs across are slow, and its sides are no slow nodes."""
+    if observed.slow.sum() < LEAST_OF_A_CUT:
+        return None
+    nodes = len({node for test in observed.tests for node in test.nodes})
+    ratios = likelihood.ratios(ALWAYS)[0, :, :-1]
+    weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))]
+    side = best_side(observed.tests, weight)
+    column = cut_column(observed.tests, side, nodes)
+    pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[observed.slow[column.tests]]}
+    within = np.array([len(side.intersection(test.nodes)) > 1 for test in observed.tests])
+    within[column.tests] = False
+    slow_inside = (within & observed.slow).sum() > (within & observed.fine).sum()
+    possible = len(pairs) >= LEAST_OF_A_CUT and 2 <= len(side) <= nodes - 2 and not slow_inside
+    return column if possible else None
+
+
+def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
+    """The log of prior times Bayes factor of each cause; the sums of its tests, and their log likelihood ratios."""
+    layers = likelihood.ratios(*PENETRANCES)
+    sums = np.add.reduceat(layers[design.layer, design.test], design.starts, axis=0)
+    factor = np.bincount(design.run_cause, log_mean(sums, design.weights), len(design.columns))
+    return design.log_prior + factor, sums, layers
+
+
+def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> Effect:
+    """Weigh every cause as the only one besides what is explained already."""
+    weight, sums, layers = _weights(design, likelihood)
+    top = max(float(weight.max()), log_none)
+    weights = np.exp(weight - top)
+    none = float(np.exp(log_none - top))
+    total = float(weights.sum()) + none
+    shares = weights / total
+    chosen = np.flatnonzero(shares >= _SHOWN)
+    chosen = chosen[np.argsort(-shares[chosen], kind="stable")]
+    explained, fails = _follows(design, sums, layers, int(np.argmax(shares)))
+    causes = tuple(design.columns[i].cause for i in chosen)
+    return Effect(causes, tuple(shares[chosen].tolist()), none / total, explained, fails)
+
+
+def _follows(design: _Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
+    """Of each test, the log slowdown and the probability of failing that follow from the likeliest cause."""
+    explained, fails = np.zeros(layers.shape[1]), np.zeros(layers.shape[1])
+    penetrance = design.columns[cause].cause.penetrance
+    ends = np.append(design.starts[1:], len(design.test))
+    for run in np.flatnonzero(design.run_cause == cause):
+        entries = slice(design.starts[run], ends[run])
+        tests = design.test[entries]
+        weight = np.exp(sums[run] - sums[run].max()) * design.weights[run]
+        weight /= weight.sum()
+        log_ratio = layers[design.layer[entries], tests] @ weight
+        affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
+        dead = weight[-1]
+        explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9) if dead < 0.5 else 0.0
+        fails[tests] = dead * FAILS_IF_DEAD
+    return explained, fails

@@ -1,0 +1,75 @@
+"""Reasons of localisation."""
+
+from seatrial.model.reason import Explanation, register
+
+_WITH_IT = "slow in {slow} of {tests} tests with it{end}, at {percent} % of like tests"
+_REPEAT = "Run the next test that the line names, and localize again with its log."
+
+REASONS = {
+    "localize-cut": Explanation(
+        "slow between two groups of nodes: {slow} of {tests} tests across, at {percent} % of like tests; {fine} of"
+        " {inside} within: {side} | {other}",
+        "Nodes are fast within each group and slow across: the path between the groups lacks bandwidth, no node does.",
+        "Check the links and switches between the two groups for errors, missing uplinks and congestion.",
+    ),
+    "localize-switch": Explanation(
+        f"the uplink of {{name}}: {_WITH_IT} and others outside",
+        "Tests that leave this group of nodes are slow, and tests within it are not.",
+        "Check the uplinks of that switch for errors, missing links and congestion.",
+    ),
+    "localize-placement": Explanation(
+        "slow by placement, on {name}: {slow} of {tests} such tests, at {percent} % of like tests, over {nodes} nodes",
+        "Tests are slow where GPUs are placed like this, whichever nodes take part; no node is to blame.",
+        "Run GPUs on the same rail and socket, or check `NCCL_CROSS_NIC`, `NCCL_PXN_DISABLE` and the routes between"
+        " rails.",
+    ),
+    "localize-rail": Explanation(
+        f"GPU address {{name}} on any node: {_WITH_IT}",
+        "Slow tests share a GPU's address and no node: its rail, or a path from it to other rails, is slow.",
+        "Check the leaf switch and the cables of that rail, and the routes from it to the others.",
+    ),
+    "localize-node": Explanation(
+        f"{_WITH_IT} and {{partners}} other nodes; {{fine}} of {{rest}} tests without it are fine",
+        "Tests with this node are slow whichever nodes and GPUs take part, and tests without it are not.",
+        "Check NICs, GPUs, PCIe and BIOS settings of that node, then run `seatrial localize` again.",
+    ),
+    "localize-node-fails": Explanation(
+        "{slow} of {tests} tests with it failed or were slow, with {partners} other nodes; {fine} of {rest} tests"
+        " without it are fine",
+        "Tests with this node fail, and tests without it do not.",
+        "Read the log of one of these tests on that node: `seatrial parse` names its errors.",
+    ),
+    "localize-gpu": Explanation(
+        f"{_WITH_IT}; the node's other GPUs are fine",
+        "Tests with this GPU of one node are slow, tests with the node's other GPUs are not: the GPU, its NIC or its"
+        " port of the rail.",
+        "Check that GPU, the NIC beside it, and the cable and port of that NIC.",
+    ),
+    "localize-link": Explanation(
+        "slow in {slow} of {tests} tests of the two, at {percent} % of like tests; both are fine with others",
+        "Two nodes are slow with each other, and fine with others: a path between them is slow.",
+        "Check the routes between the two nodes for a bad cable or port.",
+    ),
+    "localize-undecided": Explanation(
+        "cannot tell {causes} apart; next test: {next_test}",
+        "The tests fit several causes; the shares are how likely each is.",
+        _REPEAT,
+    ),
+    "localize-odd": Explanation(
+        "{odd} of {tests} tests unlike the others, without a pattern; next test: {next_test}",
+        "A test that is slow, failed or too fast without a pattern is a stray, or of a fault that only it touched.",
+        _REPEAT,
+    ),
+    "localize-too-few": Explanation(
+        "{tests} comparable tests are too few; next test: {next_test}",
+        "A test counts only beside like ones: the same collective, sizes, number of nodes and of GPUs.",
+        "Run the same collective over more pairs of nodes.",
+    ),
+    "localize-none": Explanation(
+        "no part stands out in {tests} tests over {nodes} nodes",
+        "All tests are as fast as like tests, or were so when repeated. A fault that slows all of them alike does not"
+        " show.",
+    ),
+}
+
+register(REASONS)

@@ -1,0 +1,236 @@
+"""Rounds of tests of disjoint groups, each planned from what the rounds before it have shown. Pure.
+
+The first two rounds are the pairs of a ring over all nodes in the order of their ranks: between them they have every
+node twice and every link of the ring that a collective of all nodes goes over. Later rounds pair what is doubtful with
+nodes that were fine, each time with others (adaptive group testing with confirmation), repeat doubtful links, take
+doubtful nodes apart by their GPUs, and pair all other nodes at random, which shows cuts, or on single rails.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from seatrial.localize.findings import Finding, Localization, localize, unsettled
+from seatrial.localize.observations import GroupTest
+
+_CONFIRMED = {"node": 3, "gpu": 3, "link": 3}  # partners with which a part was slow; of a link, slow tests
+_WIDESPREAD = 0.5  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+_APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
+_PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many rounds there may be, and how many groups at once."""
+
+    rounds: int = 5
+    groups: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that are tested together, in the order of their ranks; `gpus`: those of each node that take part."""
+
+    nodes: tuple[str, ...]
+    gpus: tuple[str, ...] = ()
+
+    def result(self, collective: str, busbw_gb_s: Mapping[int, float]) -> GroupTest:
+        """The test of this group; without busbw it failed."""
+        return GroupTest("--".join(self.nodes), collective, self.nodes, busbw_gb_s, (self.gpus,) * len(self.nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known after some rounds. `gpus` are the names of the GPUs that every node has."""
+
+    nodes: tuple[str, ...]
+    gpus: tuple[str, ...]
+    groups: Mapping[str, frozenset[str]]
+    tests: tuple[GroupTest, ...]
+    rounds: int
+    found: Localization
+
+
+def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Mapping[str, frozenset[str]] | None = None) -> State:
+    """The state before the first round; `nodes` in the order of their ranks in the collective that was slow."""
+    return State(tuple(nodes), tuple(gpus), groups or {}, (), 0, localize(()))
+
+
+def update(state: State, results: Iterable[GroupTest]) -> State:
+    """The state after the results of a round."""
+    tests = (*state.tests, *results)
+    return replace(state, tests=tests, rounds=state.rounds + 1, found=localize(tests, state.groups))
+
+
+def verdict(state: State) -> Localization:
+    return state.found
+
+
+def plan(state: State, budget: Budget) -> list[Group]:
+    """The groups of the next round, no two with a GPU in common; none once it is settled or the budget is spent."""
+    if state.rounds >= budget.rounds or len(state.nodes) < 2:
+        return []
+    planned = _Round(state)
+    planned.doubts()
+    if state.rounds > 1:
+        planned.rest_of_ring()
+    if state.rounds > 1 and planned.settled():
+        return []
+    if state.rounds < 2:
+        planned.ring(max(2, -(-len(state.nodes) // budget.groups)))
+    else:
+        planned.at_random(budget.groups)
+    return planned.chosen
+
+
+class _Round:
+    """The groups chosen so far, and the nodes that are still free."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.chosen: list[Group] = []
+        self.free = dict.fromkeys(state.nodes)
+        self.fine: set[str] = set()  # nodes with a fine test on all GPUs
+        self.met: set[frozenset[str]] = set()  # pairs that have been tested
+        self.apart: set[str] = set()  # nodes that have been tested on single GPUs
+        self.by_gpu = True
+        self.random = random.Random(state.rounds)
+        observed, slow_apart = state.found.posterior.observed, set[str]()
+        for test, is_fine in zip(observed.tests, observed.fine, strict=True):
+            single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
+            self.fine.update(test.nodes if is_fine and not single else ())
+            self.apart.update(test.nodes if single else ())
+            if len(test.nodes) == 2 or is_fine:
+                self.met.update(map(frozenset, test.neighbours))
+            slow_apart.update(test.nodes if single and not is_fine else ())
+        self.fine |= self.apart - slow_apart  # on each GPU by itself
+
+    def settled(self) -> bool:
+        """Whether causes are named, none is in doubt, and each has been confirmed."""
+        found = self.state.found
+        pairs = sum(len(test.nodes) == 2 for test in self.state.tests)
+        is_cut = any(finding.kind == "cut" for finding in found.findings)
+        enough = not is_cut or pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
+        return bool(found.findings) and not self.chosen and found.next_test is None and enough
+
+    def doubts(self) -> None:
+        """Groups for what is doubtful, unless doubts are all over the fleet."""
+        found = self.state.found
+        odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(found.posterior))]
+        known = {node for finding in found.findings if finding.named for node in finding.cause.nodes}
+        new = {node for test in odd for node in test.nodes} - self.fine - known
+        self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
+        if len(new) > _WIDESPREAD * len(self.state.nodes):
+            return
+        if found.findings and found.next_test and len(set(found.next_test.gpus)) < 2:
+            self._add(found.next_test.nodes, (*found.next_test.gpus, self.state.gpus)[0])
+        self._strange_pairs([f.cause.name for f in found.findings if f.cause.kind == "node" and not f.named])
+        for finding in found.findings:
+            self._confirm(finding)
+        for node in sorted(new):
+            self._with_a_fine_one(node)
+        for test in odd:
+            if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
+                self._add(test.nodes, test.gpus[0] if test.gpus else self.state.gpus)
+            elif new.isdisjoint(test.nodes):
+                self._strange_pairs((*test.nodes, test.nodes[0]))
+
+    def _confirm(self, finding: Finding) -> None:
+        """Once more what was slow in few tests: links again, nodes with others."""
+        nodes, kind = finding.cause.nodes, finding.cause.kind
+        few = self._slow_tests(finding) < _CONFIRMED.get(kind, 0)
+        if kind == "link":
+            for node in nodes:
+                if node not in self.fine:
+                    self._with_a_fine_one(node)
+            if few or not finding.named:
+                self._add(nodes, self.state.gpus)
+        if kind in ("node", "gpu") and (few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart)):
+            self._with_a_fine_one(nodes[0])
+
+    def _slow_tests(self, finding: Finding) -> int:
+        """Slow tests of different pairs; those on single GPUs of one pair are one."""
+        posterior = self.state.found.posterior
+        tests = posterior.tests_of(finding.cause)
+        slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
+        return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
+
+    def _strange_pairs(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
+        """Pairs of neighbours that have not been tested together."""
+        skipped = set(without)
+        for pair in pairwise(nodes):
+            if frozenset(pair) not in self.met and skipped.isdisjoint(pair):
+                self._add(pair, self.state.gpus)
+
+    def _with_a_fine_one(self, node: str) -> None:
+        """A node with one that was fine: the first time on each GPU by itself, all at once, since one may be slow.
+
+        In the first such round a pair of fine nodes does the same, for comparison.
+        """
+        partner = self._fine_one(node)
+        if partner is None:
+            return
+        if len(self.state.gpus) < 2 or node in self.apart or not self.by_gpu:
+            self._add((node, partner), self.state.gpus)
+            return
+        self._by_gpu((node, partner))
+        if not self.apart:
+            first = next((n for n in self.free if n in self.fine), "")
+            partner = self._fine_one(first)
+            if partner:
+                self._by_gpu((first, partner))
+        self.apart.add(node)
+
+    def _by_gpu(self, pair: tuple[str, str]) -> None:
+        self.chosen += [Group(pair, (gpu,)) for gpu in self.state.gpus]
+        self._take(pair)
+
+    def _fine_one(self, node: str) -> str | None:
+        """A free node that was fine and has not been tested with this free one, at random."""
+        free = [n for n in self.free if n in self.fine and n != node and frozenset((n, node)) not in self.met]
+        return self.random.choice(free) if free and node in self.free else None
+
+    def _add(self, nodes: Sequence[str], gpus: tuple[str, ...]) -> None:
+        if all(node in self.free for node in nodes):
+            self.chosen.append(Group(tuple(nodes), gpus))
+            self._take(nodes)
+
+    def _take(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            self.free.pop(node, None)
+
+    def ring(self, size: int) -> None:
+        """Segments of the ring, in the second round shifted by half of one; of pairs the other half of the links."""
+        shift = size // 2 if self.state.rounds else 0
+        ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
+        for first in range(0, len(ring), size):
+            members = [node for node in ring[first : first + size] if node in self.free]
+            if len(members) > 1:
+                self._add(members, self.state.gpus)
+
+    def rest_of_ring(self) -> None:
+        """The links of the ring that have not been tested since their nodes were busy, save those of slow nodes."""
+        slow = {f.cause.name for f in self.state.found.findings if f.cause.kind == "node" and f.named}
+        self._strange_pairs((*self.state.nodes, self.state.nodes[0]), slow)
+
+    def at_random(self, most: int) -> None:
+        """Pairs at random of all nodes that are left, in every other round on single rails until something is found."""
+        free = list(self.free)
+        self.random.shuffle(free)
+        by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.found.findings
+        every = max(1, min(len(self.state.gpus), len(free) // 6))
+        for i, pair in enumerate(self._strangers(free)):
+            if len(self.chosen) >= most:
+                break
+            rails = [(gpu,) for gpu in self.state.gpus[i % every :: every]] if by_rail else [self.state.gpus]
+            self.chosen += [Group(pair, gpus) for gpus in rails]
+
+    def _strangers(self, free: list[str]) -> Iterable[tuple[str, str]]:
+        """Pairs that have not been tested together, where such are left."""
+        while len(free) > 1:
+            node = free.pop()
+            place = next((i for i, other in enumerate(reversed(free)) if frozenset((node, other)) not in self.met), 0)
+            yield node, free.pop(len(free) - 1 - place)

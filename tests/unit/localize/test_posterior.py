@@ -1,0 +1,81 @@
+"""Levels, the next test, and a posterior that can be worked out by hand."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from seatrial.localize import GroupTest, NextTest, localize
+from seatrial.localize.causes import columns
+from seatrial.localize.next_test import affects
+from seatrial.localize.observations import fast_level, observe
+
+
+def pair(a: str, b: str, busbw: float, **more: object) -> GroupTest:
+    gpus = more.get("gpus", ())
+    assert isinstance(gpus, tuple)
+    return GroupTest(f"{a}-{b}", "alltoall", (a, b), {1 << 30: busbw} if busbw else {}, gpus)
+
+
+def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
+    random = np.random.default_rng(0)
+    values = np.concatenate([random.normal(0, 0.03, 20), random.normal(-0.7, 0.1, 100)])
+    assert fast_level(values) == pytest.approx(0, abs=0.03)
+
+
+def test_the_slow_node_of_four_that_the_docs_work_out() -> None:
+    slow = {("a", "d"), ("b", "d"), ("c", "d")}
+    found = localize([pair(a, b, 20 if (a, b) in slow else 40) for a, b in combinations("abcd", 2)])
+    (finding,) = found.findings
+    assert (finding.cause.kind, finding.cause.name) == ("node", "d")
+    assert finding.confidence > 0.95
+    assert [row.ratio for row in finding.rows] == pytest.approx([0.5] * 3, abs=0.01)
+    assert found.next_test is None
+
+
+def test_two_nodes_that_were_only_tested_together_share_the_blame_with_their_link() -> None:
+    others = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
+    found = localize([*others, *(pair("x", "y", 20) for _ in range(4))])
+    assert found.verdict == "inconclusive"
+    assert {f.cause.kind for f in found.findings} == {"node", "link"}
+    assert sum(f.confidence for f in found.findings) == pytest.approx(1, abs=0.02)
+    assert found.next_test is not None
+    assert len({"x", "y"}.intersection(found.next_test.nodes)) == 1
+
+
+def test_one_slow_test_names_no_part_whatever_it_says() -> None:
+    tests = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
+    found = localize([*tests, pair("a", "x", 1)])
+    assert found.suspects == ()
+    assert found.next_test == NextTest(("a", "x"))
+
+
+def test_a_slow_test_whose_repeat_is_fine_is_settled() -> None:
+    tests = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
+    assert localize([*tests, pair("a", "b", 20)]).verdict == "pass"
+
+
+def test_tests_under_other_conditions_are_not_compared() -> None:
+    tests = [pair(a, b, 40) for a, b in combinations("abcd", 2)]
+    slower = [GroupTest("g", "alltoall", ("a", "b", "c", "d"), {1 << 30: 5.0}) for _ in range(4)]
+    assert localize([*tests, *slower]).verdict == "pass"
+
+
+def test_no_test_at_all_is_inconclusive() -> None:
+    assert localize([]).verdict == "inconclusive"
+
+
+def test_a_causes_column_holds_the_tests_that_it_affects() -> None:
+    gpus = [(("0",), ("0",)), (("0",), ("1",)), (("1",), ("1",))]
+    tests = [pair(a, b, 20 if i % 3 else 40, gpus=gpus[i % 3]) for i, (a, b) in enumerate(combinations("abcdef", 2))]
+    observed = observe(tests)
+    for column in columns(observed, {"rack": frozenset("abc")}):
+        if column.cause.penetrance > 0.9 or column.cause.at_one_end:
+            assert column.tests.tolist() == [i for i, test in enumerate(tests) if affects(column.cause, test)]
+
+
+def test_values_are_log_ratios_to_like_tests() -> None:
+    observed = observe([pair(a, b, 20 if "d" in (a, b) else 40) for a, b in combinations("abcdef", 2)])
+    assert observed.value[observed.slow] == pytest.approx(math.log(0.5), abs=0.01)
+    assert observed.slow.sum() == 5

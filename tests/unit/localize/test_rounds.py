@@ -1,0 +1,101 @@
+"""Rounds that a simulated fleet answers: the part that is slow is named, and no other, within five rounds."""
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.localize import Budget, Group, Localization, plan, start, update, verdict
+
+GPUS = ("0", "1", "2", "3")
+Speed = Callable[[Group], float]
+
+
+def nodes(count: int) -> list[str]:
+    return [f"n{i:03d}" for i in range(count)]
+
+
+def localized(count: int, speed: Speed, seed: int = 0, gpus: tuple[str, ...] = GPUS) -> tuple[Localization, int]:
+    """The verdict on a fleet of that many nodes, and the rounds that it took."""
+    noise = random.Random(seed)
+    state = start(nodes(count), gpus)
+    while groups := plan(state, Budget(rounds=5)):
+        used = [(node, gpu) for group in groups for node in group.nodes for gpu in group.gpus or ("all",)]
+        assert len(used) == len(set(used))
+        values = [100 * speed(group) * math.exp(noise.gauss(0, 0.03)) for group in groups]
+        results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(groups, values, strict=True)]
+        state = update(state, results)
+    return verdict(state), state.rounds
+
+
+def named(found: Localization) -> set[tuple[str, str]]:
+    return {(f.cause.kind, f.cause.name) for f in found.findings if f.named}
+
+
+def test_the_first_two_rounds_are_the_pairs_of_a_ring() -> None:
+    state = start(nodes(6))
+    first = plan(state, Budget())
+    assert [group.nodes for group in first] == [("n000", "n001"), ("n002", "n003"), ("n004", "n005")]
+    state = update(state, [group.result("all_reduce", {1 << 30: 100.0}) for group in first])
+    second = plan(state, Budget())
+    assert [group.nodes for group in second] == [("n001", "n002"), ("n003", "n004"), ("n005", "n000")]
+
+
+def test_few_groups_at_once_are_longer_segments_of_the_ring() -> None:
+    first = plan(start(nodes(64)), Budget(groups=8))
+    assert [len(group.nodes) for group in first] == [8] * 8
+
+
+def test_no_round_goes_beyond_the_budget() -> None:
+    assert plan(start(nodes(8)), Budget(rounds=0)) == []
+    assert plan(start(nodes(1)), Budget()) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_slow_nodes_are_named_in_three_rounds(seed: int) -> None:
+    slow = {"n007", "n041"}
+    found, _ = localized(64, lambda group: 0.7 if slow.intersection(group.nodes) else 1, seed)
+    assert named(found) == {("node", node) for node in slow}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gpu_of_a_node_is_told_from_the_node(seed: int) -> None:
+    found, _ = localized(32, lambda group: 0.6 if "n005" in group.nodes and "2" in group.gpus else 1, seed)
+    assert named(found) == {("gpu", "n005/2")}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_link_is_told_from_its_nodes(seed: int) -> None:
+    found, _ = localized(32, lambda group: 0.6 if set(group.nodes) == {"n004", "n005"} else 1, seed)
+    assert named(found) == {("link", "n004--n005")}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rail_that_slows_all_tests_alike_is_found_on_single_gpus(seed: int) -> None:
+    found, _ = localized(32, lambda group: 0.6 if "3" in group.gpus else 1, seed)
+    assert named(found) == {("rail", "3")}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_in_no_order_is_found_with_both_sides(seed: int) -> None:
+    side = set(random.Random(seed).sample(nodes(32), 12))
+    found, _ = localized(32, lambda group: 0.5 if 0 < len(side.intersection(group.nodes)) < 2 else 1, seed)
+    (cut,) = (finding for finding in found.findings if finding.named)
+    assert cut.kind == "cut"
+    assert side in (set(cut.sides[0]), set(cut.sides[1]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_whose_tests_fail_is_named(seed: int) -> None:
+    state = start(nodes(16))
+    while groups := plan(state, Budget()):
+        results = [g.result("all_reduce", {} if "n003" in g.nodes else {1 << 30: 100.0 + seed}) for g in groups]
+        state = update(state, results)
+    assert named(verdict(state)) == {("node", "n003")}
+
+
+def test_a_healthy_fleet_names_nothing() -> None:
+    found, rounds = localized(16, lambda _: 1)
+    assert named(found) == set()
+    assert rounds == 5
