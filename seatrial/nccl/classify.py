@@ -96,7 +96,7 @@ class Classifier:
     def findings(self) -> list[Finding]:
         """What was found, causes before consequences, and each of them in the order of the log."""
         self._close_box()
-        return sorted(map(self._said_more, self._by_key.values()), key=_weight)
+        return sorted(map(self._said_more, self._by_key.values()), key=weight)
 
     def _said_more(self, finding: Finding) -> Finding:
         """A status that does not say why, with the nearest words that do; the watchdog's, with the ranks heard."""
@@ -280,5 +280,6 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {named}"
 
 
-def _weight(finding: Finding) -> tuple[bool, int]:
+def weight(finding: Finding) -> tuple[bool, int]:
+    """The order of findings: causes before statuses, notes and consequences, and unlisted errors last."""
     return finding.unknown, ("fatal", "status", "note", "follows").index(finding.severity)

@@ -103,7 +103,7 @@ class MpiResult:
 
         A rank speaks for itself alone: what it prints of other ranks and nodes is laid to it and its own.
         """
-        from seatrial.nccl import classify
+        from seatrial.nccl.classify import classify, weight
 
         by_rank: dict[int | None, list[str]] = {}
         for line in self.lines:
@@ -112,7 +112,7 @@ class MpiResult:
         if len(by_rank) > 1:  # else they are in order
             at = {line: position for position, line in reversed(list(enumerate(map(_evidence, self.lines))))}
             found.sort(key=lambda each: at.get(each[1].evidence, 0))
-            found.sort(key=lambda each: (each[1].unknown, each[1].secondary, not each[1].fatal))
+            found.sort(key=lambda each: weight(each[1]))
         return tuple(self._laid_to(rank, finding) for rank, finding in found)
 
     def _laid_to(self, rank: int | None, finding: "Finding") -> "Finding":
