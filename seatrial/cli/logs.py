@@ -29,13 +29,13 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
 
     LOGS are files, text or JSON; - is standard input. Exit status 2 if one of them has no nccl-tests output.
     """
-    from seatrial.nccl import Sweep, render
+    from seatrial.nccl import Sweep, parse_file, parse_text, render
 
     by_log: dict[str, list[Sweep]] = {}
     nothing: NothingFoundError | None = None
     for log in logs:
         try:
-            by_log[log] = _sweeps(log)
+            by_log[log] = parse_text(sys.stdin, "standard input") if log == "-" else parse_file(log)
         except NothingFoundError as error:
             nothing = error
             by_log[log] = [Sweep.nothing(str(error))]
@@ -88,9 +88,10 @@ def judge(
     from seatrial.judge.logs import LogsConfig, judge_logs
     from seatrial.report.terminal import show_judged, to_dict
 
-    judged = judge_logs(_read(logs), LogsConfig(hardware, nodes, gpus_per_node, fabric))
+    read = _read(logs)
+    judged = judge_logs(read, LogsConfig(hardware, nodes, gpus_per_node, fabric))
     if as_json:
-        print_json(to_dict(judged))
+        print_json(to_dict(judged, read))
     else:
         show_judged(judged)
     sys.exit(exit_status(judged.verdict, judged.coverage, require_baseline))
@@ -108,9 +109,9 @@ def _checked_hardware(name: str) -> str:
 
 def _read(paths: tuple[str, ...]) -> "list[Log]":
     """Read the logs, each under its shortest unique name. Raises InputError if none has output that is known."""
+    from seatrial.checks.other_tools import MAX_TEXT, read_tool
     from seatrial.judge.logs import Log
-    from seatrial.judge.tools import MAX_TEXT, read_tool
-    from seatrial.nccl import parse_text
+    from seatrial.nccl import parse_file, parse_text
 
     stems = [Path(path).stem for path in paths]
     read: list[Log] = []
@@ -120,7 +121,7 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
         sweeps: tuple[Sweep, ...] = ()
         text = sys.stdin.buffer.read(_MAX_STDIN).decode(errors="replace") if path == "-" else None
         try:
-            sweeps = tuple(_sweeps(path) if text is None else parse_text(text, "standard input"))
+            sweeps = tuple(parse_file(path) if text is None else parse_text(text, "standard input"))
         except NothingFoundError as error:
             nothing = error
         check = None
@@ -130,12 +131,6 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     if nothing and not any(log.sweeps or log.check for log in read):
         raise nothing
     return read
-
-
-def _sweeps(path: str) -> "list[Sweep]":
-    from seatrial.nccl import parse_file, parse_text
-
-    return parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path)
 
 
 _MAX_STDIN = 256 << 20  # bytes

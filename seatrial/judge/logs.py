@@ -38,10 +38,9 @@ from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst
-from seatrial.nccl import Finding, Sweep
+from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.text.redact import Secrets
-from seatrial.text.words import short
+from seatrial.text.words import short, some_of
 
 _MAX_REASONS = 4
 
@@ -58,10 +57,7 @@ class LogsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log by the name that reasons call it by; without sweeps, nothing of nccl-tests was found in it.
-
-    `check` is what another tool's output makes (seatrial/judge/tools.py).
-    """
+    """One log by the name that reasons call it by: its sweeps, or the `check` that another tool's output makes."""
 
     name: str
     sweeps: tuple[Sweep, ...]
@@ -70,15 +66,11 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class LogsJudgement:
-    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them.
-
-    `findings` are the causes and events that the logs name, each with the log's name.
-    """
+    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them."""
 
     verdict: Verdict
     reason: str
     checks: tuple[Check, ...]
-    findings: tuple[tuple[str, Finding], ...] = ()
 
     @property
     def coverage(self) -> Coverage:
@@ -89,14 +81,10 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
     judged = [_judged_arm(arm, arms, config) for arm in arms]
-    others = [
-        log.check or Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps
-    ]
+    empty = Reason.of("log-empty")
+    rest = [log.check or Check(log.name, Verdict.INCONCLUSIVE, empty) for log in logs if not log.sweeps]
     flaw = no_control([arm for _, arm in judged], config.nodes)
-    judgement = _judged((*(check for check, _ in judged), *others, *([flaw] if flaw else [])))
-    named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
-    shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
-    return replace(judgement, findings=tuple(dict.fromkeys(shown)))
+    return _judged((*(check for check, _ in judged), *rest, *([flaw] if flaw else [])))
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Check, Arm]:
@@ -105,12 +93,10 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Chec
     claim = _with_fabric(config, arm.sweep)
     outcome = _outcome(arm.sweep, claim, is_control)
     check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
-    if noted := [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]:
-        more = f" and {len(noted) - _MAX_REASONS} more" if len(noted) > _MAX_REASONS else ""
-        note = Reason.of("log-noted", what=", ".join(noted[:_MAX_REASONS]) + more)
-        check = replace(check, reason=join((check.reason, note)))
-    if claim != config:
-        check = replace(check, reason=join((check.reason, Reason.of("log-names-fabric", fabric=claim.fabric))))
+    noted = [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]
+    notes = [Reason.of("log-noted", what=some_of(noted))] if noted else []
+    notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != config else []
+    check = replace(check, reason=join((check.reason, *notes))) if notes else check
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)
 
@@ -277,9 +263,8 @@ def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
     each, rest = divmod(sweep.ranks or 0, config.nodes)
     if config.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
         return None
-    return Reason.of(
-        "log-ranks-unusual", ranks=sweep.ranks, nodes=config.nodes * usual, usual=usual, hardware=config.hardware
-    )
+    nodes, hardware = config.nodes * usual, config.hardware
+    return Reason.of("log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware)
 
 
 def _of_the_ranks(config: LogsConfig, sweep: Sweep) -> LogsConfig:

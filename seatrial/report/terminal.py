@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.judge.logs import LogsJudgement
+from seatrial.judge.logs import Log, LogsJudgement
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
 from seatrial.model.measurement import Measurement
@@ -20,6 +20,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Change, Difference
 from seatrial.runs.explanations import CATALOG, codes_to_explain
 from seatrial.text import words
+from seatrial.text.redact import Secrets
 
 STYLES: dict[str, str] = {
     Verdict.PASS: "bold green",
@@ -152,15 +153,17 @@ def _suspects(suspects: Sequence[Suspect], encoding: str) -> Table:
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 
 
-def to_dict(judged: LogsJudgement) -> dict[str, Any]:
+def to_dict(judged: LogsJudgement, logs: Iterable[Log]) -> dict[str, Any]:
     """Verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
     code = code_of(judged.reason) or ""
+    named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
+    shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
     return {
         "verdict": judged.verdict.value,
         "reason": judged.reason,
         "code": code or None,
         "next_step": CATALOG[code].next_step if code in CATALOG else None,
-        "findings": [{"log": log, **finding.to_dict()} for log, finding in judged.findings],
+        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)],
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
         "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],

@@ -23,7 +23,7 @@ MODULES = (
         "catalog.log_facts",
         "nccl.classify",
         "nccl.causes",
-        "judge.tools",
+        "checks.other_tools",
         "nccl.transport",
     ),
     *("nccl.text", "nccl.rows", "nccl.rowformat", "nccl.reader", "nccl.header", "nccl.parse", "nccl.sweeps"),
