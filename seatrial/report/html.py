@@ -296,6 +296,7 @@ def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, floa
 def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
     """Render the report of the result in its context."""
     text = _environment().get_template("report.html.j2").render(page(result, context))
+    text = text.encode(errors="backslashreplace").decode()  # half a character has no encoding
     return "\n".join(map(printable, text.split("\n")))  # what came from nodes and files may hold escapes and overrides
 
 

@@ -18,6 +18,7 @@ ANSWER = {
     "gpus": 0,
     "gpu_model": "",
     "gpu_clock_mhz": None,
+    "gpu_problem": "",
     "hardware_ids": ["0123456789abcdef"],
     "cpu_model": "AMD EPYC",
     "architecture": "x86_64",

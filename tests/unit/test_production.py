@@ -41,7 +41,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
 from tasks.notify import _history, watch
 from tasks.sinks import Delivery, Files, full_receipt
-from tasks.sinks.configured import WebhookSink
+from tasks.sinks.bounded import BoundedSink
 from tests.samples import healthy_local
 
 ROOT = Path(__file__).parents[2]
@@ -103,11 +103,11 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the one receiver, a webhook, is told."""
     told: list[str] = []
 
-    def send(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+    def send(_: BoundedSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         told.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
         return Delivery(full_receipt(alert, {}), "sent")
 
-    monkeypatch.setattr(WebhookSink, "send", send)
+    monkeypatch.setattr(BoundedSink, "send", send)
     return told
 
 

@@ -91,7 +91,7 @@ def test_every_reason_in_the_code_is_explained_with_its_values() -> None:
 
 def test_every_code_is_used() -> None:
     constants = {constant for path in _sources() for constant in _constants(path)}
-    prefixes = ("worse-than-", "image-build-")  # judge, builders.failures
+    prefixes = ("worse-than-", "image-build-", "localize-")  # judge, builders.failures, localize.findings
     made_of_parts = {code for code in CATALOG if code.startswith(prefixes)}
     assert set(CATALOG) - made_of_parts - set(causes.REASONS) <= constants
     assert len(CATALOG) == sum(map(len, AREAS.values())), "a code is in two areas"
