@@ -138,7 +138,7 @@ def check(
         run = _run(load_cluster(Path(cluster)), suite, out)
         secrets = secrets_of(run.cluster)
         with (
-            first_signal_alone(),
+            first_signal_alone(is_served=bool(deployment.id)),
             forward_logs(secrets),
             reserved(run.out, run.cluster.nodes),
             log_file(run.logs / "run.log", secrets),

@@ -37,15 +37,17 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def first_signal_alone() -> Iterator[None]:
+def first_signal_alone(is_served: bool = False) -> Iterator[None]:
     """Pass one signal on to its handler within the context, and ignore later ones: they are the same wish.
 
-    `systemctl stop` may send SIGTERM to a run beside the runner's own, and people press Ctrl-C twice.
+    People press Ctrl-C twice, and `kill` reaches a process group. A served run keeps Prefect's handler of SIGTERM,
+    without which Prefect takes a cancelled run for a crashed one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+    numbers = (number for number in _SIGNALS if not (is_served and number is signal.SIGTERM))
+    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     heard = threading.Event()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
