@@ -80,7 +80,7 @@ def _expressions(node: ast.AST) -> Iterator[Any]:
 
 
 def _mutated(node: ast.expr) -> str | None:
-    """The text of a node with one thing changed; None where there is nothing to change."""
+    """Return the text of a node with one thing changed, or None if it has nothing to change."""
     other: ast.expr | None = None
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
         return repr(not node.value)

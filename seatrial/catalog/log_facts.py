@@ -36,7 +36,7 @@ def other_network(fabric: str | None, transport: Transport | None) -> str | None
 
 
 def fabric_named(hardware: str, transport: Transport | None) -> str | None:
-    """Return the one published fabric of that hardware that NCCL's network belongs to; None where there are several."""
+    """Return the one published fabric of that hardware that NCCL's network belongs to, or None if several match."""
     used = _kind_used(transport)
     if used not in _OF_MACHINES:
         return None

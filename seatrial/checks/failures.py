@@ -70,7 +70,7 @@ _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a n
 def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> tuple[Verdict, str]:
     """The verdict and the reason of a run without a usable result; `began`: the ranks had met and said so.
 
-    not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped without a word. fail:
+    not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped silently. fail:
     the cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time. `messages` are
     causes that were read as the output came, for where the lines that were kept name none.
     """
@@ -148,7 +148,7 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
 
 
 def _without_teardown(result: MpiResult) -> Sequence[Finding]:
-    """The findings without a crash of mpirun itself, which Open MPI 4.1 may come to when it ends what a rank has left.
+    """The findings without a crash of mpirun itself, as Open MPI 4.1 may when it ends what a rank has left.
 
     It names no rank, and ranks had given up before; one before that may be why they did.
     """

@@ -1,7 +1,8 @@
-"""Results of other tools of the trade, beside logs of nccl-tests: each file is a check. Pure.
+"""Read results of other test tools as checks, one for each file. Pure.
 
-Read are `dcgmi diag` (text, and JSON of DCGM 2 to 4), `nvbandwidth` (text and JSON), perftest (`ib_write_bw` and its
-sisters) and `nvidia-smi -q`. What a tool says of its own tests is believed; its numbers are kept, without a reference.
+The tools are `dcgmi diag` (text, and JSON of DCGM 2 to 4), `nvbandwidth` (text and JSON), perftest (`ib_write_bw` and
+the like) and `nvidia-smi -q`. A tool's verdict on its own tests is taken over; its numbers are recorded, without a
+reference.
 """
 
 import json

@@ -42,7 +42,7 @@ def _nodes_by_metric(measurements: Iterable[Measurement]) -> dict[str, set[str]]
 
 
 def _missing(accounted_for: set[str], nodes: Sequence[str] | int) -> str | None:
-    """The nodes that nothing is known of, by name where the names are known; None where there are none."""
+    """Return the nodes without any result, by name if the names are known, or None if every node has one."""
     if isinstance(nodes, int):
         count = nodes - len(accounted_for)
         return f"{count} missing" if count > 0 else None

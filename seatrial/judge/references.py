@@ -240,7 +240,7 @@ def typical(distances: Floats) -> float:
 
 
 def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """What peers read and how much they differ: by the known ones, or by this run where there are none; else NaN."""
+    """Centre and spread of peers, from those with earlier runs, or from this run if no peer has one; else NaN."""
     centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
     for at in groups:
         measured = at[np.isfinite(current.first[at])]

@@ -1,4 +1,4 @@
-"""What may be to blame for slow tests, and which tests each of it would slow. Pure."""
+"""Candidate causes of slow tests, and the tests that each of them slows. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -127,7 +127,7 @@ def _links(observed: Observed) -> Found:
 
 
 def _rails(tests: Sequence[GroupTest]) -> list[Column]:
-    """The address of a GPU on all nodes, where there are tests with and without it.
+    """Columns of GPU addresses on all nodes, for addresses that some tests have and some have not.
 
     Its rail slows all tests with it. Where one GPU of each node takes part, a hash may choose the path, so that only a
     part of the tests with it is slow, or of those that have it at one end alone.

@@ -1,4 +1,4 @@
-"""Rounds of tests of disjoint groups, each planned from what the rounds before it have shown. Pure.
+"""Plan rounds of tests of disjoint groups, each from the results of the earlier rounds. Pure.
 
 The first two rounds are the pairs of a ring over all nodes in the order of their ranks: between them they have every
 node twice and every link of the ring that a collective of all nodes goes over. Later rounds pair what is doubtful with

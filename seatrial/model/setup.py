@@ -91,7 +91,7 @@ class NodeHardware:
 
     @property
     def model(self) -> str:
-        """The GPUs' model, or the processors' where there are no GPUs."""
+        """The model of the GPUs, or of the processors on a node without GPUs."""
         return self.gpu_model or self.cpu_model
 
     def replaces(self, earlier: "NodeHardware") -> bool:

@@ -149,7 +149,7 @@ _ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \((?P<action>[^)]{1,40})\)
 
 
 def xid_finding(text: str) -> Finding | None:
-    """The Xid or SXid that a line of the kernel's log reports; one that another has caused is told as that one."""
+    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it."""
     match = _XID.search(text) or _SXID.search(text)
     if match is None:
         return None

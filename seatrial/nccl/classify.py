@@ -205,7 +205,7 @@ def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) 
 
 
 def _said_by_nccl(cause: Cause, text: str, spoken: re.Match[str]) -> re.Match[str] | None:
-    """NCCL tells of what ends a run in its warnings; information may be a note."""
+    """NCCL reports what ends a run as a warning; its information is at most a note."""
     if cause.program == "nccl-tests" and not spoken[2] and not text.startswith("Last error"):
         return compiled(cause).match(text)
     if cause.program not in ("nccl", "cuda") or (spoken[2] == "INFO" and cause.severity != "note"):

@@ -96,7 +96,7 @@ class ColumnLayout:
 
     @property
     def typed(self) -> bool:
-        """Whether rows carry the data type, which is what a row is told by."""
+        """Whether rows carry the data type, which a row is recognised by."""
         return "type" in self.columns
 
 

@@ -45,9 +45,9 @@ Peers = Mapping[str, Sequence[str]]  # whom each node tries
 
 
 def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> dict[str, list[str]]:
-    """The peers that each node connects to: all others, each node from its own successor on so that none is flooded.
+    """The peers that each node connects to: all others, from its own successor on, so that none is flooded.
 
-    A sample where there are more than MAX_PEERS, or where all nodes share `shared_cores`: the next in a ring and random
+    A sample if there are more than MAX_PEERS, or if all nodes share `shared_cores`: the next in a ring and random
     ones, which follow from `seed` (the run id), so that a run can be repeated by hand.
     """
     most = MAX_PEERS if shared_cores is None else shared_cores * PAIRS_PER_CORE // max(1, len(names))

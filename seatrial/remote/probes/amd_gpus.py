@@ -158,7 +158,7 @@ def users(process):
 
 
 def xgmi_links(link):
-    """1 of each XGMI link that is up, 0 of one that is down; its rate is not told. All down is how a virtual function
+    """1 of each XGMI link that is up, 0 of one that is down; its rate is left out. All down is how a virtual function
     says that it does not know."""
     states = within(link, "link_status")
     links = [float(state == "U") for state in states if state in ("U", "D")] if isinstance(states, list) else []
