@@ -29,9 +29,8 @@ from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import nodes_of
 from seatrial.checks.table import CHECKS
 from seatrial.config.run import PICTURE, Run, Suite, secrets_of
-from seatrial.model.coverage import exit_status
 from seatrial.model.errors import SeatrialError
-from seatrial.model.result import RunResult
+from seatrial.model.result import RunResult, exit_status
 from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
 from seatrial.runs.cluster_lock import ProcessIdentity

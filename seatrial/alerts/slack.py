@@ -7,9 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
-from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import Judgement, RunResult, Suspect
+from seatrial.model.result import UNJUDGED, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli.options import baseline_option, json_option, print_json
-from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.result import exit_status
 from seatrial.runs.explanations import CATALOG, current
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of

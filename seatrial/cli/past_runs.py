@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli.options import FILE, baseline_option, csv_option, json_option, name_of, print_csv, print_json
-from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.result import exit_status
 
 if TYPE_CHECKING:
     from seatrial.history import RunRow

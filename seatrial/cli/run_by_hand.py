@@ -18,10 +18,9 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import load_cluster, missing_package
 from seatrial.config.run import check_runs_folder, secrets_of, writable
 from seatrial.history import check_history
-from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, MissingError
 from seatrial.model.reason import Reason
-from seatrial.model.result import RunResult
+from seatrial.model.result import RunResult, exit_status
 from seatrial.platforms import platform_for
 from seatrial.report.metrics import target_of_environment
 from seatrial.runs.progress import TerminalHandler

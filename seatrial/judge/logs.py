@@ -32,9 +32,8 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_re
 from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
-from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.reason import Reason, join, rewritten
-from seatrial.model.result import Check
+from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst

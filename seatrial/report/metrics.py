@@ -9,10 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.model.coverage import UNJUDGED
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
-from seatrial.model.result import Judgement, RunResult
+from seatrial.model.result import UNJUDGED, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text.addresses import split
 

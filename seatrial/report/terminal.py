@@ -10,11 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.judge.logs import Log, LogsJudgement
-from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import code_of
-from seatrial.model.result import Check, Expected, RunResult, Suspect
+from seatrial.model.result import UNJUDGED, Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Change, Difference

@@ -5,9 +5,8 @@ import math
 import re
 from collections.abc import Iterable
 
-from seatrial.model.coverage import UNJUDGED, Coverage
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.result import Expected, RunResult
+from seatrial.model.result import UNJUDGED, Coverage, Expected, RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable

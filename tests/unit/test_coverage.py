@@ -8,9 +8,8 @@ import pytest
 
 from flows.serving.ui import has_verdict, state_of
 from seatrial.alerts import slack
-from seatrial.model.coverage import UNJUDGED, coverage, exit_status
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import Check, Expected, Judgement, RunResult
+from seatrial.model.result import UNJUDGED, Check, Expected, Judgement, RunResult, coverage, exit_status
 from seatrial.model.verdict import Verdict
 from seatrial.report import markdown
 from seatrial.report.html import report_html
