@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.production.conftest import alarmed, cancel, process_of, start_long, stop_watching
+from tests.production.conftest import alarmed, alerted_site, cancel, process_of, start_long, stop_watching
 from tests.site import LONG, Site
 
 FLOW, RUNNER, SERVER = "prefect.engine", "flows.serving.runner", "flows.serving.webserver"
@@ -222,17 +222,39 @@ def test_the_history_is_locked(served: Site, out: Path) -> None:
     assert served.document(out)["checks"]
 
 
-@pytest.fixture
-def small_disk(out: Path) -> Iterator[Path]:
-    """A file system of 4 MB at `out`."""
+@contextmanager
+def _disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own at `folder`."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
-    out.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "seatrial-disk", str(out)], check=True)
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "seatrial-disk", str(folder)], check=True)
     try:
-        yield out
+        yield folder
     finally:
-        subprocess.run(["umount", "-l", str(out)], check=True)
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(out: Path) -> Iterator[Path]:
+    with _disk(out, "4m") as folder:
+        yield folder
+
+
+def test_the_servers_disk_is_full_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    """The run has its verdict and takes its nodes down; with room again the server goes on."""
+    out = tmp_path / "runs" / "full"
+    with alerted_site(tmp_path, []) as own, _disk(tmp_path / "prefect", "64m") as disk:
+        own.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
+        flow_run = own.run("ad-hoc", suite=own.unjudged(), out=str(out))
+        log = out / "logs" / "run.log"
+        own.until(lambda: log.exists() and "launch ..." in log.read_text())
+        _fill(disk)
+        own.until(lambda: (out / "run.json").exists() and not own.left())
+        assert own.document(out)["verdict"] == "pass"
+        (disk / "ballast").unlink()
+        own.ended(flow_run)
+        assert own.ended(own.run("ad-hoc", suite=own.unjudged()))["type"] == "COMPLETED"
 
 
 def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> None:
