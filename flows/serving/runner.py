@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.flows import EntrypointType  # type: ignore[attr-defined]
 from prefect.runner import Runner
 from prefect.schedules import Schedule
+from prefect.settings import get_current_settings
 from prefect.utilities.callables import parameter_schema
 
 from flows.alarm import alarm
@@ -58,6 +60,7 @@ def main(site: ServeConfig) -> None:
     end_with_parent()
     with get_client(sync_client=True) as client:
         off = switched_off(client)
+    tempfile.tempdir = str(get_current_settings().home)  # not /tmp/runner_storage, the first user's alone
     runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
     ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site, off)}
     with get_client(sync_client=True) as client:

@@ -39,6 +39,7 @@ def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
     (first, *_) = nightly_runs(fresh, "COMPLETED")
     run_id = fresh.flow_run(first)["labels"]["seatrial.run"]
     assert fresh.document(fresh.folder / "runs" / run_id)["verdict"] == "pass"
+    assert (Path(fresh.environment["PREFECT_HOME"]) / "runner_storage").is_dir()  # not in /tmp, which users share
 
     command = [sys.executable, "-m", "seatrial", "serve", "trial.yaml", "--port", str(fresh.port)]
     second = subprocess.run(
