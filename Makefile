@@ -8,31 +8,35 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate gate-containers gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
+.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
-# What measures real nodes runs alone, after all that only shares the processors.
+# What measures real nodes runs alone, after all that only shares the processors; IDLE is the lock for that.
+IDLE := $(VENV)/.idle
 ALONE := tests/integration/test_throughput.py tests/gpu
 SHARING := tests/unit tests/contract tests/integration $(addprefix --ignore=,$(ALONE))
 
 test: lint
 	@scripts/test-packages
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
-	$(BIN)/pytest -m "not slow" $(ALONE)
+	flock -o $(IDLE) $(BIN)/pytest -m "not slow" $(ALONE)
 
-# What no test of `make test` can show: of each slow lane the tests marked `gate`, in two halves at once. Each lane is in
-# one of them; what holds the lock of tests/images, and what starts a Prefect server, is together.
+# What no test of `make test` can show: of each slow lane the tests marked `gate`, in two halves. Each lane is in one of
+# them; what holds the lock of tests/images, and what starts a Prefect server, is together. `.ci/run` runs the first
+# half, most of which waits for containers and packages, beside `make test`.
 GATE_CONTAINERS := tests/images tests/docker tests/browser tests/e2e/kubernetes
 GATE_NODES := tests/e2e tests/production tests/slurm tests/runai tests/baremetal
 
-gate: setup
-	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
+gate: gate-packages
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target gate-containers gate-nodes
 
+gate-packages: setup
+	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
+
 gate-containers:
-	$(BIN)/pytest -m gate $(GATE_CONTAINERS)
+	flock -o $(IDLE) $(BIN)/pytest -m gate $(GATE_CONTAINERS)
 
 gate-nodes:
 	$(BIN)/pytest -m gate $(GATE_NODES)
