@@ -39,7 +39,7 @@ for command in (promote, show, diff, expire):
 
 
 def main() -> NoReturn:
-    """Run the command line; errors are one line on standard error."""
+    """Run the command line; each error is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     ensure_home()
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
@@ -72,8 +72,9 @@ def _with_help(error: click.ClickException) -> str:
 
 
 def _complain(error: Exception | str, status: int) -> int:
-    """Print an error on one line without control characters; return the exit status."""
+    """Print each error on one line without control characters; return the exit status."""
     from seatrial.text.words import plain
 
-    print(f"seatrial: {plain(error)}", file=sys.stderr)
+    for line in getattr(error, "lines", (error,)):
+        print(f"seatrial: {plain(line)}", file=sys.stderr)
     return status

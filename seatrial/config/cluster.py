@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -307,19 +308,20 @@ class Cluster(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.hardware.name == "cpu" and self.gpus_per_node:
-            raise ValueError(f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu")
-        if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
-            raise ValueError(f"gpus_per_node: is required with hardware {self.hardware.name}")
-        for problem in self.platform.problems(self):
-            raise ValueError(problem)
-        self._check_fault_nodes()
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
         return self
 
-    def _check_fault_nodes(self) -> None:
-        for name in (name for fault in self.faults for name in fault.nodes):
-            if name not in self.node_names():
-                raise ValueError(f"faults: unknown node {name!r}; legal: node-0 to node-{self.nodes - 1}")
+    def _problems(self) -> Iterator[str]:
+        """Yield what does not fit together; each begins with the field to change."""
+        if self.hardware.name == "cpu" and self.gpus_per_node:
+            yield f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu"
+        if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
+            yield f"gpus_per_node: is required with hardware {self.hardware.name}"
+        yield from self.platform.problems(self)
+        legal = set(self.node_names())
+        for name in (name for fault in self.faults for name in fault.nodes if name not in legal):
+            yield f"faults: unknown node {name!r}; legal: node-0 to node-{self.nodes - 1}"
 
     def node_names(self) -> list[str]:
         """The names nodes have when the platform does not give them others."""
