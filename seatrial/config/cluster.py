@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from seatrial.catalog import hardware_of, known_hardware
+from seatrial.catalog import hardware_of, known_hardware, unknown_fabric
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, SettingsByKind
@@ -288,7 +288,8 @@ class Cluster(Strict):
         Hardware.model_construct(name="cpu"), description="a name that `seatrial baseline list` knows, or what it is"
     )
     fabric: ShownName | None = Field(
-        None, description="what joins the nodes, as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
+        None,
+        description="what joins the nodes, as `seatrial baseline list --fabrics` has it, or with its rate: IB-8x200G",
     )
     platform: Annotated[PlatformSettings, SettingsByKind()] = Field(description="where it runs")
     image: ImageField = Field(
@@ -318,6 +319,8 @@ class Cluster(Strict):
             yield f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu"
         if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
             yield f"gpus_per_node: is required with hardware {self.hardware.name}"
+        if self.fabric and not self.hardware.node_link_gb_s and (unknown := unknown_fabric(self.fabric)):
+            yield f"fabric: {unknown}"
         yield from self.platform.problems(self)
         legal = set(self.node_names())
         for name in (name for fault in self.faults for name in fault.nodes if name not in legal):
