@@ -11,6 +11,7 @@ import click
 
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.init import init
 from seatrial.cli.localize import localize
 from seatrial.cli.logs import explain, judge, parse, simulate
 from seatrial.cli.nodes import dial, probe, reap, render, ssh
@@ -21,8 +22,8 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
-    run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report, bundle,
-    verify, simulate, probe, prune, reap, doctor, ssh, dial, serve,
+    init, run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report,
+    bundle, verify, simulate, probe, prune, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 
 
