@@ -10,6 +10,8 @@ from typing import Any
 
 from seatrial.model.errors import InputError
 from seatrial.model.setup import Setup
+from seatrial.text.printable import printable
+from seatrial.text.words import nearest_of
 
 _FOLDER = Path(__file__).parent
 
@@ -190,6 +192,28 @@ def one_nic(setup: Setup) -> float:
 def _fabrics() -> dict[str, float]:
     with (_FOLDER / "fabrics.csv").open(encoding="utf-8") as rows:
         return {row["fabric"]: float(row["node_link_gb_s"]) for row in csv.DictReader(rows)}
+
+
+@cache
+def known_fabrics() -> dict[str, float | None]:
+    """Return the fabrics of the catalog, with GB/s (1e9 bytes), one direction, of a node's NICs where known."""
+    names = sorted({row.fabric for row in references()} | set(_fabrics()))
+    return {name: node_link_gb_s(name) for name in names}
+
+
+def unknown_fabric(fabric: str) -> str | None:
+    """Return why nothing is known of a fabric by its name, with the nearest and the known ones; None if something is.
+
+    A name that ends with a rate, such as IB-8x200G, and TCP over Ethernet need no row.
+    """
+    misspelt = fabric.lower() in {name.lower() for name in known_fabrics()}
+    if fabric in known_fabrics() or is_sockets(fabric) or (node_link_gb_s(fabric) and not misspelt):
+        return None
+    nearest = f"{near}; " if (near := nearest_of(fabric, known_fabrics())) else ""
+    return (
+        f"unknown fabric {printable(fabric[:63])!r}; {nearest}known: {', '.join(known_fabrics())}, Ethernet,"
+        " or a name with its rate such as IB-8x200G; `seatrial baseline list --fabrics` lists them"
+    )
 
 
 @dataclass(frozen=True, slots=True)

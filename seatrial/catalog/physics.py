@@ -135,6 +135,13 @@ def as_slow_as_ethernet(plateau: Measurement, setup: Setup, largest_bytes: int |
     return limit is not None and plateau.value <= min(_ALLOWANCE * limit.gb_s, share * setup.gpu_link_gb_s)
 
 
+def is_far_below_links(plateau: Measurement, setup: Setup, largest_bytes: int | None) -> bool:
+    """Return whether nodes whose NICs have no known rate reach less than 2 % of the links of their GPUs."""
+    if setup.nodes < 2 or setup.gpu_link_gb_s is None or not _is_large(largest_bytes, setup):
+        return False
+    return wire(plateau, setup) is None and plateau.value < _SOCKETS_SHARE * setup.gpu_link_gb_s
+
+
 def _of_gpu_links(factor: float, setup: Setup) -> Limit | None:
     return _limit(factor, setup.gpu_link_gb_s, "GPU")
 

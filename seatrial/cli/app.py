@@ -11,6 +11,7 @@ import click
 
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.init import init
 from seatrial.cli.localize import localize
 from seatrial.cli.logs import explain, judge, parse, simulate
 from seatrial.cli.nodes import dial, probe, reap, render, ssh
@@ -21,8 +22,8 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
-    run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report, bundle,
-    verify, simulate, probe, prune, reap, doctor, ssh, dial, serve,
+    init, run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report,
+    bundle, verify, simulate, probe, prune, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 
 
@@ -39,7 +40,7 @@ for command in (promote, show, diff, expire):
 
 
 def main() -> NoReturn:
-    """Run the command line; errors are one line on standard error."""
+    """Run the command line; each error is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     ensure_home()
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
@@ -72,8 +73,9 @@ def _with_help(error: click.ClickException) -> str:
 
 
 def _complain(error: Exception | str, status: int) -> int:
-    """Print an error on one line without control characters; return the exit status."""
+    """Print each error on one line without control characters; return the exit status."""
     from seatrial.text.words import plain
 
-    print(f"seatrial: {plain(error)}", file=sys.stderr)
+    for line in getattr(error, "lines", (error,)):
+        print(f"seatrial: {plain(line)}", file=sys.stderr)
     return status

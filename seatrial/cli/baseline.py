@@ -16,17 +16,32 @@ def baseline() -> None:
 
 @baseline.command("list")
 @click.option("--hardware", help="Show only this hardware.")
+@click.option("--fabrics", is_flag=True, help="List the names of fabrics instead, with GB/s of a node.")
 @json_option
-def list_catalog(hardware: str | None, as_json: bool) -> None:
+def list_catalog(hardware: str | None, fabrics: bool, as_json: bool) -> None:
     """List the catalog of published values that ships with seatrial, each with its kind and source."""
     from seatrial.catalog import listed
     from seatrial.report.listings import catalog_json, show_catalog
 
+    if fabrics:
+        _list_fabrics(as_json)
+        return
     rows = listed(hardware)
     if as_json:
         print_json(catalog_json(rows))
     else:
         show_catalog(rows)
+
+
+def _list_fabrics(as_json: bool) -> None:
+    from seatrial.catalog import known_fabrics
+
+    if as_json:
+        print_json([{"fabric": name, "node_link_gb_s": rate} for name, rate in known_fabrics().items()])
+        return
+    for name, rate in known_fabrics().items():
+        print(f"{name:<16} {f'{rate:g} GB/s' if rate else ''}".rstrip())
+    print("or KIND-NICSxRATEG with the Gb/s of a NIC, such as IB-8x200G, RoCE-4x400G, Ethernet-1x100G")
 
 
 def _who() -> str:

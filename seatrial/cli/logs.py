@@ -67,7 +67,11 @@ _SENTENCE = "{subject} is {size} slower from {from_run} on. Judge these nights: 
 @click.option(
     "--gpus-per-node", type=click.IntRange(min=1), help="GPUs per node; default: the usual number for the hardware."
 )
-@click.option("--fabric", help="What data between nodes must go over, as in a cluster file: IB-8x400G.")
+@click.option(
+    "--fabric",
+    callback=lambda _, __, name: _checked_fabric(name),
+    help="What data between nodes must go over, as in a cluster file: IB-8x400G.",
+)
 @baseline_option
 @json_option
 def judge(
@@ -104,6 +108,15 @@ def _checked_hardware(name: str) -> str:
     if name != OTHER and name not in known_hardware():
         nearest = nearest_of(name, known_hardware()) or f"known: {', '.join(known_hardware())}"
         raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {nearest}; or {OTHER}")
+    return name
+
+
+def _checked_fabric(name: str | None) -> str | None:
+    """Return the name if something is known of the fabric. Raises InputError with the nearest name."""
+    from seatrial.catalog import unknown_fabric
+
+    if name is not None and (unknown := unknown_fabric(name)):
+        raise InputError(f"--fabric: {unknown}")
     return name
 
 

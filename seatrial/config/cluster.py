@@ -4,13 +4,14 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from seatrial.catalog import hardware_of, known_hardware
+from seatrial.catalog import hardware_of, known_hardware, unknown_fabric
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, SettingsByKind
@@ -287,7 +288,8 @@ class Cluster(Strict):
         Hardware.model_construct(name="cpu"), description="a name that `seatrial baseline list` knows, or what it is"
     )
     fabric: ShownName | None = Field(
-        None, description="what joins the nodes, as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
+        None,
+        description="what joins the nodes, as `seatrial baseline list --fabrics` has it, or with its rate: IB-8x200G",
     )
     platform: Annotated[PlatformSettings, SettingsByKind()] = Field(description="where it runs")
     image: ImageField = Field(
@@ -307,19 +309,22 @@ class Cluster(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.hardware.name == "cpu" and self.gpus_per_node:
-            raise ValueError(f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu")
-        if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
-            raise ValueError(f"gpus_per_node: is required with hardware {self.hardware.name}")
-        for problem in self.platform.problems(self):
-            raise ValueError(problem)
-        self._check_fault_nodes()
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
         return self
 
-    def _check_fault_nodes(self) -> None:
-        for name in (name for fault in self.faults for name in fault.nodes):
-            if name not in self.node_names():
-                raise ValueError(f"faults: unknown node {name!r}; legal: node-0 to node-{self.nodes - 1}")
+    def _problems(self) -> Iterator[str]:
+        """Yield what does not fit together; each begins with the field to change."""
+        if self.hardware.name == "cpu" and self.gpus_per_node:
+            yield f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu"
+        if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
+            yield f"gpus_per_node: is required with hardware {self.hardware.name}"
+        if self.fabric and not self.hardware.node_link_gb_s and (unknown := unknown_fabric(self.fabric)):
+            yield f"fabric: {unknown}"
+        yield from self.platform.problems(self)
+        legal = set(self.node_names())
+        for name in (name for fault in self.faults for name in fault.nodes if name not in legal):
+            yield f"faults: unknown node {name!r}; legal: node-0 to node-{self.nodes - 1}"
 
     def node_names(self) -> list[str]:
         """The names nodes have when the platform does not give them others."""

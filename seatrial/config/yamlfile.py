@@ -1,15 +1,14 @@
-"""Read a YAML file into a pydantic model; errors are one line with file, field and legal values."""
+"""Read a YAML file into a pydantic model; each error is one line with file, line, field and legal values."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seatrial.model.errors import InputError
-from seatrial.text.words import nearest_of
+from seatrial.config.problems import SHOWN_CHARS, problems
+from seatrial.model.errors import FileError, InputError
 
 try:
     from yaml import CSafeLoader as Loader  # libyaml's is many times faster
@@ -17,9 +16,7 @@ except ImportError:  # PyYAML was built without it
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 MAX_BYTES = 1_000_000
-_SHOWN_CHARS = 80
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # fits into 64 bits
-_EXAMPLES = {"builder": "{builder: docker, build: cpu}"}  # where the field alone would be no example
 
 
 class Strict(BaseModel):
@@ -43,14 +40,20 @@ def load_yaml(path: Path, model: type[Model], defaults: dict[str, Any] | None = 
 
     Raises InputError when the file cannot be read, is not YAML or does not validate.
     """
-    content = _read_mapping(path)
+    return read_yaml(_text(path), path, model, defaults)
+
+
+def read_yaml(text: str, path: Path, model: type[Model], defaults: dict[str, Any] | None = None) -> Model:
+    """Read `text`, the content of `path`, as `load_yaml` does."""
+    content = _mapping(text, path)
     try:
         return model.model_validate({**(defaults or {}), **content})
     except ValidationError as error:
-        _refuse(path, error, model)
+        found = problems(error.errors(include_url=False), model, yaml.compose(text, Loader=_UniqueKeyLoader))
+        raise FileError([f"{path}: {problem}" for problem in found]) from error
 
 
-def _read_mapping(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode()
@@ -60,6 +63,10 @@ def _read_mapping(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
     if len(text) > MAX_BYTES:
         raise InputError(f"{path}: is larger than {MAX_BYTES} bytes, so it is no cluster or suite file")
+    return text
+
+
+def _mapping(text: str, path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.YAMLError as error:
@@ -100,7 +107,7 @@ class _UniqueKeyLoader(Loader):
 
     def _check_number(self, node: Any, is_plain: bool) -> None:
         if not is_plain:
-            problem = f"a number must be plain and decimal, is {str(node.value)[:_SHOWN_CHARS]!r}: quote what is text"
+            problem = f"a number must be plain and decimal, is {str(node.value)[:SHOWN_CHARS]!r}: quote what is text"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
@@ -112,76 +119,3 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     return f"line {mark.line + 1}: not YAML: {problem}" if mark else f"not YAML: {problem}"
-
-
-def _refuse(path: Path, error: ValidationError, model: type[Strict]) -> NoReturn:
-    """Name the first problem in full and count the rest, on one line. A misspelt field counts before its absence."""
-    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
-    first = problems[0]
-    field = "".join(f"{part}." for part in first["loc"])[:-1]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    # What concerns several fields has no place of its own: its message begins with the field to change.
-    raise InputError(f"{path}: {field}{': ' if field else ''}{_explain(first, model)}{more}") from error
-
-
-def _explain(problem: Any, model: type[Strict]) -> str:
-    if problem["type"] == "extra_forbidden":
-        legal = _fields_at(model, problem["loc"][:-1])
-        nearest = nearest_of(str(problem["loc"][-1]), legal)
-        parts = ["unknown field", *([f"legal: {', '.join(legal)}"] if legal else []), *([nearest] if nearest else [])]
-        return "; ".join(parts)
-    if problem["type"] == "missing":
-        return "is required"
-    if problem["type"] == "union_tag_not_found":
-        name = str(problem["ctx"]["discriminator"]).strip("'")
-        first = next(iter(_models_in(_at(model, problem["loc"]))), name)
-        return f"needs a field {name}, such as {_EXAMPLES.get(name, f'{{{name}: {first}}}')}"
-    if problem["type"] == "string_type" and not isinstance(problem["input"], list | dict):
-        return f"must be text, is {problem['input']!r:.{_SHOWN_CHARS}}: quote it"
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    value = problem.get("input")
-    has_value = "got " in message or " is " in message or problem["type"] == "value_error"
-    shown = f", is {value!r:.{_SHOWN_CHARS}}" if isinstance(value, str | int | float) and not has_value else ""
-    return f"{message[:1].lower()}{message[1:]}{shown}"
-
-
-def _fields_at(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
-    """Return the legal field names at `location`."""
-    return sorted(getattr(_at(model, location), "model_fields", {}))
-
-
-def _at(model: type[Strict], location: tuple[str | int, ...]) -> Any:
-    """Return the model at `location`, or the members of a union by their tags."""
-    at: Any = model
-    for part in location:
-        if isinstance(part, str) and part not in _own_tags(at):
-            at = _models_in(at).get(part)
-    return at
-
-
-def _models_in(at: Any) -> Mapping[str, Any]:
-    """Return the models by the parts of an error's location: fields of a model, tags of a union."""
-    if isinstance(at, Mapping):
-        return at
-    models: dict[str, Any] = {}
-    for name, info in getattr(at, "model_fields", {}).items():
-        registered = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
-        members = _members(info.annotation) if registered is None else registered
-        models[name] = next(iter(members.values())) if len(members) == 1 else members
-    return models
-
-
-def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
-    """Return the models in an annotation by pydantic's tag in a location."""
-    tag = next((meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
-    inner = getattr(annotation, "__args__", ())
-    return {name: model for part in inner for name, model in _members(part, tag).items()}
-
-
-def _own_tags(model: Any) -> tuple[str, ...]:
-    """Return the tag of a member of a union by its field `kind` or `builder`, else the model's name."""
-    fields = getattr(model, "model_fields", {})
-    kind = fields.get("kind") or fields.get("builder")
-    return getattr(getattr(kind, "annotation", None), "__args__", ()) or (getattr(model, "__name__", ""),)

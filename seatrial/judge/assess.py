@@ -15,7 +15,7 @@ import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
-from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
+from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured, without_rate
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
@@ -144,12 +144,16 @@ class RunJudge:
         judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
         found = findings(self._judged) if self._judged else []
         blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
+        is_run = bool(self._knowledge.nodes)  # of logs without a fabric the judge of logs says it, with the evidence
         by_check: dict[str, list[str]] = defaultdict(list)
         for name in judgements:
             by_check[self._check_of[name]].append(name)
         return [
             self._judged_check(
-                check, {n: judgements[n] for n in by_check[check.name]}, found, list(unmeasured(check, nodes, blamed))
+                check,
+                {n: judgements[n] for n in by_check[check.name]},
+                found,
+                [*unmeasured(check, nodes, blamed), *far_below_links(check, self._knowledge.setup, is_run)],
             )
             for check in checks
         ]

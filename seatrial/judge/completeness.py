@@ -4,11 +4,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import cast
 
+from seatrial.catalog.physics import is_far_below_links
+from seatrial.catalog.published import swept_sizes
 from seatrial.model.measurement import Measurement, Subject, SubjectKind
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement
+from seatrial.model.setup import Setup, part_of
 from seatrial.model.verdict import Verdict
-from seatrial.text.words import some_of
+from seatrial.text.words import short, some_of
 
 _OF_A_NODE = ("node", "gpu")
 
@@ -31,6 +34,18 @@ def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: Collection[str]
         total = nodes if isinstance(nodes, int) else len(nodes)
         if missing is not None:
             yield Reason.of("nodes-unmeasured", metric=metric, measured=len(measured), nodes=total, missing=missing)
+
+
+def far_below_links(check: Check, setup: Setup, without_fabric: bool) -> Iterator[str]:
+    """Yield the reason not to let a plateau pass that no fabric holds; `without_fabric`: even if none is named."""
+    if not setup.fabric and not without_fabric:
+        return
+    sizes = swept_sizes(check.measurements)
+    for m in check.measurements:
+        if m.metric == "busbw_plateau" and is_far_below_links(m, part_of(m, setup), max(sizes(m), default=None)):
+            values = {"value": short(m.value), "links": short(setup.gpu_link_gb_s or 0)}
+            yield Reason.of("far-below-links", operation=m.operation, fabric=setup.fabric or "none", **values)
+            return
 
 
 def _nodes_by_metric(measurements: Iterable[Measurement]) -> dict[str, set[str]]:

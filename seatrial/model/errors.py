@@ -1,6 +1,6 @@
 """The errors that seatrial raises on purpose; each message names the thing, the place and the next step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seatrial.model.reason import Reason, join, placed
 
@@ -16,6 +16,14 @@ class SeatrialError(Exception):
 
 class InputError(SeatrialError):
     """Bad input; the message names file, field and the legal values. The command line exits with status 2."""
+
+
+class FileError(InputError):
+    """The errors of one file, each a line of its own."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
 
 
 class NothingFoundError(InputError):

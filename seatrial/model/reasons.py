@@ -124,6 +124,12 @@ REASONS = {
         "Some nodes have no such number, and no check says why.",
         "Read the raw log of the check for those nodes.",
     ),
+    "far-below-links": Explanation(
+        "{operation} between nodes reaches {value} GB/s, under 2 % of a GPU's links ({links} GB/s); fabric: {fabric}",
+        "The rate of the fabric is not known, so nothing holds the number, and no fabric made for such GPUs is as slow:"
+        " it is what TCP reaches.",
+        "Name the fabric with its rate, such as IB-8x400G, or Ethernet-1x10G if that is all there is.",
+    ),
     "many-alike": Explanation(
         "{metric} of {count} of {total} {kinds} ({names}) is {percent} % {side} {against} (limit {limit} %), all alike",
         "More than a third of the peers read lower, by about as much. They have one cause, and it is in none of them.",

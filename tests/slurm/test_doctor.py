@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.config.cluster import Cluster
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
+from tests.e2e.conftest import Console
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.containers import REFERENCE, lacking
 
@@ -86,3 +87,14 @@ def test_without_slurm_every_command_is_named(settings: dict[str, Any]) -> None:
         patch.setenv("PATH", "/nowhere")
         problems = missing(settings)
     assert [code_of(problem) for problem in problems] == ["slurm-command-missing"] * 5
+
+
+def test_init_writes_a_cluster_file_from_which_nothing_is_missing(slurm_console: Console) -> None:
+    file = slurm_console.folder / "site.yaml"
+    done = slurm_console.run("init", file, "--platform", "slurm", "--yes")
+    assert done.status == 0, done.output
+    cluster = load_cluster(file)
+    assert (cluster.nodes, cluster.gpus, cluster.platform.model_dump()["partition"]) == (4, 2, "batch")
+    assert slurm_console.run("render", file).status == 0
+    doctor = slurm_console.run("doctor", file)
+    assert "ok      platform slurm" in doctor.out, doctor.output

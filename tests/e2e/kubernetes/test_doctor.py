@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.config.cluster import load_cluster
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes.cluster import Cluster
 
@@ -87,3 +88,17 @@ def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, conso
     console.environment["KUBECONFIG"] = str(cluster.kubeconfig)  # whose rights are everywhere
     (line,) = ask(namespace="no-such-namespace")
     assert "kubectl create namespace no-such-namespace" in line
+
+
+def test_init_writes_a_cluster_file_from_which_nothing_is_missing(
+    console: Console, least_rights: None, cluster: Cluster, namespace: str
+) -> None:
+    file = console.folder / "site.yaml"
+    done = console.run("init", file, "--platform", "kubernetes", "--namespace", namespace, "--yes")
+    assert done.status == 0, done.output
+    drafted = load_cluster(file)
+    assert (drafted.nodes, drafted.gpus, drafted.hardware.name) == (2, 8, "gpu")
+    assert drafted.image is not None
+    assert drafted.image.planned.endswith(cluster.image.rpartition("/")[2])
+    doctor = console.run("doctor", file)
+    assert "ok      platform kubernetes" in doctor.out, doctor.output

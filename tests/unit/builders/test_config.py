@@ -96,9 +96,9 @@ BOTH = ["linux/amd64", "linux/arm64"]
         ("Foo Bar", r"image: must be an image reference, .* is 'Foo Bar'"),
         ({"build": "cpu"}, r"image: needs a field builder, such as \{builder: docker, build: cpu\}"),
         ({"build": "cpu", "builder": "kaniko"}, r"image: .*'kaniko'.*'prebuilt', 'file', .*, 'docker', 'buildah'"),
-        ({"builder": "docker"}, r"image\.docker\.build: is required"),
+        ({"builder": "docker"}, r"image\.build: is required"),
         (DOCKER | {"build": "nope"}, r"build: .*nope has no Dockerfile; legal: acceptance, cpu, pytorch-mpi, "),
-        (DOCKER | {"foo": 1}, r"image\.docker\.foo: unknown field; legal: args, build, builder, platforms, "),
+        (DOCKER | {"foo": 1}, r"image\.foo: unknown field; legal: args, build, builder, platforms, "),
         (DOCKER | {"args": {"HF_TOKEN": "x"}}, r"args: the name or value of HF_TOKEN looks like a secret"),
         (DOCKER | {"args": {"REGISTRY_KEY": "x"}}, r"REGISTRY_KEY looks like a secret"),
         (DOCKER | {"args": {"SITE_PASSPHRASE": "x"}}, r"SITE_PASSPHRASE looks like a secret"),
@@ -112,18 +112,18 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (DOCKER | {"platforms": ["linux/riscv64"]}, r"platforms\.0: .*'linux/arm64', is 'linux/riscv64'"),
         (DOCKER | {"platforms": BOTH}, r"repository: is required with more than one platform"),
         (DOCKER | {"repository": "R.io/X:tag"}, r"repository: must be registry/path without tag"),
-        (DOCKER | {"timeout_s": 0}, r"timeout_s: .*greater than or equal to 1, is 0"),
+        (DOCKER | {"timeout_s": 0}, r"timeout_s: .*at least 1, is 0"),
         (DOCKER | {"builder": "buildah", "platforms": BOTH}, r"platforms: buildah builds for one"),
         (CLOUD | {"platforms": ["linux/arm64"]}, r"platforms: cloud-build's machines are linux/amd64"),
         (CLOUD | {"repository": "r.example.com/x"}, r"project: is required with a repository outside "),
         (CLOUD | {"substitutions": {"_TAG": "x"}}, r"substitutions: _TAG is set from the build context"),
         (CLOUD | {"substitutions": {"TAG": "x"}}, r"substitutions: 'TAG' is no name of a substitution"),
-        ({"build": "cpu", "builder": "cloud-build"}, r"image\.cloud-build\.repository: is required"),
+        ({"build": "cpu", "builder": "cloud-build"}, r"image\.repository: is required"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, image: object, message: str) -> None:
     line = refusal(tmp_path, platform={"kind": "local"}, image=image)
-    assert line.startswith(f"{tmp_path}/cluster.yaml: image")
+    assert re.match(rf"{tmp_path}/cluster\.yaml: (line \d+: )?image", line)
     assert re.search(message, line)
     assert "hunter2" not in line
 

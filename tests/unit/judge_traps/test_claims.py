@@ -1,14 +1,24 @@
 """What a log says of network, devices, hosts and algorithm, held against what it is said to be of."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from seatrial.catalog import with_links
 from seatrial.catalog.log_facts import fabric_named
 from seatrial.checks.collectives.problems import network_of
+from seatrial.config.cluster import Cluster
+from seatrial.judge.assess import assess
+from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.logs import LogsConfig
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import transport
+from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, is_row, judged, log_text
 
 INFO = "node-0:1:1 [0] NCCL INFO "
@@ -67,6 +77,54 @@ def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
     """23.7 GB/s of busbw were measured on two nodes of eight H100 that had fallen back to TCP."""
     result = judged(log_text([20.0, 22.0, 23.0, 23.5, 23.7], 16, 2), LogsConfig("H100-SXM", 2, 8))
     assert result.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("fabric", ["RoCE", "EFA", "NVLink", "Ethernet"])
+def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_says_why(fabric: str) -> None:
+    slow, faster = (judged(log_text([rate] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, fabric)) for rate in (8.9, 9.1))
+    reason = f"all_reduce between nodes reaches 8.9 GB/s, under 2 % of a GPU's links (450 GB/s); fabric: {fabric}"
+    assert (slow.verdict, reason in slow.reason) == (Verdict.INCONCLUSIVE, True), slow.reason
+    assert "under 2 %" not in faster.reason
+    named = judged(log_text([4.4] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, "Ethernet-1x40G"))
+    assert named.verdict is Verdict.PASS, "9 in 10 of what such links carry"
+
+
+def test_a_run_far_below_its_gpus_links_does_not_pass_without_a_fabric() -> None:
+    conditions = {"operation": "all_reduce", "ranks": 32}
+    sizes = [Measurement("busbw", 5.0, "GB/s", Subject("cluster", ""), {**conditions, "message_bytes": G})]
+    plateau = Measurement("busbw_plateau", 5.0, "GB/s", Subject("cluster", ""), conditions)
+    check = Check("collectives", Verdict.PASS, "swept", measurements=(*sizes, plateau))
+    names = [f"node-{i}" for i in range(4)]
+    setup = with_links(Setup("H100-SXM", 4, 8, 8))
+    (judged_check,) = assess([check], Knowledge(setup, nodes=names)).checks
+    assert (judged_check.verdict, code_of(judged_check.reason)) == (Verdict.INCONCLUSIVE, "far-below-links")
+
+
+def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, cluster = tmp_path / "r.log", tmp_path / "c.yaml"
+    log.write_text(log_text([5.0] * 5, 32, 4))
+    for fabric, status in (("IB-8x400", 2), ("ib-8x400G", 2), ("InfiniBand", 2), (IB, 1), ("IB-4x400G", 1)):
+        cluster.write_text(
+            f"nodes: 4\nhardware: H100-SXM\ngpus_per_node: 8\nplatform: {{kind: slurm}}\nfabric: {fabric}\n"
+        )
+        assert command("judge", str(log), "--hardware", "H100-SXM", "--nodes", "4", "--fabric", fabric) == status
+        said = capsys.readouterr().err
+        assert command("render", str(cluster)) == (2 if status == 2 else 0)
+        if status == 2:
+            assert f"--fabric: unknown fabric '{fabric}'; " in said
+            assert f"line 5: fabric: unknown fabric '{fabric}'; " in capsys.readouterr().err
+            assert ("the nearest are IB-8x400G, " in said) is (fabric != "InfiniBand")
+            assert "known: EFA, EFA-3200G, " in said
+    assert command("baseline", "list", "--fabrics") == 0
+    assert "IB-8x400G        400 GB/s\nMNNVL\n" in capsys.readouterr().out
+
+
+def test_links_that_are_described_need_no_fabric_of_the_catalog() -> None:
+    described = {"name": "H100-SXM", "gpus_per_node": 8, "node_link_gb_s": 100.0}
+    fields = {"name": "c", "nodes": 4, "platform": {"kind": "slurm"}, "fabric": "own rails"}
+    assert Cluster.model_validate({**fields, "hardware": described}).fabric == "own rails"
 
 
 @pytest.mark.parametrize(

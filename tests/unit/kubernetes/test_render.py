@@ -188,11 +188,11 @@ def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"launcher": ["job", "jobset"]}, "platform.kubernetes.launcher: input should be 'job', 'jobset'"),
-        ({"namespace": "n" * 64}, "platform.kubernetes.namespace: 'nnn"),
+        ({"launcher": ["job", "jobset"]}, "platform.launcher: must be 'job', 'jobset'"),
+        ({"namespace": "n" * 64}, "platform.namespace: 'nnn"),
         ({"tolerations": [{"key": "team", "operator": "Exists", "value": "x"}]}, "Exists takes no value"),
         ({"tolerations": [{"key": "team"}]}, "needs key and value"),
-        ({"deadline_s": 0.5}, "greater than or equal to 60"),
+        ({"deadline_s": 0.5}, "must be at least 60"),
         ({"priority_class": "Bad Name"}, "no name of a Kubernetes object"),
         ({"node_selector": {"a": "b c!"}}, "no label value"),
         ({"topology": {"unconstrained": True}}, "topology: is Kueue's, so it needs queue"),

@@ -74,22 +74,21 @@ def test_nothing_is_mounted_where_the_pod_has_something() -> None:
     [
         ([{"mount": "/data"}], r"volumes\.0: needs a field kind, such as \{kind: gcs\}"),
         ([{**SSD, "kind": "disk"}], r"volumes\.0: .*'disk'.* 'gcs', 'nfs', 'pvc', 'local-ssd'"),
-        ([{**GCS, "mount": "data"}], r"volumes\.0\.gcs\.mount: 'data' is no absolute path, such as /data"),
+        ([{**GCS, "mount": "data"}], r"volumes\.0\.mount: 'data' is no absolute path, such as /data"),
         ([{**GCS, "mount": "/a/../etc"}], "is no absolute path"),
         ([{**GCS, "mount": "/a:b"}], "is no absolute path"),
         ([{**GCS, "mount": "/"}], "'/' is over or in /bin, which the node needs"),
         ([{**GCS, "mount": "/root"}], r"is over or in /root/\.ssh"),
         ([{**GCS, "mount": "/tmp"}], r"is over or in /tmp/seatrial"),
         ([{**GCS, "mount": "/etc/seatrial/x"}], "is over or in /etc"),
-        ([{**GCS, "bucket": "gs://b"}], r"gcs\.bucket: 'gs://b' is no name of a bucket \(without gs://\)"),
-        ([{**NFS, "path": "share"}], r"nfs\.path: 'share' is no absolute path"),
-        ([{**PVC, "claim": "A b"}], r"pvc\.claim: 'A b' is no name of a Kubernetes object"),
-        ([{**SSD, "read_only": True}], r"local-ssd\.read_only: unknown field; legal: kind, mount"),
+        ([{**GCS, "bucket": "gs://b"}], r"bucket: 'gs://b' is no name of a bucket \(without gs://\)"),
+        ([{**NFS, "path": "share"}], r"path: 'share' is no absolute path"),
+        ([{**PVC, "claim": "A b"}], r"claim: 'A b' is no name of a Kubernetes object"),
+        ([{**SSD, "read_only": True}], r"read_only: unknown field; legal: kind, mount"),
         ([GCS, {**PVC, "mount": "/data"}], r"volumes: mount /data appears twice"),
     ],
 )
 def test_a_volume_that_cannot_be_is_one_line(tmp_path: Path, volumes: list[dict[str, Any]], message: str) -> None:
     platform = {**CLUSTERS["a4"]["platform"], "volumes": volumes}
     line = refusal(tmp_path, **{**CLUSTERS["a4"], "platform": platform})
-    assert line.startswith(f"{tmp_path}/cluster.yaml: platform.kubernetes.volumes")
-    assert re.search(message, line)
+    assert re.match(rf"{tmp_path}/cluster\.yaml: line \d+: platform\..*{message}", line)

@@ -117,7 +117,7 @@ def test_what_is_no_json_is_an_unknown_phase(text: str) -> None:
         ({"args": ["--workers=9"]}, "--workers is set by another field or by seatrial; leave it out"),
         ({"args": ["-g 4"]}, "must be one option with its value"),
         ({"framework": "tf"}, "'pytorch' or 'mpi'"),
-        ({"extended_resources": {"rdma/x": 0}}, "greater than or equal to 1"),
+        ({"extended_resources": {"rdma/x": 0}}, "must be at least 1"),
         *(({"extended_resources": {name: 1}}, "must be a resource of Kubernetes") for name in ("-x", "a b", "x" * 300)),
     ],
 )

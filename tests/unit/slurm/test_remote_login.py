@@ -32,10 +32,10 @@ def test_without_a_host_commands_run_here() -> None:
     [
         ("user: alice", "platform.user: is for the login on platform.host"),
         ("ssh_config: /c", "platform.ssh_config: is for the login"),
-        ("host: -oProxyCommand=x", "platform.slurm.host: "),
-        ("host: login, jump: 'a b'", "platform.slurm.jump: must be"),
-        ("host: login, key_file: 'k;rm'", "platform.slurm.key_file: must be a path"),
-        ("host: login, port: 70000", "platform.slurm.port: "),
+        ("host: -oProxyCommand=x", "platform.host: "),
+        ("host: login, jump: 'a b'", "platform.jump: must be"),
+        ("host: login, key_file: 'k;rm'", "platform.key_file: must be a path"),
+        ("host: login, port: 70000", "platform.port: "),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, platform: str, problem: str) -> None:

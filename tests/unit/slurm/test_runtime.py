@@ -64,7 +64,7 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ("", "kind: slurm, runtime: pyxis", "image: is required with platform.runtime pyxis"),
         ("image: /s/t.sif", "kind: slurm, runtime: pyxis", r"image: pyxis starts a .sqsh file or a reference"),
         ("image: /s/t.sqsh", "kind: slurm, runtime: singularity", r"image: singularity starts a .sif file"),
-        ("image: s/t.sqsh", "kind: slurm, runtime: pyxis", "image.file.path: must be a full path"),
+        ("image: s/t.sqsh", "kind: slurm, runtime: pyxis", "image.path: must be a full path"),
         (
             "image: /s/t.sqsh",
             "kind: docker",

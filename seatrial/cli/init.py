@@ -1,0 +1,161 @@
+"""`seatrial init`: write a cluster file from what the site has."""
+
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seatrial.cli.options import FILE
+from seatrial.model.errors import InputError, SeatrialError
+
+if TYPE_CHECKING:
+    from seatrial.platforms.survey import Draft
+
+_KINDS = ("kubernetes", "slurm", "runai", "this-machine")
+_LONGEST = 1000  # characters of an answer
+_WIDTH = 110
+
+
+@click.command()
+@click.argument("file", type=FILE, required=False)
+@click.option("--platform", "kind", type=click.Choice(_KINDS), help="Platform of the file; default: what is there.")
+@click.option("--context", help="Context of the kubeconfig; default: the current one.")
+@click.option("--namespace", help="Namespace of the runs; default: that of the context.")
+@click.option("--yes", is_flag=True, help="Ask nothing: take the likeliest, and leave the rest to fill in.")
+def init(file: Path | None, kind: str | None, context: str | None, namespace: str | None, yes: bool) -> None:
+    """Write a cluster FILE from what is there: a kubeconfig, Slurm, RunAI, or the GPUs of this machine.
+
+    FILE is never overwritten; default: the cluster's name and .yaml. Asks for what cannot be seen, such as the image.
+    """
+    from seatrial.platforms.survey import SURVEYS, completed, present
+    from seatrial.text.words import plain
+
+    if file and os.path.lexists(file):
+        raise _exists(file)
+
+    def choose(field: str, there: Any) -> str:
+        return str(there[0]) if yes or len(there) == 1 else str(_asked(field, click.Choice(there), there[0]))
+
+    kinds = [kind] if kind else present(context)
+    while True:
+        kind = choose("platform.kind", kinds)
+        kinds.remove(kind)
+        try:
+            draft = SURVEYS[kind](choose, context, namespace)
+            break
+        except SeatrialError as error:
+            if not kinds:
+                raise
+            click.echo(f"not {kind}: {plain(error)}", err=True)
+    name = re.sub(r"[^a-z0-9]+", "-", str(draft["name"].value).lower()).strip("-")[:40].strip("-") or kind
+    draft["name"] = replace(draft["name"], value=name)
+    file = file or Path(f"{name}.yaml")
+    for field in [] if yes else [field for field, seen in draft.items() if seen.is_open]:
+        draft = completed(_answered(draft, field, kind, file))
+    _write(file, draft, kind)
+    print(f"{file}: written; check it: seatrial doctor {file}")
+    if missing := [field for field, seen in draft.items() if seen.is_open]:
+        print(f"to fill in: {', '.join(missing)}")
+
+
+def _asked(question: str, answer: Any, default: Any) -> Any:
+    return click.prompt(question, type=answer, default=default, show_default=default != "", err=True)
+
+
+def _answered(draft: "Draft", field: str, kind: str, file: Path) -> "Draft":
+    """Ask until the answer is legal in the file; an empty one leaves the field as it is."""
+    from seatrial.platforms.survey import completed
+
+    seen = draft[field]
+    shown = seen.value["name"] if isinstance(seen.value, dict) else seen.value
+    click.echo("\n".join(_comment(f"{_descriptions(kind)[field]}{f'. {seen.note}' if seen.note else ''}")), err=True)
+    while True:
+        answer = str(_asked(field, str, "" if shown is None else str(shown))).strip()[:_LONGEST]
+        if not answer:
+            return draft
+        new = {**draft, field: replace(seen, value=_value(field, answer), is_open=False)}
+        try:
+            _check(_text(completed(new), kind), file)
+        except InputError as error:
+            for line in getattr(error, "lines", (str(error),)):
+                click.echo(line.removeprefix(f"{file}: "), err=True)
+        else:
+            return new
+
+
+def _value(field: str, answer: str) -> Any:
+    from seatrial.catalog import known_hardware
+
+    if field == "nodes" and answer.isdecimal():
+        return int(answer)
+    return {"name": answer} if field == "hardware" and answer not in known_hardware() else answer
+
+
+def _check(text: str, file: Path) -> None:
+    """Read the text as `load_cluster` does. Raises InputError."""
+    from seatrial.config.cluster import Cluster
+    from seatrial.config.yamlfile import read_yaml
+    from seatrial.platforms import platform_for
+
+    platform_for(read_yaml(text, file, Cluster), file)
+
+
+def _write(file: Path, draft: "Draft", kind: str) -> None:
+    text = _text(draft, kind)
+    _check(text, file)
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError as error:
+        raise _exists(file) from error
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+def _exists(file: Path) -> InputError:
+    return InputError(f"{file}: is there already; remove it, or name another file")
+
+
+def _text(draft: "Draft", kind: str) -> str:
+    """Return the file: every field below what it means, and what it rests on."""
+    described = _descriptions(kind)
+    order = {field: i for i, field in enumerate(described)}
+    lines = [f"# Written by `seatrial init` for platform {kind}. Every field: docs/cluster-file.md."]
+    for field in sorted((field for field in draft if "." not in field), key=order.__getitem__):
+        lines += _lines(field, draft, described[field])
+    lines += ["platform:", f"  kind: {kind}"]
+    for field in sorted((field for field in draft if "." in field), key=order.__getitem__):
+        lines += (f"  {line}" for line in _lines(field, draft, described[field]))
+    return "\n".join(lines) + "\n"
+
+
+def _lines(field: str, draft: "Draft", description: str) -> Iterator[str]:
+    import yaml
+
+    from seatrial.text.words import plain
+
+    seen, name = draft[field], field.rpartition(".")[2]
+    open_note = "to fill in" if seen.is_open else ""
+    yield from _comment(plain(". ".join(part for part in (description, seen.note, open_note) if part)))
+    value = yaml.safe_dump(seen.value, default_flow_style=True, width=float("inf")).removesuffix("...\n").strip()
+    is_unset = seen.unset or seen.value is None
+    yield f"{'# ' if is_unset else ''}{name}:{'' if seen.value is None else f' {value}'}"
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+
+
+def _descriptions(kind: str) -> Mapping[str, str]:
+    """Return what each field of the file means, in the order of the models."""
+    from seatrial.config import PLATFORMS
+    from seatrial.config.cluster import Cluster
+
+    own = {name: info.description or "" for name, info in Cluster.model_fields.items()}
+    settings = PLATFORMS[kind]().model_fields
+    return {**own, **{f"platform.{name}": info.description or "" for name, info in settings.items()}}

@@ -1,0 +1,381 @@
+"""Read what a site has, as the draft of a cluster file: a Kubernetes cluster, Slurm, RunAI, this machine.
+
+Names from the site are bounded and checked when the draft is read as a cluster file; what it has not, is not asked for.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+from seatrial.catalog import hardware_of, known_hardware, usual_gpus
+from seatrial.config.cluster import THIS_MACHINE, this_machine
+from seatrial.model.errors import InputError, MissingError, SeatrialError
+
+if TYPE_CHECKING:
+    from seatrial.platforms.kubernetes.api import Api
+
+Choose = Callable[[str, Sequence[str]], str]  # a field, and the values that are there, the likeliest first
+IMAGE = "registry.example.com/seatrial/acceptance:1"  # stands for the one that the site has
+_MOST = 10_000  # nodes that a cluster file takes
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The value of a field: `note` says what it rests on; `is_open`: it cannot be seen, so it is asked for.
+
+    An open field whose value is None stays unset, and `unset` writes a value as a comment only.
+    """
+
+    value: Any
+    note: str = ""
+    is_open: bool = False
+    unset: bool = False
+
+
+Draft = dict[str, Seen]  # by field: nodes, platform.queue
+
+
+def present(context: str | None) -> list[str]:
+    """Return the kinds of platforms that can be reached from here, the likeliest first."""
+    kinds = []
+    with suppress(MissingError):
+        from seatrial.platforms.kubernetes.api import connect
+
+        connect(context)
+        kinds.append("kubernetes")
+    commands = (("slurm", "sinfo"), ("runai", "runai"))
+    return [*kinds, *(kind for kind, command in commands if shutil.which(command)), THIS_MACHINE]
+
+
+def machine(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+    """Draft this machine with its GPUs."""
+    content = this_machine()
+    del content["platform"]
+    return {name: Seen(value) for name, value in content.items()}
+
+
+def _hardware(gpus: int, product: str) -> Draft:
+    """Return hardware and GPUs of a node by a product's or a type's name: "NVIDIA-H100-80GB-HBM3", "h100"."""
+    if not gpus:
+        return {}
+    words = {word.upper() for word in re.split(r"[^A-Za-z0-9]+", product)}
+    alike = [name for name in known_hardware() if name.split("-")[0] in words]
+    name = hardware_of(product.replace("-", " ")) or hardware_of(product) or (alike[0] if len(alike) == 1 else None)
+    value = name or next((each for each in alike if each.endswith("-SXM")), {"name": product[:63] or "gpu"})
+    note = f"GPUs of the site: {product[:80] or 'without a name'}"
+    return {"gpus_per_node": Seen(gpus), "hardware": Seen(value, note, is_open=name is None)}
+
+
+def _open_fields(nodes: int, fabric: str | None, image: str | None) -> Draft:
+    joins = {"fabric": Seen(fabric, is_open=fabric is None)} if nodes > 1 else {}
+    return {**joins, "image": Seen(image or IMAGE, "an image of the nodes" if image else "", is_open=image is None)}
+
+
+# --- Kubernetes
+
+_PRODUCT, _GKE, _INSTANCE = (
+    *("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"),
+    "node.kubernetes.io/instance-type",
+)
+_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+_SHARED = 64  # a plugin offers a device that pods share by the dozens; whole ones are as many as NICs
+_NOT_OF_A_SITE = re.compile(
+    r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
+)
+_CONTROL = "node-role.kubernetes.io/control-plane"
+_TOPOLOGY = re.compile(r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)")
+_FABRICS = {  # as the clouds' lists of machine types have it
+    **dict.fromkeys(("a3-mega", "a3-megagpu-8g"), "GPUDirect-TCPXO"),
+    **dict.fromkeys(("a3-ultra", "a4"), "RoCE-8x400G"),
+    **dict.fromkeys(("p4d.24xlarge", "p4de.24xlarge"), "EFA-400G"),
+    **dict.fromkeys(("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), "EFA-3200G"),
+    **dict.fromkeys(("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"), "IB-8x400G"),
+    **dict.fromkeys(("Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"), "IB-8x200G"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What nodes of one kind have in common."""
+
+    gpus: int
+    product: str
+    accelerator: str
+    instance: str
+
+
+def kubernetes(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+    """Draft the largest group of equal GPU nodes of the kubeconfig's context. Raises MissingError, LaunchError."""
+    from seatrial.platforms.kubernetes.api import NODE, Api
+    from seatrial.platforms.kubernetes.config import KubernetesPlatform
+    from seatrial.platforms.kubernetes.plan import holding
+
+    current, usual = _kubeconfig(context)
+    settings = KubernetesPlatform(kind="kubernetes", context=context, namespace=namespace or usual)
+    api = Api(settings)
+    ready = [node for node in api.list(NODE) if holding(node, "Ready") and not node["spec"].get("unschedulable")]
+    offers: dict[_Offer, list[Any]] = defaultdict(list)
+    for node in ready:
+        if _CONTROL not in (taint["key"] for taint in node["spec"].get("taints", ())) or _offer(node).gpus:
+            offers[_offer(node)].append(node)
+    if not offers:
+        raise InputError(f"kubernetes: none of the nodes of {current or 'the cluster'} is ready for pods")
+    offer = max(offers, key=lambda each: (each.gpus * len(offers[each]), len(offers[each])))
+    nodes = offers[offer][:_MOST]
+    family = _family(offer)
+    fabric = _FABRICS.get(family) or _FABRICS.get(offer.instance)
+    several = sum(bool(each.gpus) for each in offers) > 1
+    return {
+        "name": Seen(current or "kubernetes"),
+        "nodes": Seen(len(nodes), f"ready nodes of this kind: {len(nodes)} of {len(ready)}"),
+        **_hardware(offer.gpus, offer.product or offer.accelerator),
+        **_open_fields(len(nodes), fabric, _image(nodes)),
+        **({"platform.context": Seen(current)} if current else {}),
+        "platform.namespace": Seen(settings.namespace),
+        **_submitted(api, choose, nodes),
+        **({"platform.machine": Seen(family)} if family != "generic" else {}),
+        **(_selected(offer) if several and family == "generic" else {}),
+        **_of_nodes(nodes, is_family=family != "generic"),
+    }
+
+
+def _kubeconfig(context: str | None) -> tuple[str | None, str]:
+    """Return the name and namespace of the context; no name inside a pod."""
+    from kubernetes import config
+
+    with suppress(config.ConfigException, OSError, ValueError, TypeError, KeyError):
+        contexts, active = config.list_kube_config_contexts(os.environ.get("KUBECONFIG") or None)
+        chosen = next((each for each in contexts if each["name"] == context), active)
+        return str(chosen["name"]), str(chosen["context"].get("namespace") or "default")
+    return context, "default"
+
+
+def _offer(node: Any) -> _Offer:
+    labels, offered = node["metadata"].get("labels", {}), node["status"].get("allocatable", {})
+    counts = (str(offered.get(name, "0")) for name in _GPU_RESOURCES)
+    gpus = max(int(count) if re.fullmatch(r"\d{1,4}", count) else 0 for count in counts)
+    return _Offer(gpus, *(str(labels.get(key, "")) for key in (_PRODUCT, _GKE, _INSTANCE)))
+
+
+def _family(offer: _Offer) -> str:
+    from seatrial.platforms.kubernetes.config import KubernetesPlatform
+    from seatrial.platforms.kubernetes.machines import machine
+
+    names = get_args(KubernetesPlatform.model_fields["machine"].annotation)
+    fits = (name for name in names if offer.accelerator and machine(name).accelerator == offer.accelerator)
+    return next((name for name in fits if machine(name).gpus == offer.gpus), "generic")
+
+
+def _image(nodes: Sequence[Any]) -> str | None:
+    """Return an image of seatrial's that the nodes have."""
+    images = (image for node in nodes for image in node["status"].get("images") or ())
+    names = (str(name) for image in images for name in image.get("names") or ())
+    return next((name for name in names if "seatrial" in name and "@" not in name), None)
+
+
+def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
+    """Return launcher, queue and topology."""
+    from seatrial.platforms.kubernetes.api import UnknownKindError
+    from seatrial.platforms.kubernetes.config import KubernetesPlatform
+    from seatrial.platforms.kubernetes.launchers import launcher_for
+    from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
+
+    there = []
+    for name in get_args(KubernetesPlatform.model_fields["launcher"].annotation):
+        with suppress(UnknownKindError):
+            api.knows(launcher_for(name).kind)
+            there.append(name)
+    draft = {"platform.launcher": Seen("jobset" if "jobset" in there else "job", f"the cluster has {', '.join(there)}")}
+    queues: list[str] = []
+    with suppress(SeatrialError):  # Kueue is not there, or its queues may not be listed
+        queues = sorted(str(queue["metadata"]["name"]) for queue in api.list(LOCAL_QUEUE))
+    if not queues:
+        return draft
+    draft["platform.queue"] = Seen(choose("platform.queue", queues), f"there are {', '.join(queues[:8])}")
+    levels = sorted({key for node in nodes for key in node["metadata"].get("labels", {}) if _TOPOLOGY.match(key)})
+    if levels:
+        note = f"labels of the nodes: {', '.join(levels[:8])}"
+        draft["platform.topology"] = Seen({"preferred": levels[0]}, note, unset=True)
+    return draft
+
+
+def _selected(offer: _Offer) -> Draft:
+    labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
+    selected = next(({key: value} for key, value in labels if value), {})
+    return {"platform.node_selector": Seen(selected, "the cluster has other GPU nodes too")} if selected else {}
+
+
+def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
+    """Return the taints to tolerate, and the fabric's devices that every node offers."""
+    from seatrial.platforms.kubernetes.pod import is_fabric
+
+    draft = {}
+    taints = {
+        (taint["key"], taint.get("value") or "", taint["effect"])
+        for node in nodes
+        for taint in node["spec"].get("taints", ())
+        if taint["effect"] != "PreferNoSchedule" and not _NOT_OF_A_SITE.match(taint["key"])
+    }
+    if taints:
+        tolerations = [
+            {"key": key, "operator": "Equal", "value": value, "effect": effect}
+            if value
+            else {"key": key, "operator": "Exists", "effect": effect}
+            for key, value, effect in sorted(taints)
+        ]
+        draft["platform.tolerations"] = Seen(tolerations)
+    offered = [node["status"].get("allocatable", {}) for node in nodes]
+    devices = {
+        name: min(int(each.get(name, 0)) for each in offered)
+        for name in sorted(offered[0])
+        if is_fabric(name) and all(re.fullmatch(r"\d{1,6}", str(each.get(name, "0"))) for each in offered)
+    }
+    resources = {name: count if count < _SHARED else 1 for name, count in devices.items() if count}
+    if resources and not is_family:
+        note = f"the nodes offer {', '.join(f'{count} {name}' for name, count in list(devices.items())[:8])}"
+        draft["platform.resources"] = Seen(resources, note)
+    return draft
+
+
+# --- Slurm
+
+_UP = re.compile(r"(idle|mix|mixed|alloc|allocated|comp|completing|resv|reserved|plnd|planned)[~#$@^-]?\+?")
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition: usable nodes by (GPUs of a node, type of GPU)."""
+
+    is_default: bool
+    limit: str
+    most: int
+    nodes: dict[tuple[int, str], int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def largest(self) -> tuple[int, str]:
+        return max(self.nodes, key=lambda gres: (gres[0] * self.nodes[gres], self.nodes[gres]))
+
+
+def slurm(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+    """Draft the largest group of equal nodes of a partition. Raises MissingError, LaunchError."""
+    from seatrial.platforms.slurm.login import Login
+
+    login = Login()
+    listed = login.run(["sinfo", "--noheader", "--all", "--format=%P|%a|%D|%t|%l|%s|%G"], timeout_s=60)
+    partitions = _partitions(listed.splitlines())
+    if not partitions:
+        raise InputError("slurm: sinfo lists no partition with a node that is up")
+    order = sorted(partitions, key=lambda name: (-partitions[name].largest[0], not partitions[name].is_default, name))
+    name = choose("platform.partition", order)
+    partition = partitions[name]
+    gpus, kind = partition.largest
+    nodes = min(partition.nodes[gpus, kind], partition.most, _MOST)
+    draft = {
+        "name": Seen("slurm"),
+        "nodes": Seen(nodes, f"nodes of this kind that are up: {partition.nodes[gpus, kind]}"),
+        **_hardware(gpus, kind),
+        **_open_fields(nodes, None, None),
+        "platform.partition": Seen(name, f"there are {', '.join(order[:8])}"),
+        **_short_limit(partition.limit),
+    }
+    runtime = _runtime(login)
+    draft["image"] = Seen(IMAGE, unset=True)
+    draft["platform.runtime"] = Seen(runtime or "pyxis", "found here" if runtime else "", unset=True)
+    return draft
+
+
+def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
+    """Parse the rows of sinfo; what is down, drained or no row is left out."""
+    partitions: dict[str, _Partition] = {}
+    for line in lines[:100_000]:
+        cells = line.strip().split("|", 6)
+        if len(cells) != 7 or cells[1] != "up" or not cells[2].isdecimal() or not _UP.fullmatch(cells[3]):
+            continue
+        name, _, count, _, limit, sizes, gres = cells
+        most = sizes.rpartition("-")[2]
+        partition = partitions.setdefault(
+            name.rstrip("*"), _Partition(name.endswith("*"), limit, int(most) if most.isdecimal() else _MOST)
+        )
+        gpu = re.search(r"(?:^|,)gpu:(?:([A-Za-z0-9_.-]{1,63}):)?(\d{1,4})(?![\w.-])", gres)
+        partition.nodes[(int(gpu[2]), gpu[1] or "") if gpu else (0, "")] += int(count[:6])
+    return partitions
+
+
+def _short_limit(limit: str) -> Draft:
+    """Return the time limit where the partition's is shorter than the default."""
+    from seatrial.platforms.slurm.config import SlurmPlatform, seconds
+
+    with suppress(ValueError):  # infinite
+        if seconds(limit) < seconds(SlurmPlatform(kind="slurm").time_limit):
+            return {"platform.time_limit": Seen(limit, "the partition's own")}
+    return {}
+
+
+def _runtime(login: Any) -> str | None:
+    with suppress(SeatrialError):
+        if "--container-image" in login.run(["srun", "--help"], timeout_s=20):
+            return "pyxis"
+    return next((name for name in ("apptainer", "singularity") if shutil.which(name)), None)
+
+
+# --- RunAI
+
+
+def runai(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+    """Draft a project's nodes, whose number and kind RunAI does not show. Raises MissingError, LaunchError."""
+    from seatrial.platforms.runai.config import RunaiPlatform
+    from seatrial.platforms.runai.platform import Client
+
+    client = Client(RunaiPlatform(kind="runai", project="none"))
+    projects, pools = (list(_names(client.run(["runai", what, "list", "--json"]))) for what in ("project", "nodepool"))
+    if not projects:
+        raise InputError("runai: `runai project list` names no project; runai login, or ask for one")
+    project = choose("platform.project", projects)
+    draft = {
+        "name": Seen(project),
+        "nodes": Seen(2, is_open=True),
+        "hardware": Seen(None, is_open=True),
+        **_open_fields(2, None, None),
+        "platform.project": Seen(project, f"there are {', '.join(projects[:8])}"),
+    }
+    if pools:
+        draft["platform.node_pool"] = Seen(pools[0], f"there are {', '.join(pools[:8])}", unset=len(pools) == 1)
+    return draft
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the names of a list in JSON, whose schema differs between versions; those that no field takes are left."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(document, dict):
+        document = next((value for value in document.values() if isinstance(value, list)), [])
+    for entry in document[:1000] if isinstance(document, list) else ():
+        metadata = entry.get("metadata") if isinstance(entry, dict) else None
+        holders = [each for each in (entry, metadata) if isinstance(each, dict)]
+        name = next((each["name"] for each in holders if isinstance(each.get("name"), str)), "")
+        if re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
+            yield name
+
+
+SURVEYS: dict[str, Callable[[Choose, str | None, str | None], Draft]] = {
+    "kubernetes": kubernetes,
+    "slurm": slurm,
+    "runai": runai,
+    THIS_MACHINE: machine,
+}
+
+
+def completed(draft: Draft) -> Draft:
+    """Return the draft with the usual GPUs of its hardware where their number was neither seen nor asked for."""
+    hardware = draft.get("hardware", Seen(None)).value
+    if not isinstance(hardware, str) or hardware == "cpu" or "gpus_per_node" in draft:
+        return draft
+    return {**draft, "gpus_per_node": Seen(usual_gpus(hardware) or 1, "as many as are usual")}

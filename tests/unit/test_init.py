@@ -1,0 +1,217 @@
+"""`seatrial init`: what a site answers becomes a cluster file that loads and renders."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from seatrial.checks.suites import load_suite
+from seatrial.cli.init import init
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError
+from seatrial.platforms import platform_for
+from seatrial.platforms.kubernetes.api import UnknownKindError
+from seatrial.platforms.kubernetes.plan import Kind
+
+SINFO = """\
+debug|up|2|idle|30:00|1-2|(null)
+gpu*|up|5|mix|2-00:00:00|1-infinite|gpu:h100:8(S:0-1),nvme:1
+gpu*|up|1|alloc|2-00:00:00|1-infinite|gpu:h100:8(S:0-1),nvme:1
+gpu*|up|2|down*|2-00:00:00|1-infinite|gpu:h100:8(S:0-1)
+gpu*|up|1|drain|2-00:00:00|1-infinite|gpu:h100:8(S:0-1)
+gpu*|up|1|idle|2-00:00:00|1-infinite|gpu:a100:8
+closed|down|64|idle|infinite|1-infinite|gpu:h100:8
+sinfo: error: something else
+"""
+PRODUCT = "nvidia.com/gpu.product"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own, and no cluster, unless a test brings one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    (tmp_path / "bin").mkdir()
+    os.symlink("/bin/cat", "bin/cat")
+
+
+def answering(command: str, *answers: tuple[str, str]) -> None:
+    """Put a command on PATH that prints an answer by the first arguments that fit."""
+    cases = []
+    for i, (arguments, output) in enumerate(answers):
+        Path(f"{command}.{i}").write_text(output)
+        cases.append(f'case "$*" in *"{arguments}"*) cat {Path.cwd()}/{command}.{i}; exit 0;; esac\n')
+    script = Path("bin", command)
+    script.write_text(f"#!/bin/sh\n{''.join(cases)}exit 1\n")
+    script.chmod(0o755)
+
+
+def written(*arguments: str, answers: str = "") -> tuple[Cluster, Result]:
+    """The cluster of the file that was written, which renders."""
+    done = CliRunner().invoke(init, ["site.yaml", *arguments], input=answers, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    cluster = load_cluster(Path("site.yaml"))
+    platform_for(cluster).render(Run("r", cluster, load_suite("quick"), Path("out")))
+    return cluster, done
+
+
+class Site:
+    """An API server that has these nodes, queues and kinds."""
+
+    def __init__(self, *nodes: dict[str, Any], queues: tuple[str, ...] = (), kinds: tuple[str, ...] = ("Job",)) -> None:
+        self._nodes, self._queues, self._kinds = nodes, queues, kinds
+
+    def __call__(self, settings: Any) -> "Site":
+        return self
+
+    def list(self, kind: Kind) -> Any:
+        return self._nodes if kind.kind == "Node" else [{"metadata": {"name": name}} for name in self._queues]
+
+    def knows(self, kind: Kind) -> None:
+        if kind.kind not in self._kinds:
+            raise UnknownKindError(f"no {kind.kind}")
+
+
+def node(
+    labels: dict[str, str], offers: dict[str, str], *taints: dict[str, str], ready: str = "True"
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n", "labels": labels},
+        "spec": {"taints": list(taints)},
+        "status": {"allocatable": offers, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Callable[[Site], None]:
+    return lambda site: monkeypatch.setattr("seatrial.platforms.kubernetes.api.Api", site)
+
+
+def test_a4_nodes_of_gke_with_a_queue(site: Callable[[Site], None]) -> None:
+    labels = {"cloud.google.com/gke-accelerator": "nvidia-b200", "cloud.google.com/gce-topology-block": "b1"}
+    gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    a4 = node(labels, {"nvidia.com/gpu": "8", "networking.gke.io.networks/rdma-0": "1"}, gpu)
+    small = node({}, {"cpu": "4"})
+    site(Site(a4, a4, small, queues=("a4-high", "a4-low"), kinds=("Job", "JobSet")))
+    _, done = written("--platform", "kubernetes", "--namespace", "trials", "--yes")
+    text = Path("site.yaml").read_text()
+    assert yaml.safe_load(text) == {
+        "name": "kubernetes",
+        "nodes": 2,
+        "gpus_per_node": 8,
+        "hardware": "B200-SXM",
+        "fabric": "RoCE-8x400G",
+        "image": "registry.example.com/seatrial/acceptance:1",
+        "platform": {
+            "kind": "kubernetes",
+            "namespace": "trials",
+            "launcher": "jobset",
+            "machine": "a4",
+            "queue": "a4-high",
+        },
+    }
+    assert "  # topology: {preferred: cloud.google.com/gce-topology-block}\n" in text
+    assert done.stdout.splitlines()[1] == "to fill in: image"
+
+
+def test_p5_nodes_beside_others_with_a_taint_and_efa(site: Callable[[Site], None]) -> None:
+    team = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+    labels = {PRODUCT: "NVIDIA-H100-80GB-HBM3", "node.kubernetes.io/instance-type": "p5.48xlarge"}
+    p5 = node(labels, {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32", "rdma/shared": "1000"}, team)
+    p5["status"]["images"] = [{"names": ["r.example.com/seatrial/efa@sha256:0", "r.example.com/seatrial/efa:2"]}]
+    other = node({PRODUCT: "NVIDIA-L4"}, {"nvidia.com/gpu": "1"})
+    site(Site(p5, p5, lost(p5), other))
+    cluster, done = written("--platform", "kubernetes", "--yes")
+    document = yaml.safe_load(Path("site.yaml").read_text())
+    assert (cluster.nodes, cluster.gpus, cluster.hardware.name, cluster.fabric) == (2, 8, "H100-SXM", "EFA-3200G")
+    assert document["image"] == "r.example.com/seatrial/efa:2"
+    assert document["platform"] == {
+        "kind": "kubernetes",
+        "namespace": "default",
+        "launcher": "job",
+        "node_selector": {PRODUCT: "NVIDIA-H100-80GB-HBM3"},
+        "tolerations": [{**team, "operator": "Equal"}],
+        "resources": {"vpc.amazonaws.com/efa": 32, "rdma/shared": 1},
+    }
+    assert "to fill in" not in done.output
+
+
+def lost(of: dict[str, Any]) -> dict[str, Any]:
+    return {**of, "status": {**of["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
+
+
+def test_labels_of_a_node_stay_in_their_comment(site: Callable[[Site], None]) -> None:
+    site(Site(node({PRODUCT: "X\nfaults: []\x1b[2J" + "y" * 9_000}, {"nvidia.com/gpu": "4"})))
+    with pytest.raises(InputError, match=r"site\.yaml: line \d+: hardware"):
+        written("--platform", "kubernetes", "--yes")
+    site(Site(node({PRODUCT: "NVIDIA X9 faults: []"}, {"nvidia.com/gpu": "4"})))
+    cluster, _ = written("--platform", "kubernetes", "--yes")
+    assert (cluster.hardware.name, cluster.gpus, cluster.faults) == ("NVIDIA X9 faults: []", 4, ())
+
+
+def test_the_partition_of_slurm_with_the_most_gpus() -> None:
+    answering("sinfo", ("--noheader", SINFO))
+    _, done = written("--platform", "slurm", "--yes")
+    text = Path("site.yaml").read_text()
+    assert yaml.safe_load(text) == {
+        "name": "slurm",
+        "nodes": 6,
+        "gpus_per_node": 8,
+        "hardware": "H100-SXM",
+        "platform": {"kind": "slurm", "partition": "gpu"},
+    }
+    assert "there are gpu, debug" in text
+    assert done.stdout.splitlines()[1] == "to fill in: hardware, fabric"  # H100-SXM or H100-NVL
+
+
+def test_it_asks_for_what_it_cannot_see_until_the_answer_is_legal() -> None:
+    answering("sinfo", ("--noheader", SINFO))
+    answering("srun", ("--help", "  --container-image=[USER@]... pyxis"))
+    cluster, done = written("--platform", "slurm", answers="debug\nIB-8x400\n\n")
+    assert (cluster.nodes, cluster.gpus, cluster.fabric) == (2, 0, None)
+    assert cluster.platform.model_dump()["time_limit"] == "30:00"
+    assert "fabric: unknown fabric 'IB-8x400'; the nearest are IB-8x400G" in done.stderr
+    assert "  # runtime: pyxis\n" in Path("site.yaml").read_text()
+    os.remove("site.yaml")
+    cluster, done = written("--platform", "slurm", answers="gpu\nH100-SXM\nIB-8x400G\n")
+    assert (cluster.hardware.name, cluster.fabric) == ("H100-SXM", "IB-8x400G")
+    assert "to fill in" not in done.stdout
+
+
+def test_a_project_of_runai_is_chosen_and_the_usual_gpus_are_taken() -> None:
+    projects = (
+        '{"projects": [{"name": "infra", "clusterId": "c"}, {"name": "Not Legal"}, {"metadata": {"name": "ml"}}]}'
+    )
+    answering("runai", ("project list", projects), ("nodepool list", '[{"name": "default"}, {"name": "gh200"}]'))
+    image = "registry.example.com/x:1"
+    cluster, _ = written("--platform", "runai", answers=f"ml\nmany\n3\nGH200\nIB-4x400G\nUPPER\n{image}\n")
+    assert (cluster.nodes, cluster.hardware.name, cluster.gpus, cluster.fabric) == (3, "GH200", 4, "IB-4x400G")
+    assert cluster.platform.model_dump()["project"] == "ml"
+    os.remove("site.yaml")
+    cluster, done = written("--platform", "runai", "--yes")
+    assert cluster.platform.model_dump()["project"] == "infra"
+    assert done.stdout.splitlines()[1] == "to fill in: nodes, hardware, fabric, image"
+
+
+def test_without_a_scheduler_it_is_this_machine() -> None:
+    answering("nvidia-smi", ("--query-gpu", "NVIDIA H100 80GB HBM3\n" * 2))
+    answering("sinfo")
+    cluster, done = written("--yes")
+    assert "not slurm: sinfo on this machine failed" in done.stderr
+    assert (cluster.platform.kind, cluster.hardware.name, cluster.gpus) == ("this-machine", "H100-SXM", 2)
+
+
+def test_a_file_is_never_overwritten() -> None:
+    Path("site.yaml").write_text("mine")
+    with pytest.raises(InputError, match=r"site\.yaml: is there already"):
+        written("--platform", "this-machine", "--yes")
+    os.remove("site.yaml")
+    os.symlink("nowhere", "site.yaml")
+    with pytest.raises(InputError, match=r"site\.yaml: is there already"):
+        written("--platform", "this-machine", "--yes")
