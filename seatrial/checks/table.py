@@ -12,6 +12,7 @@ from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
+from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 
@@ -55,6 +56,16 @@ def repeat_checks(
         if repeated.over:
             break
     return by_check
+
+
+def revisit_checks(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
+    """Ask the nodes again once all numbers are judged; return the checks, with further evidence, and notes."""
+    notes: list[str] = []
+    for kind in CHECKS:
+        if kind.revisit:
+            checks, more = kind.revisit(context, checks)
+            notes += more
+    return list(checks), notes
 
 
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:
