@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, TimeLeft, too_small
+from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
@@ -16,7 +17,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 
-CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DEVICES, COLLECTIVES, TRAINING)
+CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DCGM, DEVICES, COLLECTIVES, TRAINING)
 
 
 def left_out(kind: CheckType, run: Run) -> str | None:
