@@ -28,7 +28,7 @@ from flows.serving.ui import (
     state_of,
 )
 from seatrial.checks.suites import load_suite
-from seatrial.checks.table import CHECKS, left_out, repeat_checks
+from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, below_runs, secrets_of, set_aside, setup_of, writable
 from seatrial.history import open_store
@@ -199,6 +199,9 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
             nodes, suite = tuple(run_state.nodes.values()), run_state.run.suite.name
             context = RunContext(cluster.name, suite, run_state.fingerprint, run_state.started, nodes)
             run_state.checks = compare_task(run_state.checks, setup_of(cluster), store, context, repeat)
+            if run_state.nodes_up:
+                run_state.checks, notes = revisit_checks(run_state.context(), run_state.checks)
+                run_state.notes += notes
         if unreachable:  # a pinned or an earlier value might not let it pass
             reason = Reason.of("history-unavailable", problem=unreachable)
             run_state.add(Check("history", Verdict.INCONCLUSIVE, reason))

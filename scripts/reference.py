@@ -103,7 +103,7 @@ def _checks() -> Iterator[str]:
             yield f"- Needs at least {kind.least_ranks} ranks, on two nodes where the cluster has two."
         if kind.repeat:
             yield "- Suspicious numbers are measured again before they count."
-        yield from ("", "| metric | unit | meaning |", "|---|---|---|")
+        yield from ("", "| metric | unit | meaning |", "|---|---|---|") if kind.metrics else ()
         yield from (_row(f"`{name}`", m.unit or "-", m.meaning) for name, m in kind.metrics.items())
         yield ""
 

@@ -215,6 +215,7 @@ class Metric:
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it")
 
 Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
+Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,7 @@ class CheckType:
     - `needs`: what nodes must have, by whether they have GPUs.
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
+    - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further evidence, and notes.
     - `units`: how many log records with `extra=UNIT` it writes, by its section and the nodes.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
@@ -243,6 +245,7 @@ class CheckType:
     needs: Callable[[bool], tuple[Need, ...]] = lambda gpus: ()
     least_ranks: int = 1
     repeat: Repeat | None = None
+    revisit: Revisit | None = None
     units: Callable[[Any, PlannedNodes], int] = lambda section, nodes: 1
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part
     logs: tuple[str, ...] = ()

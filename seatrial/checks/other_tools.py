@@ -8,6 +8,7 @@ reference.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from seatrial.model.measurement import Measurement, Subject
@@ -39,7 +40,7 @@ def _of_json(text: str, name: str) -> Check | None:
         return None
     for key, value in document.items() if isinstance(document, dict) else ():
         if "DCGM" in key and "iagnos" in key:
-            return _check("dcgmi diag", name, list(_dcgm_results(value)))
+            return _check("dcgmi diag", name, [(each.verdict, each.words) for each in _dcgm_results(value)])
         if key == "nvbandwidth" and isinstance(value, dict):
             return _nvbandwidth_json(value, name)
     return None
@@ -82,16 +83,38 @@ def _dcgm(text: str, name: str) -> Check:
     return _check("dcgmi diag", name, results)
 
 
-def _dcgm_results(document: Any) -> Iterator[Result]:
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of one test of `dcgmi diag`, and the numbers of its GPUs; none where it names no GPU."""
+
+    verdict: str
+    words: str
+    gpus: tuple[int, ...]
+
+
+def read_diagnoses(text: str) -> list[Diagnosis]:
+    """The results in the JSON that `dcgmi diag -j` prints, which may stand behind warnings; none in another text."""
+    try:
+        document = json.JSONDecoder().raw_decode(text[:MAX_TEXT], max(text.find("{"), 0))[0]
+    except (ValueError, RecursionError):
+        return []
+    values = document.values() if isinstance(document, dict) else ()
+    return [diagnosis for value in values for diagnosis in _dcgm_results(value)]
+
+
+def _dcgm_results(document: Any) -> Iterator[Diagnosis]:
     for category in _items(document, "test_categories"):
         for test in _items(category, "tests"):
             for result in _items(test, "results"):
                 status = str(result.get("status", "")).lower()
                 verdict = next((verdict for word, verdict in _SAYS.items() if status.startswith(word)), None)
-                entity = f"{result.get('entity_group', 'GPU')} {result.get('gpu_ids', result.get('entity_id', '?'))}"
+                group = result.get("entity_group", "GPU")
+                ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), "?")
                 warnings = [_words(each) for each in _listed(result.get("warnings"))]
+                words = ": ".join((f"{test.get('name')} {status} on {group} {ids}", *warnings[:1]))
+                numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" else []
                 if verdict:
-                    yield verdict, ": ".join((f"{test.get('name')} {status} on {entity}", *warnings[:1]))
+                    yield Diagnosis(verdict, printable(words)[:_MAX_WORDS], tuple(map(int, numbers)))
 
 
 def _words(warning: Any) -> str:

@@ -74,6 +74,11 @@ REASONS = {
         "The check needs a program or a Python package that the nodes do not have.",
         "Install it as the end of the line says, in the image or on the nodes that the line names.",
     ),
+    "dcgm-failed": Explanation(
+        "dcgmi diag gave no result: {problem}",
+        "DCGM is installed, and its diagnostic did not start or end (`inconclusive`; `not_run` on all nodes).",
+        "Start its daemon: `systemctl start nvidia-dcgm`, in a container `nv-hostengine`; then `dcgmi discovery -l`.",
+    ),
     "too-few-nodes": Explanation(
         "needs at least two nodes, {left} left",
         "The check measures between nodes, and too few are left: the others were taken out before.",

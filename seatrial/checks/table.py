@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, TimeLeft, too_small
+from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
+from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 
-CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DEVICES, COLLECTIVES, TRAINING)
+CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DCGM, DEVICES, COLLECTIVES, TRAINING)
 
 
 def left_out(kind: CheckType, run: Run) -> str | None:
@@ -55,6 +57,16 @@ def repeat_checks(
         if repeated.over:
             break
     return by_check
+
+
+def revisit_checks(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
+    """Ask the nodes again once all numbers are judged; return the checks, with further evidence, and notes."""
+    notes: list[str] = []
+    for kind in CHECKS:
+        if kind.revisit:
+            checks, more = kind.revisit(context, checks)
+            notes += more
+    return list(checks), notes
 
 
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:

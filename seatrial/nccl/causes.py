@@ -145,7 +145,8 @@ _SXID = re.compile(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80}
 _LOGGED_BY = re.compile(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
 _CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})")
 _SURVIVED = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
-_ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \((?P<action>[^)]{1,40})\)")
+_ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
+_SUBCODE = re.compile(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
 
 
 def xid_finding(text: str) -> Finding | None:
@@ -156,8 +157,7 @@ def xid_finding(text: str) -> Finding | None:
     kind, number, rest = "Xid" if match.re is _XID else "SXid", int(match["number"][:9]), match["rest"]
     before = _CAUSED_BY.search(rest)
     known = _listed(kind, int(before[1]) if before else number)
-    action = _ACTION.search(rest) if number == 154 else None
-    meaning = f"{known.cause}: {action['action']}" if action else known.cause
+    meaning = known.cause + _said(rest)
     named = f"{kind} {before[1] if before else number}"
     host = _LOGGED_BY.search(text, 0, match.start())
     return Finding(
@@ -182,10 +182,17 @@ def _listed(kind: str, number: int) -> Cause:
     return next(row for row in rows if re.fullmatch(row.pattern, str(number)))
 
 
-def meaning_of(kind: str, number: int) -> tuple[str, str]:
-    """What an Xid or an SXid means, and what to do."""
-    row = _listed(kind, number)
-    return row.cause, row.next_step
+def _said(rest: str) -> str:
+    """What an Xid says behind its number: the action of 154, or unit and link of 144 to 150."""
+    if match := _ACTION.search(rest) or _SUBCODE.match(rest):
+        return f": {', '.join(match.groups())}"
+    return ""
+
+
+def meaning_of(kind: str, number: int, text: str = "") -> tuple[str, str]:
+    """The meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
+    row, match = _listed(kind, number), _XID.search(text)
+    return row.cause + (_said(match["rest"]) if match else ""), row.next_step
 
 
 OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setup")

@@ -65,6 +65,7 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
 _TIMEOUT_S = 45  # the probe asks nvidia-smi for 30 s
 
 Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
+Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
 Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"]
 
 
@@ -74,7 +75,7 @@ class GpuState(NodeAnswer):
     `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of memory that wait for
     a reset to be replaced, or could not be. `recovery` is what the driver asks for, `fabric_state` and `fabric_status`
     how the GPU stands with fabric manager. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
-    has 1 or 0 of each XGMI link.
+    has 1 or 0 of each XGMI link. `errors` are the NVLinks' counters above 0.
     """
 
     name: Annotated[str, Field(pattern=r"^gpu-[0-9]{1,4}$")]
@@ -102,36 +103,59 @@ class GpuState(NodeAnswer):
     recovery: Text = ""
     fabric_state: Text = ""
     fabric_status: Text = ""
+    errors: Counters | None = None
     numa: int | None = None
 
 
 class PortState(NodeAnswer):
-    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 if it is down or unknown."""
+    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 if it is down or unknown.
+
+    `errors` count what a bad link causes, `losses` what any path that loses packets does. `iommu` is how the kernel
+    maps the device's memory: `DMA`, `DMA-FQ` or `identity`. `pcie_gt_s` is the speed of its PCIe lanes in GT/s.
+    """
 
     port: Text
     kind: Text
     up: bool
     gbit_s: Number
     numa: int | None = None
+    errors: Counters = Field(default_factory=dict)
+    losses: Counters = Field(default_factory=dict)
+    iommu: Text = ""
+    relaxed_ordering: bool | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_gt_s: Number | None = None
+    pcie_gt_s_max: Number | None = None
 
 
-class DriverError(NodeAnswer):
-    """An Xid of a GPU, or an SXid of an NVSwitch, since the machine started."""
+class KernelEvent(NodeAnswer):
+    """A failure of hardware in the kernel's log since the machine started; `text` is the last line of its kind."""
 
-    kind: Literal["Xid", "SXid"]
-    number: int = Field(ge=0, le=99_999)
+    kind: Text
+    number: int = Field(0, ge=0, le=99_999)
     pci: Text
     count: int = Field(ge=1)
     age_s: Number
+    text: Text = ""
+
+
+class DriverError(KernelEvent):
+    """An Xid of a GPU, or an SXid of an NVSwitch."""
+
+    kind: Literal["Xid", "SXid"]
 
 
 class Inventory(NodeAnswer):
     """A node; sizes in GB (1e9 bytes). `xids` is None where the kernel's log may not be read, `memlock_kib` -1 without
-    a limit."""
+    a limit. `redirecting_switches` are PCIe switch ports whose ACS sends traffic between peers to the root complex."""
 
     gpus: list[GpuState] = Field(default_factory=list, max_length=1024)
     ports: list[PortState] = Field(default_factory=list, max_length=1024)
     xids: list[DriverError] | None = Field(None, max_length=1024)
+    events: list[KernelEvent] = Field(default_factory=list, max_length=1024)
+    gpudirect: Literal["", "nvidia-peermem", "dma-buf", "none"] = ""
+    redirecting_switches: int | None = Field(None, ge=0)
     hugepages: int | None = None
     memlock_kib: int | None = None
     shm_gb: Number | None = None

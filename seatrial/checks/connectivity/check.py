@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, odd_ones, old_drivers, remarks, unknown
+from seatrial.checks.connectivity.paths import slow_paths
 from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
@@ -273,11 +275,12 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
 
 def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
     """The state of every GPU, and what nodes that should be alike have otherwise."""
-    inventories = ask_inventories(findings, contacts)
+    inventories = findings.inventories = ask_inventories(findings, contacts)
     broken = broken_gpus(inventories)
     findings.impaired += impaired_gpus(inventories)
     findings.notes += [
         *remarks(inventories, models_of(contacts)),
+        *slow_paths(inventories),
         *old_drivers({name: contact.versions for name, contact in contacts.items()}),
     ]
     findings.blame(broken, {suspect.name for suspect in broken})
@@ -359,6 +362,7 @@ CONNECTIVITY = CheckType(
         "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
     },
     repeat=repeat_streams,
+    revisit=revisit_inventories,
     plan=_plan,
     logs=("mpirun-hostname",),
 )

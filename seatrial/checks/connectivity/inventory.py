@@ -4,12 +4,13 @@ Blamed is only what a GPU itself reports as damage or as slowed down by hardware
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
+from seatrial.nccl import telling
 from seatrial.nccl.causes import OF_APPLICATIONS, meaning_of
-from seatrial.remote.node_probe import DriverError, GpuState, Inventory
+from seatrial.remote.node_probe import DriverError, GpuState, Inventory, KernelEvent
 from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node
@@ -63,7 +64,7 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
 
 def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
     """Remarks for people, without blame."""
-    return [*_of_gpus(inventories), *_driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
+    return [*_of_gpus(inventories), *driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
 
 
 def _of_gpus(inventories: Inventories) -> Iterator[str]:
@@ -86,25 +87,31 @@ def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
         yield Reason.of("gpu-nvlinks-down", down=down, links=len(gpu.nvlinks))
 
 
-def _driver_errors(inventories: Inventories) -> Iterator[str]:
-    """One remark for each kind of error; those of applications say nothing of the hardware."""
-    seen: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
+def driver_errors(inventories: Inventories) -> Iterator[Reason]:
+    """One remark for each kind of Xid and of other failure in the kernel's log, without those of applications."""
+    xids: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
+    events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
     for node, inventory in inventories.items():
         for error in inventory.xids or ():
             if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
-                seen[error.kind, error.number].append((node, error))
-    for (kind, number), errors in seen.items():
-        meaning, step = meaning_of(kind, number)
-        yield Reason.of(
-            "gpu-xid",
-            kind=kind,
-            number=number,
-            meaning=meaning,
-            count=sum(error.count for _, error in errors),
-            nodes=some_of(dict.fromkeys(node for node, _ in errors)),
-            age=duration(min(error.age_s for _, error in errors)),
-            step=step,
-        )
+                xids[error.kind, error.number].append((node, error))
+        for event in inventory.events:
+            if cause := telling(event.text):
+                events[cause.cause, cause.next_step].append((node, event))
+    for (kind, number), errors in xids.items():
+        latest = min((error for _, error in errors), key=lambda error: error.age_s)
+        meaning, step = meaning_of(kind, number, latest.text)
+        yield Reason.of("gpu-xid", kind=kind, number=number, meaning=meaning, step=step, **_times(errors))
+    for (what, step), those in events.items():
+        yield Reason.of("kernel-event", cause=what, step=step, **_times(those))
+
+
+def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:
+    return {
+        "count": sum(event.count for _, event in events),
+        "nodes": some_of(dict.fromkeys(node for node, _ in events)),
+        "age": duration(min(event.age_s for _, event in events)),
+    }
 
 
 def _limits(inventories: Inventories) -> Iterator[str]:

@@ -17,6 +17,7 @@ from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
+from seatrial.remote.node_probe import Inventory
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import short, some_of
 
@@ -284,6 +285,7 @@ class Findings:
     measurements: list[Measurement] = field(default_factory=list)
     streams: dict[Pair, float] = field(default_factory=dict)  # each the best of all its tries, also of the repeats
     model_by_node: Mapping[str, str] = field(default_factory=dict)
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)  # before anything was measured
     node_count: int = 0  # at the beginning
     seconds: float = 0.0  # until all was tried, without repeats
 

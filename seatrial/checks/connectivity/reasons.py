@@ -110,6 +110,57 @@ REASONS = {
         "The driver reported the error since the machine started (a note, no verdict). `dmesg` names the GPU.",
         "Take the step at the end of the line; drain the node first if it resets a GPU.",
     ),
+    "kernel-event": Explanation(
+        "{cause} {count} times on {nodes}, last {age} ago: {step}",
+        "The kernel reported a failure of hardware, without an Xid, since the machine started (a note, no verdict).",
+        "Take the step at the end of the line. `dmesg` names the device.",
+    ),
+    "link-errors-rose": Explanation(
+        "{counter} of {links} during the run",
+        "An error counter of these links rose between the first and the last look at the nodes. Where numbers of the"
+        " same node are slow it is evidence (`suspects`), else a note.",
+        "Reseat or replace cable and optics of that port, then its NIC or switch port (`mlxlink`, `ibqueryerrors`). For"
+        " NVLink: `nvidia-smi nvlink -e`, reset the GPUs; have the board replaced if it comes again.",
+    ),
+    "packets-lost": Explanation(
+        "{counter} of {links} during the run",
+        "Packets were dropped or sent again: congestion, flow control that is set up otherwise on some switch, or a bad"
+        " link elsewhere (a note, no verdict).",
+        "Compare PFC and ECN of NICs and switches (`mlnx_qos`), and look for a port with link errors on the path.",
+    ),
+    "errors-in-run": Explanation(
+        "during the run: {what}",
+        "The kernel or the driver reported a failure of hardware while the run measured (a note, no verdict).",
+        "Take the step at the end of the line; `dmesg` names the device and the time.",
+    ),
+    "acs-redirects": Explanation(
+        "PCIe ACS redirects traffic between peers on {nodes} ({switches} switch ports)",
+        "Between GPU and NIC below one PCIe switch, data takes the way through the root complex (a note, no verdict).",
+        "On bare metal disable ACS in the BIOS, or `setpci -s BDF ECAP_ACS+0x6.w=0000` on each port at boot. A virtual"
+        " machine needs it, with ATS enabled on the NIC.",
+    ),
+    "iommu-translates": Explanation(
+        "the IOMMU translates DMA of {ports}",
+        "The kernel maps each transfer of the NIC, which costs bandwidth, and GPUDirect RDMA may not work at all (a"
+        " note, no verdict).",
+        "On bare metal boot with `iommu=pt`, on ARM `iommu.passthrough=1`, or disable the IOMMU in the BIOS.",
+    ),
+    "gpudirect-missing": Explanation(
+        "{nodes} cannot use GPUDirect RDMA: nvidia-peermem is not loaded, and the driver has no DMA-BUF",
+        "RDMA goes through the memory of the host, about half as fast (a note, no verdict). DMA-BUF needs NVIDIA's open"
+        " kernel modules and Linux 5.12.",
+        "`modprobe nvidia-peermem`, or install the open kernel modules. NCCL_DEBUG=INFO then says `GDRDMA`.",
+    ),
+    "nic-pcie-slow": Explanation(
+        "the PCIe link of {ports} runs at {link}, could at {best}",
+        "The NIC's link trained with fewer lanes or slower than the NIC can (a note, no verdict).",
+        "Reseat the NIC or its riser. Some slots wire fewer lanes; then all nodes show it.",
+    ),
+    "nic-strict-ordering": Explanation(
+        "PCIe relaxed ordering is disabled for {ports}",
+        "The NIC must write in order, which is slow on several platforms (a note, no verdict).",
+        "Enable it in the BIOS, and `mlxconfig -d DEVICE set PCI_WR_ORDERING=1`; reboot.",
+    ),
     "driver-too-old": Explanation(
         "driver {driver} on {nodes} is older than CUDA {cuda} needs ({least} or later), without a cuda-compat package",
         "The software of the nodes was built for a newer driver (a note, no verdict).",

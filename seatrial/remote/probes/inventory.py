@@ -2,9 +2,9 @@
 
     inventory.py     start it by hand or over SSH
 
-Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "hugepages", "memlock_kib", "shm_gb", "disk_free_gb",
-"seconds"}. What is unknown is null or left out. nvidia-smi is asked until
-DEADLINE_S, and AMD's tools where it knows no GPU; what they have not answered by then is not known.
+Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "events": [...], "gpudirect", "redirecting_switches",
+"hugepages", "memlock_kib", "shm_gb", "disk_free_gb", "seconds"}. What is unknown is null or left out. nvidia-smi is
+asked until DEADLINE_S, and AMD's tools where it knows no GPU; what they have not answered by then is not known.
 """
 
 import errno
@@ -16,6 +16,7 @@ import resource
 import time
 
 import amd_gpus
+import ports
 from facts import first_line, lines_of
 
 DEADLINE_S = 30.0  # without persistence mode, each call of nvidia-smi wakes every GPU first
@@ -48,11 +49,18 @@ NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max", "memory_mib", "power
 SLOWDOWNS = {0x8: "hardware slowdown", 0x40: "thermal slowdown", 0x80: "power brake", 0x20: "software thermal slowdown"}
 UNKNOWN_FIELD = re.compile(r'Field "([a-z0-9_.]{1,80})" is not a valid field to query')
 XID = re.compile(r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid)) \((?:PCI:)?([0-9a-fA-F:.]{1,40})[^)]{0,80}\): (\d{1,5})")
-MAX_RECORDS, MAX_XIDS, KMSG_S = 200000, 64, 2.0
+# Of the kernel and of drivers, where hardware fails without an Xid.
+EVENT = re.compile(
+    r"fallen off the bus|RmInitAdapter failed|PCIe Bus Error: severity=Uncorrected \(Fatal\)|Uncorrect\w{1,5} \(Fatal\)"
+    r"|AER: can't recover|health compromised|firmware (?:internal|fatal) error",
+    re.I,
+)
+PLACE = re.compile(r"(?<![\w:])[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}", re.I)
+MAX_RECORDS, MAX_SEEN, KMSG_S = 200000, 64, 2.0
+WIDEST_RECORD = 300
 WIDEST = 4096  # characters of a GPU's row: one that needs a reset says so in every field
 NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
 NVIDIA, DISPLAYS = "0x10de", "0x03"  # vendor, and the class of GPUs
-RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 INFINITE_KIB = -1
 
 
@@ -65,11 +73,15 @@ def main():
 def node():
     deadline = time.monotonic() + DEADLINE_S
     gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
-    addresses = gpu_addresses(gpus)
+    addresses, nics = gpu_addresses(gpus), ports.rdma_addresses()
+    seen = kernel_log(addresses, nics) if addresses or nics else None
     return {
         "gpus": gpus,
-        "ports": infiniband_ports() + network_ports(),
-        "xids": xids(addresses) if addresses else None,
+        "ports": ports.infiniband_ports() + ports.network_ports(),
+        "xids": seen[0] if seen and addresses else None,
+        "events": seen[1] if seen else [],
+        "gpudirect": ports.gpudirect(),
+        "redirecting_switches": ports.redirecting_switches(addresses | nics) if addresses and nics else None,
         "hugepages": hugepages(),
         "memlock_kib": memlock(),
         "shm_gb": gigabytes("/dev/shm", "f_blocks"),
@@ -82,11 +94,13 @@ def gpu_list(deadline):
     remapped = by_uuid("remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline)
     users = [row[0] for row in rows("compute-apps=gpu_uuid,pid", deadline) or []]
     links = nvlinks(lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), most=1024) if gpus else None)
+    errors = ports.nvlink_errors(left(deadline)) if gpus else {}
     for place, gpu in enumerate(gpus):
+        gpu["errors"] = errors.get(gpu["uuid"])
         pending, failed = remapped.get(gpu["uuid"], ("", ""))[:2]
         gpu.update(name=f"gpu-{place}", processes=users.count(gpu["uuid"]), nvlinks=links.get(gpu["uuid"], []))
         gpu.update(rows_pending=yes_or_no(pending), rows_failed=yes_or_no(failed))
-        gpu["numa"] = numa_node("/sys/bus/pci/devices/" + short_address(gpu.get("pci", "")))
+        gpu["numa"] = ports.numa_node("/sys/bus/pci/devices/" + short_address(gpu.get("pci", "")))
         gpu.pop("uuid")
     return gpus
 
@@ -168,56 +182,20 @@ def left(deadline):
     return max(0.1, deadline - time.monotonic())
 
 
-def infiniband_ports():
-    """State and Gb/s of each port of RDMA devices, InfiniBand's and RoCE's."""
-    return [
-        {
-            "port": f"{path.split('/')[4]}/{os.path.basename(path)}",
-            "kind": first_line(path + "/link_layer") or "InfiniBand",
-            "up": "ACTIVE" in first_line(path + "/state"),
-            "gbit_s": float((RATE.search(first_line(path + "/rate")) or [0, 0])[1]),
-            "numa": numa_node(f"/sys/class/infiniband/{path.split('/')[4]}/device"),
-        }
-        for path in sorted(glob.glob("/sys/class/infiniband/*/ports/*"))
-    ]
-
-
-def network_ports():
-    """The same of network interfaces that are hardware."""
-    ports = []
-    for device in sorted(glob.glob("/sys/class/net/*/device")):
-        folder = os.path.dirname(device)
-        speed = first_line(folder + "/speed")  # -1, or no file to read, where it is down or virtual
-        ports.append({
-            "port": os.path.basename(folder),
-            "kind": "network",
-            "up": first_line(folder + "/operstate") == "up",
-            "gbit_s": int(speed) / 1000 if re.fullmatch(r"\d{1,7}", speed) else 0.0,
-            "numa": numa_node(device),
-        })  # fmt: skip
-    return ports
-
-
-def numa_node(device):
-    """The NUMA node that a device is attached to; None if there is only one or it is unknown."""
-    text = first_line(device + "/numa_node")
-    return int(text) if re.fullmatch(r"\d{1,4}", text) else None
-
-
 def short_address(pci):
     """0000:1b:00.0 of nvidia-smi's 00000000:1B:00.0."""
     return pci.lower()[4:] if re.fullmatch(r"0000[0-9a-fA-F]{4}:.*", pci) else pci.lower()
 
 
-def xids(addresses):
-    """The errors that the driver reported of these GPUs and of NVSwitches since the machine started; None where the
-    kernel's log may not be read. A container reads that of its host, so other GPUs' are left out."""
+def kernel_log(addresses, nics):
+    """The driver's errors of these GPUs and of NVSwitches since the machine started, and what else the kernel says of
+    hardware; None where its log may not be read. A container reads that of its host, so other devices' are left out."""
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        return summed(records(log), addresses)
+        return summed(records(log), addresses, nics)
     finally:
         os.close(log)
 
@@ -239,21 +217,28 @@ def records(log):
         yield int(times[2]) / 1e6 if len(times) > 2 and times[2].isdigit() else 0.0, message.partition("\n")[0]
 
 
-def summed(lines, addresses):
-    """Number of times and seconds since the last one, by kind, number and address."""
+def summed(lines, addresses, nics=frozenset()):
+    """Xids and other events: number of times, seconds since the last one, and its text."""
     uptime = float((first_line("/proc/uptime").split() or ["0"])[0])
-    seen: "dict[tuple[str, int, str], dict]" = {}  # type: ignore[type-arg]
+    of_gpus, of_nics = ({each.rpartition(".")[0] for each in those if "." in each} for those in (addresses, nics))
+    xids: "dict[tuple[str, str, int], dict]" = {}  # type: ignore[type-arg]
+    events: "dict[tuple[str, str, int], dict]" = {}  # type: ignore[type-arg]
     for at, line in lines:
         match = XID.search(line)
-        if not match:
-            continue
-        kind, pci = match.group(1) or match.group(2), match.group(3).lower()
-        if kind == "Xid" and not any(address.startswith(pci) for address in addresses):
-            continue  # the driver leaves the function out: 0000:1b:00
-        key = kind, int(match.group(4)), pci
-        entry = seen.setdefault(key, {"kind": kind, "number": key[1], "pci": pci, "count": 0, "age_s": 0.0})
-        entry.update(count=entry["count"] + 1, age_s=max(uptime - at, 0.0))
-    return list(seen.values())[:MAX_XIDS]
+        if match:
+            kind, pci, number = match.group(1) or match.group(2), match.group(3).lower(), int(match.group(4))
+            if kind == "Xid" and pci not in of_gpus and pci.rpartition(".")[0] not in of_gpus:
+                continue  # the driver leaves the function out: 0000:1b:00
+            entry = xids.setdefault((kind, pci, number), {"kind": kind, "number": number, "pci": pci, "count": 0})
+        else:
+            event = EVENT.search(line)
+            named = map(str.lower, PLACE.findall(line[:WIDEST_RECORD])) if event else ()
+            place = next((place for place in named if place in of_gpus or place in of_nics), None)
+            if not event or not place:
+                continue
+            entry = events.setdefault((event.group(), place, 0), {"kind": event.group(), "pci": place, "count": 0})
+        entry.update(count=entry["count"] + 1, age_s=max(uptime - at, 0.0), text=line[:WIDEST_RECORD])
+    return list(xids.values())[:MAX_SEEN], list(events.values())[:MAX_SEEN]
 
 
 def gpu_addresses(gpus):

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-from seatrial.checks.connectivity.inventory import impaired_gpus, remarks
+from seatrial.checks.connectivity.inventory import driver_errors, impaired_gpus, remarks
 from seatrial.model.reason import code_of
+from seatrial.nccl.causes import meaning_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
 from seatrial.remote.probes import PROBES
@@ -42,6 +42,7 @@ case "$1" in
     echo "GPU-22222222-0000-0000-0000-000000000002, 4711"
     echo "GPU-22222222-0000-0000-0000-000000000002, 4712" ;;
 nvlink)
+    [ "$2" = --errorcounters ] && { printf '%s' "$ERRORS"; exit; }
     echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11111111-0000-0000-0000-000000000001)"
     printf '\\t Link 0: 26.562 GB/s\\n\\t Link 1: <inactive>\\n' ;;
 esac
@@ -124,14 +125,38 @@ def test_errors_of_these_gpus_and_of_switches_are_counted(inventory: ModuleType)
         (30.0, "NVRM: Xid (PCI:0000:9d:00): 79, pid=1, GPU has fallen off the bus."),
         (40.0, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 44 egress non-posted PRIV error"),
         (50.0, "usb 1-1: new device"),
+        (60.0, "NVRM: The NVIDIA GPU 0000:1b:00.0 (PCI ID: 10de:2330) has fallen off the bus and is not responding."),
+        (70.0, "NVRM: The NVIDIA GPU 0000:9d:00.0 (PCI ID: 10de:2330) has fallen off the bus and is not responding."),
+        (80.0, "pcieport 0000:15:01.0: AER: Uncorrectable (Fatal) error message received from 0000:18:00.0"),
+        (90.0, "mlx5_core 0000:18:00.0: poll_health:800:(pid 0): device's health compromised - reached miss count"),
     ]
-    seen: list[dict[str, Any]] = inventory.summed(lines, {"0000:1b:00.0"})
-    assert [(error["kind"], error["number"], error["count"]) for error in seen] == [("Xid", 31, 2), ("SXid", 12028, 1)]
-    assert seen[0]["age_s"] > 0
+    xids, events = inventory.summed(lines, {"0000:1b:00.0"}, {"0000:18:00.0"})
+    assert [(error["kind"], error["number"], error["count"]) for error in xids] == [("Xid", 31, 2), ("SXid", 12028, 1)]
+    assert xids[0]["age_s"] > 0
+    assert [event["pci"] for event in events] == ["0000:1b:00", "0000:18:00", "0000:18:00"]
+    node = read_answer(Inventory, json.dumps({"gpus": [], "xids": xids, "events": events}))
+    text = "\n".join(driver_errors({"node-1": node}))
+    assert "GPU fell off the bus" in text and "power-cycle the node" in text
+    assert "PCIe error that hardware could not correct" in text and "the NIC's firmware or hardware failed" in text
+
+
+def test_an_xid_is_told_with_its_sub_code() -> None:
+    lines = {
+        145: "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Fatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001)",
+        154: "NVRM: Xid (PCI:0018:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        79: "NVRM: Xid (PCI:0018:01:00): 79, GPU has fallen off the bus.",
+    }
+    meanings = [meaning_of("Xid", number, text)[0] for number, text in lines.items()]
+    assert meanings == [
+        "NVLink 5 error: RLW_RXPIPE, Link 13",
+        "GPU recovery action changed: GPU Reset Required",
+        "GPU fell off the bus",
+    ]
 
 
 def test_a_line_that_is_long_is_read_quickly(inventory: ModuleType) -> None:
-    assert inventory.summed([(0.0, "NVRM: Xid (PCI:" + "0" * 1_000_000)], set()) == []
+    lines = [(0.0, "NVRM: Xid (PCI:" + "0" * 1_000_000), (0.0, "fallen off the bus " + "0000:1b:00 " * 100_000)]
+    assert inventory.summed(lines, set()) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""Error counters of links, and errors in the kernel's log, that rose between the first look at the nodes and the last.
+
+A counter that rises is a note; where numbers of that node are slow as well, it is evidence against its link.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from seatrial.checks.connectivity.inventory import Inventories, driver_errors
+from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.contract import CheckContext
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Node
+from seatrial.remote.node_probe import Inventory, KernelEvent, ask_inventory
+from seatrial.remote.ssh import connected, fan_out, on_each
+from seatrial.text.words import some_of
+
+_CONNECT_S = 30
+_CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
+_CLEAR_MINORITY = 3  # one of three nodes and fewer
+Event = TypeVar("Event", bound=KernelEvent)
+_OVER_LINKS = ("busbw", "latency", "tcp_", "peer_copy")  # how metrics begin that a bad link slows down
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """A counter of a port or a GPU that rose; `is_error` where its own link is bad, else packets were lost."""
+
+    node: str
+    part: str
+    counter: str
+    by: int
+    is_error: bool
+
+    @property
+    def words(self) -> str:
+        return f"{self.node}/{self.part} rose by {self.by}"
+
+
+def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
+    """Ask the nodes that have counters once more; return the checks with evidence of what rose, and notes."""
+    found = context.recall(Findings)
+    before = {name: node for name, node in found.inventories.items() if _has_counters(node)} if found else {}
+    testbed = context.testbed
+
+    def ask(node: Node) -> Inventory:
+        with connected(testbed, node, _CONNECT_S) as transport:
+            return ask_inventory(testbed, transport)
+
+    answers = on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed))
+    after = {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
+    rises = risen(before, after)
+    new = {name: _new_errors(before[name], node) for name, node in after.items()}
+    notes = [Reason.of("errors-in-run", what=error) for error in driver_errors(new)]
+    return [_with_evidence(check, rises, len(before)) for check in checks], [*_notes(rises), *notes]
+
+
+def _has_counters(inventory: Inventory) -> bool:
+    return bool(inventory.gpus) or any(port.kind != "network" for port in inventory.ports)
+
+
+def risen(before: Inventories, after: Inventories) -> list[Rise]:
+    """The counters that rose; one that was not read both times, or began anew, says nothing."""
+    rises = []
+    for name, node in after.items():
+        first = dict(_counters(before[name]))
+        for (part, is_error), counters in _counters(node):
+            known = first.get((part, is_error))
+            for counter, value in counters.items() if known is not None else ():
+                unread = 0 if part.startswith("gpu-") else value  # those of NVLinks that are 0 are left out
+                if (by := value - (known or {}).get(counter, unread)) > 0:
+                    rises.append(Rise(name, part, counter, by, is_error))
+    return rises
+
+
+def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[str, int]]]:
+    """The counters of each port and GPU, those of errors and of lost packets apart."""
+    for port in inventory.ports:
+        yield (port.port, True), port.errors
+        yield (port.port, False), port.losses
+    for gpu in inventory.gpus:
+        if gpu.errors is not None:
+            yield (gpu.name, True), gpu.errors
+
+
+def _new_errors(before: Inventory, after: Inventory) -> Inventory:
+    """The node with the errors that the kernel reported meanwhile alone."""
+    return Inventory(
+        xids=_added(before.xids or [], after.xids or []) if before.xids is not None else None,
+        events=_added(before.events, after.events),
+    )
+
+
+def _added(before: Sequence[Event], after: Sequence[Event]) -> list[Event]:
+    known = {(event.kind, event.number, event.pci): event.count for event in before}
+    more = ((event, event.count - known.get((event.kind, event.number, event.pci), 0)) for event in after)
+    return [event.model_copy(update={"count": count}) for event, count in more if count > 0]
+
+
+def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
+    """Yield one note for each counter, with the links where it rose most."""
+    by_counter: dict[tuple[bool, str], list[Rise]] = defaultdict(list)
+    for rise in sorted(rises, key=lambda rise: -rise.by):
+        by_counter[rise.is_error, rise.counter].append(rise)
+    for (is_error, counter), those in by_counter.items():
+        code = "link-errors-rose" if is_error else "packets-lost"
+        yield Reason.of(code, counter=counter, links=some_of(rise.words for rise in those))
+
+
+def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
+    """The check with what rose on the nodes that it found slow; of a slow check without suspects, on few nodes."""
+    slow = [j for j in check.judgements if j.verdict.is_fault and j.measurement.metric.startswith(_OVER_LINKS)]
+    errors = [rise for rise in rises if rise.is_error]
+    if not slow or not errors:
+        return check
+    evidence = [rise for rise in errors if any(_is_of(suspect, rise.node) for suspect in check.suspects)]
+    if not check.suspects and _CLEAR_MINORITY * len({rise.node for rise in errors}) <= nodes:
+        evidence = errors
+    return replace(check, suspects=(*check.suspects, *map(_suspect, evidence)))
+
+
+def _is_of(suspect: Suspect, node: str) -> bool:
+    """Whether the suspect is that node, a GPU of it, or a link of it."""
+    ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name.partition("/")[0]]
+    return node in ends
+
+
+def _suspect(rise: Rise) -> Suspect:
+    evidence = Reason.of("link-errors-rose", counter=rise.counter, links=rise.words)
+    if rise.part.startswith("gpu-"):
+        return Suspect("gpu", f"{rise.node}/{rise.part}", _CONFIDENCE, evidence)
+    return Suspect("node", rise.node, _CONFIDENCE, evidence)

@@ -1,0 +1,170 @@
+"""Ports of this node with their error counters, and the PCIe path between them and the GPUs. Standard library only.
+
+Files and names are those of the kernel's ABI: Documentation/ABI/stable/sysfs-class-infiniband and
+testing/sysfs-class-net-statistics, sysfs-bus-pci, sysfs-kernel-iommu_groups. PCIe capabilities: PCI Express Base
+Specification, 7.5.3 and 7.7.11; only root reads more of them than their first 64 bytes.
+"""
+
+import glob
+import os
+import re
+
+from facts import first_line, lines_of
+
+SYS = "/sys"
+RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+# Counters that rise where a link is bad; below them what rises where packets are lost, on this link or elsewhere.
+LINK_ERRORS = ["symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "local_link_integrity_errors"]
+LINK_ERRORS += ["excessive_buffer_overrun_errors", "rx_icrc_encapsulated"]
+PACKET_LOSSES = ["port_xmit_discards", "local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err"]
+OF_NETWORK = {"carrier_changes": "carrier_changes", "rx_errors": "statistics/rx_errors"}
+OF_NETWORK["tx_errors"] = "statistics/tx_errors"
+# Of NVLink 5 `nvidia-smi nvlink -e` prints symbol errors and a histogram of corrected ones as well, which always rise.
+NVLINK_ERROR = re.compile(
+    r"\s*Links? (\d{1,3}(?:-\d{1,3})?): ((?:Replay|Recovery|CRC|Malformed packet|Buffer overrun|Rx(?: remote| General)?"
+    r"|Local link integrity|Effective) Errors|Tx discards|Link recovery (?:failed|successful) events): (\d{1,18})\s*$"
+)
+NVLINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]{8,64})\)")
+CAPABILITIES, PCIE, ACS = 0x34, 0x10, 0x0D
+RELAXED_ORDERING, REDIRECTS = 0x10, 0x0C  # bits of Device Control; of ACS Control: requests and completions
+DMA_BUF_SINCE = (5, 12)  # the kernel that has it for PCIe peers, with NVIDIA's open kernel modules
+
+
+def infiniband_ports():
+    """State, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand's and RoCE's."""
+    ports = []
+    for path in sorted(glob.glob(SYS + "/class/infiniband/*/ports/*")):
+        name, number = path[len(SYS) :].split("/")[3::2]
+        device = f"{SYS}/class/infiniband/{name}/device"
+        ports.append({
+            "port": f"{name}/{number}",
+            "kind": first_line(path + "/link_layer") or "InfiniBand",
+            "up": "ACTIVE" in first_line(path + "/state"),
+            "gbit_s": float((RATE.search(first_line(path + "/rate")) or [0, 0])[1]),
+            "numa": numa_node(device),
+            "errors": counters(path, {name: f"*counters/{name}" for name in LINK_ERRORS}),
+            "losses": counters(path, {name: f"*counters/{name}" for name in PACKET_LOSSES}),
+            "iommu": first_line(device + "/iommu_group/type"),
+            "relaxed_ordering": relaxed_ordering(config_space(device)),
+            **pcie_link(device),
+        })  # fmt: skip
+    return ports
+
+
+def network_ports():
+    """The same of network interfaces that are hardware, without their PCIe link."""
+    ports = []
+    for device in sorted(glob.glob(SYS + "/class/net/*/device")):
+        folder = os.path.dirname(device)
+        speed = first_line(folder + "/speed")  # -1, or no file to read, where it is down or virtual
+        ports.append({
+            "port": os.path.basename(folder),
+            "kind": "network",
+            "up": first_line(folder + "/operstate") == "up",
+            "gbit_s": int(speed) / 1000 if re.fullmatch(r"\d{1,7}", speed) else 0.0,
+            "numa": numa_node(device),
+            "errors": counters(folder, OF_NETWORK),
+        })  # fmt: skip
+    return ports
+
+
+def counters(folder, files):
+    """The counters in these files of a folder, by name; without those that the driver does not have."""
+    texts = {name: next(map(first_line, glob.glob(f"{folder}/{file}")), "") for name, file in files.items()}
+    return {name: int(text) for name, text in texts.items() if re.fullmatch(r"\d{1,18}", text)}
+
+
+def nvlink_errors(timeout_s):
+    """Error counters of each GPU's NVLinks by its UUID: {"GPU-...": {"NVLink 3 CRC Errors": 12}}; without zeros."""
+    errors: "dict[str, dict[str, int]]" = {}
+    uuid = ""
+    for line in lines_of(["nvidia-smi", "nvlink", "--errorcounters"], timeout_s, most=16384) or []:
+        gpu, counter = NVLINKS_OF.match(line), NVLINK_ERROR.match(line)
+        if gpu:
+            uuid = gpu.group(1)
+            errors[uuid] = {}
+        elif counter and uuid and int(counter.group(3)):
+            errors[uuid][f"NVLink {counter.group(1)} {counter.group(2)}"] = int(counter.group(3))
+    return errors
+
+
+def numa_node(device):
+    """The NUMA node that a device is attached to; None if there is only one or it is unknown."""
+    text = first_line(device + "/numa_node")
+    return int(text) if re.fullmatch(r"\d{1,4}", text) else None
+
+
+def pcie_link(device):
+    """Lanes and GT/s of a device, and the most that it can have; None where it has no link of its own."""
+    link: "dict[str, float | None]" = {}
+    for name, which in (("", "current"), ("_max", "max")):
+        lanes = re.match(r"[1-9]\d?$", first_line(f"{device}/{which}_link_width"))
+        speed = re.match(r"\d{1,3}(?:\.\d)?(?= GT/s)", first_line(f"{device}/{which}_link_speed"))
+        link["pcie_width" + name] = int(lanes.group()) if lanes else None
+        link["pcie_gt_s" + name] = float(speed.group()) if speed else None
+    return link
+
+
+def config_space(device):
+    """The PCI configuration of a device, as much of it as this user may read."""
+    try:
+        with open(device + "/config", "rb") as file:
+            return file.read(4096)
+    except OSError:
+        return b""
+
+
+def relaxed_ordering(config):
+    """Whether the device may reorder its writes; None where the configuration cannot be read."""
+    at, seen = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0, 0
+    while at and at + 10 <= min(len(config), 256) and seen < 48:
+        if config[at] == PCIE:
+            return bool(config[at + 8] & RELAXED_ORDERING)
+        at, seen = config[at + 1] & 0xFC, seen + 1
+    return None
+
+
+def redirects(config):
+    """Whether ACS sends traffic between peers to the root complex; None where the configuration cannot be read."""
+    at, seen = 0x100 if len(config) >= 4096 else 0, 0
+    if not at:
+        return None
+    while at and at + 8 <= len(config) and seen < 96:
+        header = int.from_bytes(config[at : at + 4], "little")
+        if header & 0xFFFF == ACS:
+            return bool(config[at + 6] & REDIRECTS)
+        at, seen = header >> 20 & 0xFFC, seen + 1
+    return False
+
+
+def redirecting_switches(addresses):
+    """PCIe switch ports above these devices that redirect traffic between peers; None where that cannot be read.
+
+    Root ports are left out: behind different ones, all traffic passes the root complex.
+    """
+    above = {
+        part: os.sep.join(parts[: place + 1])
+        for parts in (os.path.realpath(f"{SYS}/bus/pci/devices/{address}").split(os.sep) for address in addresses)
+        for place, part in enumerate(parts[:-1])
+        if ADDRESS.match(part) and ADDRESS.match(parts[place - 1])
+    }
+    answers = [redirects(config_space(folder)) for folder in list(above.values())[:1024]]
+    return None if None in answers else sum(map(bool, answers))
+
+
+def rdma_addresses():
+    """PCI addresses of the RDMA devices."""
+    paths = map(os.path.realpath, glob.glob(SYS + "/class/infiniband/*/device"))
+    return {os.path.basename(path) for path in paths if ADDRESS.match(os.path.basename(path))}
+
+
+def gpudirect():
+    """How RDMA devices reach NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; "" without that driver."""
+    if any(os.path.isdir(f"{SYS}/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")):
+        return "nvidia-peermem"
+    driver, kernel = first_line("/proc/driver/nvidia/version"), re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if not driver or not kernel:
+        return ""
+    is_new = (int(kernel.group(1)), int(kernel.group(2))) >= DMA_BUF_SINCE
+    return "dma-buf" if is_new and "Open Kernel Module" in driver else "none"
