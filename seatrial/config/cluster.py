@@ -9,15 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.catalog import hardware_of, known_hardware, unknown_fabric
+from seatrial.config.faults import Fault, fault_problems
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, SettingsByKind
 from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
-from seatrial.model.sizes import ByteSize
 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -123,81 +123,6 @@ def missing_package(url: str) -> str | None:
     except ImportError as error:  # one of fsspec's own, and its words name the package
         return f"{' '.join(str(error).split())}: {sys.executable} -m pip install it"
     return None
-
-
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
-_NODE_FAULTS = ("rate", "sshd", "host_key", "cpu_share", "memory", "computes")
-_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-
-
-def _legal_rate(value: str) -> str:
-    match = _RATE.fullmatch(value)
-    if not match or not 8e3 <= float(match[1]) * _BITS[match[2]] <= 1e12:
-        raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
-    return value
-
-
-class NodeFault(Strict):
-    """Break one node on purpose: its link, its sshd, its host key, its processors, its memory, or what it computes."""
-
-    node: str = Field(description="node-0 to node-N")
-    rate: Annotated[str, AfterValidator(_legal_rate)] | None = Field(
-        None, description="what its link carries at most, as tc writes it, from 8kbit to 1000gbit: 200mbit"
-    )
-    sshd: Literal["stopped"] | None = Field(None, description="its sshd does not answer")
-    host_key: Literal["wrong"] | None = Field(None, description="it answers with another host key than the run's")
-    cpu_share: float | None = Field(
-        None, ge=0.01, lt=1, description="share of this machine's processors that its processes get, all together"
-    )
-    memory: ByteSize | None = Field(
-        None, description="address space in bytes that each of its processes gets at most: 256M"
-    )
-    computes: Literal["wrong", "unstable"] | None = Field(
-        None, description="what the probe `devices` computes is `wrong` the same way each time, or another each time"
-    )
-    device: str | None = Field(
-        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all of the node"
-    )
-
-    @model_validator(mode="after")
-    def _does_something(self) -> Self:
-        if not any(getattr(self, name) for name in _NODE_FAULTS):
-            raise ValueError(f"a fault needs one of {', '.join(_NODE_FAULTS)}")
-        if self.device and not self.computes:
-            raise ValueError("device is for computes: wrong and computes: unstable")
-        return self
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
-
-
-class LinkFault(Strict):
-    """Cut the path between two nodes; both stay reachable from everywhere else."""
-
-    link: tuple[str, str] = Field(description="its two ends, such as [node-0, node-3]")
-    state: Literal["down"] = Field(description="nothing passes in either direction")
-
-    @model_validator(mode="after")
-    def _two_ends(self) -> Self:
-        if self.link[0] == self.link[1]:
-            raise ValueError("a link needs two different nodes")
-        return self
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return self.link
-
-
-def _fault_kind(fault: object) -> str:
-    return "link" if isinstance(fault, LinkFault) or (isinstance(fault, dict) and "link" in fault) else "node"
-
-
-# Told apart by their field, so that an error is about one kind of fault only.
-Fault = Annotated[
-    Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")],
-    Discriminator(_fault_kind),
-]
 
 
 DEFAULT_PORT = 222
@@ -322,9 +247,7 @@ class Cluster(Strict):
         if self.fabric and not self.hardware.node_link_gb_s and (unknown := unknown_fabric(self.fabric)):
             yield f"fabric: {unknown}"
         yield from self.platform.problems(self)
-        legal = set(self.node_names())
-        for name in (name for fault in self.faults for name in fault.nodes if name not in legal):
-            yield f"faults: unknown node {name!r}; legal: node-0 to node-{self.nodes - 1}"
+        yield from (f"faults: {problem}" for problem in fault_problems(self.faults, self.node_names()))
 
     def node_names(self) -> list[str]:
         """The names nodes have when the platform does not give them others."""

@@ -75,6 +75,10 @@ def _blamed(node: Node) -> str | None:
     return None
 
 
+def _nothing(check: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Testbed:
     """The nodes of one run and how to reach them.
@@ -86,6 +90,8 @@ class Testbed:
     machine. It sizes what is tried at once.
 
     `launcher` starts the ranks; mpirun on the head node when None.
+
+    `after_check(name)` is called when a check is through, for a platform that breaks its nodes on purpose.
 
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
@@ -104,6 +110,7 @@ class Testbed:
     blameless_reason: BlamelessReason = _blamed
     shared_cores: int | None = None
     launcher: RankLauncher | None = None
+    after_check: Callable[[str], None] = _nothing
 
     @property
     def head(self) -> Node:

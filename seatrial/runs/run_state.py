@@ -128,6 +128,7 @@ class RunState:
         for name, fact in result.facts.items():
             shown = {**{key: fact.get(key) for key in _SHOWN_FACTS}, "driver": fact["versions"].get("driver")}
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
+        result.testbed.after_check(result.check.name)
 
     def context(self) -> CheckContext:
         """Return the input of the next check. Raises LaunchError before the launch."""

@@ -35,7 +35,7 @@ def test_names_and_addresses() -> None:
 
 
 def test_every_node_hangs_on_the_one_bridge() -> None:
-    batch = plan.network_batch(layout())
+    batch = plan.network_batch(layout(), cluster())
     assert batch.count("master br0") == 3
     assert "link add n2 type veth peer name eth0 netns seatrial-r1-node-2" in batch
 

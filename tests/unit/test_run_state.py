@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.contract import StepResult
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
 from seatrial.system.process import process_age_s
-from tests.unit.collectives.fake_mpirun import make_run
+from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 
 @pytest.fixture
@@ -50,6 +51,13 @@ def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
         failing(LaunchError("node-1 said: s3cr3t-value"))
     state.note("s3cr3t-value is not taken")
     assert (state.result().reason, state.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
+
+
+def test_the_platform_hears_of_each_check_that_is_through(state: RunState) -> None:
+    through: list[str] = []
+    testbed = replace(make_testbed(2), after_check=through.append)
+    state.checked(StepResult(Check("connectivity", Verdict.PASS, ""), testbed))
+    assert through == ["connectivity"]
 
 
 def test_nodes_that_a_step_finds_broken_are_suspects(state: RunState) -> None:

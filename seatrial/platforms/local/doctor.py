@@ -3,9 +3,10 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from seatrial.model.reason import Reason
 
@@ -88,10 +89,10 @@ _TOOLS = {
 }
 
 
-def missing() -> list[str]:
-    """Programs and rights that this machine lacks."""
+def missing(also: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Programs and rights that this machine lacks; `also` are further programs, with their packages."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    absent = [(tool, package) for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)]
+    absent = [(tool, package) for tool, package in (_TOOLS | dict(also)).items() if not shutil.which(tool, path=path)]
     reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in absent]
     return [*reasons] or _namespace_problems()
 

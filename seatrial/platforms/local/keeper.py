@@ -28,7 +28,9 @@ def main(state: Path) -> None:
     if spec["private_run"]:  # a plain user may not write to /run, where `ip netns` keeps names
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
         os.makedirs("/run/netns")
-    subprocess.run(["ip", "-batch", str(state / "network.batch")], check=True)
+    network = subprocess.run(["sh", str(state / "switch.sh")], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if network.returncode:
+        sys.exit(network.returncode)  # the log ends with what the failed command says
     nodes = [_start_node(node) for node in spec["nodes"]]
     _wait_for_networks(spec, nodes)
     server = socket.socket(socket.AF_UNIX)

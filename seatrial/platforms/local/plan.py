@@ -3,19 +3,22 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from seatrial.config.cluster import Cluster, LinkFault, NodeFault
+from seatrial.config.cluster import Cluster
+from seatrial.config.faults import Fault, LinkFault, NodeFault, SwitchFault
 
 PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
+SWITCH = "switch.sh"
 COMPUTE_FAULT = "SEATRIAL_COMPUTE_FAULT"  # seatrial/remote/probes/devices.py reads it
+_END_ALL = "kill -KILL -1"  # all processes of a node but its first, which then ends too
 _SLOW_CPU = Path(__file__).with_name("slow_cpu.py")
 
 
@@ -51,6 +54,17 @@ class LocalPlan:
     def socket(self) -> Path:
         return self.state / "keeper.sock"
 
+    def waiting(self, cluster: Cluster) -> dict[Path, str]:
+        """The FIFOs at which faults wait for a check, with its name: of nodes, and of the switch."""
+        folders = {node.name: node.folder for node in self.nodes}
+        later = [fault for fault in cluster.faults if fault.after]
+        return {
+            folder / f"after-{fault.after}": fault.after or ""
+            for fault in later
+            for folder in ([folders[name] for name in fault.nodes] if _on_nodes(fault) else [])
+            + ([self.state] if _on_switch(fault) else [])
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -76,7 +90,7 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
     return LocalPlan(run_id, state, cluster.ssh_port, nodes)
 
 
-def network_batch(plan: LocalPlan) -> str:
+def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
     """The bridge and one veth pair per node, for `ip -batch`, run inside the switch's namespace."""
     lines = [
         "link set lo up",
@@ -84,19 +98,87 @@ def network_batch(plan: LocalPlan) -> str:
         f"addr add {NETWORK[1]}/{NETWORK.prefixlen} dev {BRIDGE}",
         f"link set {BRIDGE} up",
     ]
+    bridges = dict[str, str]()
+    for i, fault in _switches(cluster):
+        bridges |= dict.fromkeys(fault.switch, f"br{i}")
+        lines += [
+            f"link add br{i} type bridge",
+            f"link set br{i} up",
+            f"link add up{i} type veth peer name down{i}",
+            f"link set up{i} master br{i} up",
+            f"link set down{i} master {BRIDGE} up",
+        ]
     for node in plan.nodes:
         lines += [
             f"netns add {node.namespace}",
             f"link add n{node.index} type veth peer name eth0 netns {node.namespace}",
-            f"link set n{node.index} master {BRIDGE} up",
+            f"link set n{node.index} master {bridges.get(node.name, BRIDGE)} up",
         ]
     return "\n".join(lines) + "\n"
 
 
+def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
+    """Return the script that makes the network, with the faults of links and switches, in the switch's namespace."""
+    node = {node.name: node for node in plan.nodes}
+    slow = [
+        (i, fault) for i, fault in enumerate(cluster.faults, start=1) if isinstance(fault, LinkFault) and fault.rate
+    ]
+    ports = sorted({node[name].index for _, fault in slow for name in fault.link})
+    commands = dict[str | None, list[str]]()
+    for i, link in slow:
+        a, b = (node[name] for name in link.link)
+        commands.setdefault(link.after, []).extend((*_slow_link(i, a, b, link.rate), *_slow_link(i, b, a, link.rate)))
+    for i, switch in _switches(cluster):
+        ends = [f"tc qdisc add dev {end}{i} root {_token_bucket(switch.uplink)}" for end in ("up", "down")]
+        commands.setdefault(switch.after, []).extend(ends)
+    lines = [
+        "set -eu",
+        f"ip -batch {_quote(plan.state / 'network.batch')}",
+        *(f"tc qdisc add dev n{port} root handle 1: htb" for port in ports),  # what is of no class passes
+        *_begin(plan.state, commands),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _switches(cluster: Cluster) -> list[tuple[int, SwitchFault]]:
+    """The faults of switches, each with its number among all faults."""
+    return [(i, fault) for i, fault in enumerate(cluster.faults, start=1) if isinstance(fault, SwitchFault)]
+
+
+def _slow_link(number: int, source: LocalNode, target: LocalNode, rate: str | None) -> tuple[str, ...]:
+    """Limit what the switch hands to `target` from `source`; the faults of the nodes' own links are at their ends."""
+    device, of_link = f"dev n{target.index} parent 1:", f"1:{number}"
+    return (
+        f"tc class add {device} classid {of_link} htb rate {rate} quantum 60000",
+        f"tc filter add {device} protocol ip prio 1 u32 match ip src {source.address}/32 flowid {of_link}",
+    )
+
+
+def _token_bucket(rate: str) -> str:
+    return f"tbf rate {rate} burst 32kbit latency 400ms"
+
+
+def _begin(folder: Path, commands: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
+    """Yield the commands by the check after which they run; those of None run at once.
+
+    The others wait at a FIFO until somebody opens it for writing, and remove it when they are through.
+    """
+    yield from commands.get(None, ())
+    for check, later in commands.items():
+        if check:
+            fifo = _quote(folder / f"after-{check}")
+            kills = [command for command in later if command == _END_ALL]  # itself too, in the end
+            rest = [command for command in later if command != _END_ALL]
+            yield from ("(", f"cat {fifo}", *rest, f"rm {fifo}", *kills, ") &")
+
+
 def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Account) -> str:
     """Return the script of a node's process 1: network, mounts, faults, sshd."""
-    faults = [fault for fault in cluster.faults if node.name in fault.nodes]
-    stopped = any(isinstance(fault, NodeFault) and fault.sshd for fault in faults)
+    faults = [fault for fault in cluster.faults if node.name in fault.nodes and _on_nodes(fault)]
+    stopped = any(isinstance(fault, NodeFault) and fault.sshd and not fault.after for fault in faults)
+    commands = dict[str | None, list[str]]()
+    for fault in faults:
+        commands.setdefault(fault.after, []).extend(_fault_commands(plan, node, fault))
     lines = [
         "set -eu",
         "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",  # its discovery goes from every node to all others
@@ -109,7 +191,7 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
         # What sshd needs: as root its empty folder, as a plain user the right to a port below 1024.
         "mkdir -p /run/sshd" if account.uid == 0 else "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start",
-        *(command for fault in faults for command in _fault_commands(plan, node, fault)),
+        *_begin(node.folder, commands),
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
@@ -164,17 +246,32 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
     return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
-def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> Iterator[str]:
+def _on_nodes(fault: Fault) -> bool:
+    """Whether nodes break themselves."""
+    return isinstance(fault, NodeFault) or (isinstance(fault, LinkFault) and bool(fault.state or fault.loss))
+
+
+def _on_switch(fault: Fault) -> bool:
+    return isinstance(fault, SwitchFault) or (isinstance(fault, LinkFault) and bool(fault.rate))
+
+
+def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[str]:
     if isinstance(fault, LinkFault):
         other = next(n for n in plan.nodes if n.name in fault.link and n.name != node.name)
-        yield f"ip route add unreachable {other.address}/32"
-        return
-    if fault.rate:
-        yield f"tc qdisc add dev eth0 root tbf rate {fault.rate} burst 32kbit latency 400ms"
-    if fault.cpu_share:
-        yield shlex.join([sys.executable, "-I", str(_SLOW_CPU), f"{fault.cpu_share:g}"]) + " &"
-    if fault.memory:
-        yield f"ulimit -v {fault.memory // 1024}"
+        if fault.state:
+            yield f"ip route add unreachable {other.address}/32"
+        if fault.loss:  # netem is not in every kernel
+            share = f"{float(fault.loss.rstrip('%')) / 100:g}"
+            yield f"iptables -w -A INPUT -s {other.address}/32 -m statistic --mode random --probability {share} -j DROP"
+    elif isinstance(fault, NodeFault):
+        if fault.rate:
+            yield f"tc qdisc add dev eth0 root {_token_bucket(fault.rate)}"
+        if fault.cpu_share:
+            yield shlex.join([sys.executable, "-I", str(_SLOW_CPU), f"{fault.cpu_share:g}"]) + " &"
+        if fault.memory:
+            yield f"ulimit -v {fault.memory // 1024}"
+        if fault.sshd and fault.after:
+            yield _END_ALL
 
 
 def hosts_file(nodes: Sequence[LocalNode]) -> str:

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.config.cluster import Cluster, NodeFault
+from seatrial.config.cluster import Cluster
+from seatrial.config.faults import LinkFault, NodeFault
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason, join
@@ -32,6 +34,7 @@ from seatrial.text.redact import Secrets
 from seatrial.text.tail import tail_of
 
 ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity names the ones that do not
+_BEGIN_S = 30.0  # for a fault to begin after a check: a few processes
 _STARTS_PER_CORE_S = 4.0  # nodes that one core starts in a second, with others at work beside it
 
 
@@ -54,6 +57,8 @@ def write_files(
         path = plan.state / name
         closed_folder(path.parent)
         states.write_private(path, text)
+    for fifo in plan.waiting(cluster):
+        os.mkfifo(fifo, 0o600)
     for node in plan.nodes:
         closed_folder(node.folder / "tmp")
     closed_folder(plan.state / "work")
@@ -123,6 +128,18 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def begin_faults(fifos: Sequence[Path]) -> None:
+    """Let the commands go on that wait there, and wait until they are through."""
+    deadline = time.monotonic() + _BEGIN_S
+    while waiting := [fifo for fifo in fifos if fifo.exists()]:
+        if time.monotonic() > deadline:
+            raise LaunchError(Reason.of("local-fault-failed", fault=f"{waiting[0].parent.name} {waiting[0].name}"))
+        for fifo in waiting:
+            with suppress(OSError):  # nobody reads there: not yet, or not any more
+                os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        time.sleep(0.02)
+
+
 def _last_line(path: Path) -> str:
     with suppress(OSError):
         return last_line(path.read_text(errors="replace")) or "nothing"
@@ -149,7 +166,8 @@ class Local:
         return Rendered(_files(plan, run.cluster, account))
 
     def launch(self, run: Run) -> Testbed:
-        if lacking := missing() or problems(run.cluster.nodes):
+        loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
+        if lacking := missing({"iptables": "iptables"} if loses else {}) or problems(run.cluster.nodes):
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
@@ -241,14 +259,20 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
         python=sys.executable,
         network=str(planning.NETWORK),
     )
-    return replace(testbed, shared_cores=len(os.sched_getaffinity(0)))
+    waiting = plan.waiting(cluster)
+
+    def after_check(name: str) -> None:
+        begin_faults([fifo for fifo, check in waiting.items() if check == name])
+
+    return replace(testbed, shared_cores=len(os.sched_getaffinity(0)), after_check=after_check)
 
 
 def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:
     """Every configuration file of the run, by its path under the run's folder; keys are made at launch."""
     passwd = Path("/etc/passwd").read_text()
     files = {
-        "network.batch": planning.network_batch(plan),
+        "network.batch": planning.network_batch(plan, cluster),
+        planning.SWITCH: planning.switch_script(plan, cluster),
         planning.NEIGHBOURS: planning.neighbour_batch(plan),
         "hosts": planning.hosts_file(plan.nodes),
     }

@@ -23,6 +23,11 @@ REASONS = {
         "All local nodes share one machine, and it has too little for so many. No node is at fault.",
         "Run the command at the end of the line as root, or use fewer nodes.",
     ),
+    "local-fault-failed": Explanation(
+        "a fault did not begin after its check: {fault}",
+        "The commands of a fault with `after` failed, or their node is down.",
+        "Read `logs/nodes/NODE.log`.",
+    ),
     "local-sshd-silent": Explanation(
         "no node's sshd answers on port {port}; {node} says: {problem}",
         "sshd does not start in the local nodes.",

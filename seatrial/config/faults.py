@@ -1,0 +1,180 @@
+"""The faults of a cluster file: what the local platform breaks on purpose."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from seatrial.config.yamlfile import Strict
+from seatrial.model.sizes import ByteSize
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
+_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_LOSS = re.compile(r"(\d+(?:\.\d+)?)%")
+
+
+def _legal_rate(value: str) -> str:
+    match = _RATE.fullmatch(value)
+    if not match or not 8e3 <= float(match[1]) * _BITS[match[2]] <= 1e12:
+        raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
+    return value
+
+
+def _legal_loss(value: str) -> str:
+    match = _LOSS.fullmatch(value)
+    if not match or not 0 < float(match[1]) < 100:
+        raise ValueError(f"must be a share of packets above 0% and below 100%, such as 5%, is {value!r}")
+    return value
+
+
+Rate = Annotated[str, AfterValidator(_legal_rate)]
+Loss = Annotated[str, AfterValidator(_legal_loss)]
+After = Annotated[
+    Literal["connectivity"] | None,
+    Field(description="it begins once this check is through; unset: with the launch"),
+]
+
+
+class _Fault(Strict):
+    """What faults have in common: fields that do something, of which some can begin later."""
+
+    effects: ClassVar[tuple[str, ...]]
+    begins_later: ClassVar[tuple[str, ...]]
+
+    after: After = None
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        given = self.given
+        if not given:
+            raise ValueError(f"a fault needs one of {', '.join(self.effects)}")
+        if self.after and (fixed := [name for name in given if name not in self.begins_later]):
+            raise ValueError(f"after is for {', '.join(self.begins_later)}, not for {fixed[0]}")
+        return self
+
+    @property
+    def given(self) -> list[str]:
+        """The effects that are set."""
+        return [name for name in self.effects if getattr(self, name) is not None]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
+class NodeFault(_Fault):
+    """Break one node on purpose: its link, its sshd, its host key, its processors, its memory, or what it computes."""
+
+    effects = ("rate", "sshd", "host_key", "cpu_share", "memory", "computes")
+    begins_later = ("rate", "sshd", "cpu_share")
+
+    node: str = Field(description="node-0 to node-N")
+    rate: Rate | None = Field(
+        None, description="what its link carries at most, as tc writes it, from 8kbit to 1000gbit: 200mbit"
+    )
+    sshd: Literal["stopped"] | None = Field(
+        None, description="its sshd does not answer; with `after`, all that runs on the node ends too"
+    )
+    host_key: Literal["wrong"] | None = Field(None, description="it answers with another host key than the run's")
+    cpu_share: float | None = Field(
+        None, ge=0.01, lt=1, description="share of this machine's processors that its processes get, all together"
+    )
+    memory: ByteSize | None = Field(
+        None, description="address space in bytes that each of its processes gets at most: 256M"
+    )
+    computes: Literal["wrong", "unstable"] | None = Field(
+        None, description="what the probe `devices` computes is `wrong` the same way each time, or another each time"
+    )
+    device: str | None = Field(
+        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all of the node"
+    )
+
+    @model_validator(mode="after")
+    def _device_computes(self) -> Self:
+        if self.device and not self.computes:
+            raise ValueError("device is for computes: wrong and computes: unstable")
+        return self
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+
+class LinkFault(_Fault):
+    """Cut or slow the path between two nodes, in both directions; to all others, both are as before."""
+
+    effects = ("state", "rate", "loss")
+    begins_later = effects
+
+    link: tuple[str, str] = Field(description="its two ends, such as [node-0, node-3]")
+    state: Literal["down"] | None = Field(None, description="nothing passes")
+    rate: Rate | None = Field(None, description="what it carries at most in each direction: 50mbit")
+    loss: Loss | None = Field(None, description="the share of packets that are lost: 5%")
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> Self:
+        if self.link[0] == self.link[1]:
+            raise ValueError("a link needs two different nodes")
+        if self.state and len(self.given) > 1:
+            raise ValueError("state: down leaves nothing for rate and loss")
+        return self
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.link
+
+
+class SwitchFault(_Fault):
+    """Put some nodes behind a switch of their own, which reaches all other nodes over one slow uplink."""
+
+    effects = ("uplink",)
+    begins_later = effects
+
+    switch: tuple[str, ...] = Field(min_length=1, description="the nodes behind it, such as [node-2, node-3]")
+    uplink: Rate = Field(description="what they share to and from all other nodes, at most: 100mbit")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.switch
+
+
+_KINDS = {"link": LinkFault, "switch": SwitchFault}
+
+
+def _kind_of(fault: object) -> str:
+    """Return the field that no other kind of fault has."""
+    for name, kind in _KINDS.items():
+        if isinstance(fault, kind) or (isinstance(fault, dict) and name in fault):
+            return name
+    return "node"
+
+
+# Told apart by their field, so that an error is about one kind of fault only.
+Fault = Annotated[
+    Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")] | Annotated[SwitchFault, Tag("switch")],
+    Discriminator(_kind_of),
+]
+
+
+def fault_problems(faults: tuple[Fault, ...], nodes: list[str]) -> Iterator[str]:
+    """Yield what is wrong with the faults together, in a cluster of those nodes."""
+    for name in chain.from_iterable(fault.nodes for fault in faults):
+        if name not in nodes:
+            yield f"unknown node {name!r}; legal: {nodes[0]} to {nodes[-1]}"
+    for switch in (fault for fault in faults if isinstance(fault, SwitchFault)):
+        if len(switch.switch) >= len(nodes):
+            yield "switch: some nodes must stay outside of it"
+    behind = [name for fault in faults if isinstance(fault, SwitchFault) for name in fault.switch]
+    if twice := _twice(behind):
+        yield f"{twice} is behind a switch twice"
+    effects = [(*sorted(f.nodes), name) for f in faults for name in f.given if not isinstance(f, SwitchFault)]
+    if twice := _twice(effects):
+        yield f"{twice[-1]} of {'--'.join(twice[:-1])} is set twice"
+
+
+def _twice(values: Iterable[Any]) -> Any:
+    """Return the first value that was there before."""
+    values = list(values)
+    return next((value for i, value in enumerate(values) if value in values[:i]), None)
