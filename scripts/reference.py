@@ -202,6 +202,8 @@ def _legal(field: Schema, titles: dict[str, str]) -> str:
         case {"type": "array"}:
             items = field.get("items") or field["prefixItems"][0]
             words = f"list of {_legal(items, titles)}{_LENGTHS.get(field.get('minItems', 0), '')}"
+        case {"type": "object", "additionalProperties": True}:
+            words = "a part of a manifest"
         case {"type": "object"}:
             words = f"mapping of names to {_legal(field['additionalProperties'], titles)}"
         case _:

@@ -47,6 +47,7 @@ def _next_step(finding: Finding) -> str | None:
 def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
     lacking: list[str | None] = [*platform_for(cluster, file).missing()]
     yield from ((f"platform {cluster.platform.kind}", problem) for problem in lacking or [None])
+    yield from ((f"uses {part}", None) for part in cluster.platform.moving_parts())
     if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
         yield (
             "mpirun",

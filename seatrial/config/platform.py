@@ -48,6 +48,10 @@ class PlatformSettings(Strict):
         if cluster.faults and not self.injects_faults:
             yield "faults: are only for platform local; no real cluster is broken on purpose"
 
+    def moving_parts(self) -> list[str]:
+        """Versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
+        return []
+
     @classmethod
     def implementation(cls) -> str:
         """Return the module beside the model that brings nodes up."""

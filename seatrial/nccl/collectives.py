@@ -146,6 +146,15 @@ def _from_the_root(rank: int, ranks: int) -> Iterator[Received]:
     yield Received([0])
 
 
+def _at_the_root(receives: Callable[[int, int], Iterable[Received]]) -> Callable[[int, int], Iterable[Received]]:
+    """Only rank 0 receives."""
+    return lambda rank, ranks: receives(rank, ranks) if rank == 0 else ()
+
+
+def _own_part_from_the_root(rank: int, ranks: int) -> Iterator[Received]:
+    yield Received([0], phase=rank)
+
+
 def _from_the_rank_before(rank: int, ranks: int) -> Iterator[Received]:
     yield Received([(rank - 1) % ranks])
 
@@ -189,12 +198,30 @@ COLLECTIVES: dict[str, Collective] = {
         receives=_from_the_rank_before,
     ),
     "alltoallv": Collective(_OTHER_PARTS, MessageLayout(in_parts=True, equal_parts=False), checked_in_place=False),
-    "reduce": Collective(_WHOLE, redop="sum", sums=True, rooted=True, ring=True, into_a_node=_once),
+    "reduce": Collective(
+        _WHOLE,
+        redop="sum",
+        sums=True,
+        rooted=True,
+        ring=True,
+        into_a_node=_once,
+        receives=_at_the_root(_sum_of_all),
+    ),
     "gather": Collective(
-        _OTHER_PARTS, _SENDS_PART, rooted=True, into_a_node=_other_nodes_parts, reaches=_one_ranks_links
+        _OTHER_PARTS,
+        _SENDS_PART,
+        rooted=True,
+        into_a_node=_other_nodes_parts,
+        reaches=_one_ranks_links,
+        receives=_at_the_root(_from_every_rank),
     ),
     "scatter": Collective(
-        _OTHER_PARTS, _RECEIVES_PART, rooted=True, into_a_node=_other_nodes_parts, reaches=_one_ranks_links
+        _OTHER_PARTS,
+        _RECEIVES_PART,
+        rooted=True,
+        into_a_node=_other_nodes_parts,
+        reaches=_one_ranks_links,
+        receives=_own_part_from_the_root,
     ),
     "hypercube": Collective(_WHOLE, _SENDS_PART, redop="", into_a_node=_other_nodes_parts, algbw_of_other_parts=True),
 }

@@ -216,6 +216,7 @@ def _began(sweep: Sweep | None) -> bool:
 def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
     shared: dict[str, ConditionValue] = {"operation": setting.operation, "dtype": setting.dtype, "ranks": setting.ranks}
     shared |= {"arm": setting.arm} if setting.arm else {}
+    shared |= setting.called_with
     if setting.arm not in (INTRA, LATENCY):
         yield from _busbw_by_size(setting, sweep, rows, shared)
     if setting.arm != LATENCY and (top := _top(setting, sweep, rows)):

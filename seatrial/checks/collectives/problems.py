@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median
 
 from seatrial.catalog import is_sockets
-from seatrial.model.measurement import Subject
+from seatrial.model.measurement import ConditionValue, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -26,7 +26,8 @@ class Setting:
     many the ranks must be spread over, None if unknown. `algorithms` are NCCL's by message size, 0 for the
     largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
     no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/setup.py, empty for none.
-    `node`: the one that all ranks are on, where each node is measured by itself.
+    `node`: the one that all ranks are on, where each node is measured by itself. `called_with`: conditions that the
+    call of nccl-tests adds.
     """
 
     operation: str
@@ -40,6 +41,7 @@ class Setting:
     is_whole_on_gpus: bool = False
     arm: str = ""
     node: str = ""
+    called_with: Mapping[str, ConditionValue] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

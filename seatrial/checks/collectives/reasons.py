@@ -9,6 +9,11 @@ REASONS = {
         "Look at the reason of that operation.",
         formerly=("fabric-gone",),
     ),
+    "gpus-per-process-uneven": Explanation(
+        "{gpus} GPUs of {node} cannot be shared out to processes of {each} GPUs each",
+        "The suite's `gpus_per_process` does not divide the GPUs of a node (`not_run`).",
+        "Set `collectives.gpu.gpus_per_process` to a divisor of `gpus_per_node`.",
+    ),
     "ranks-missing": Explanation(
         "{took_part} ranks took part{cause}",
         "Fewer ranks took part than the cluster has.",

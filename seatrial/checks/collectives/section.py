@@ -1,9 +1,10 @@
 """The section `collectives` of a suite file, and how long its sweeps take. Pure."""
 
+import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import Strict
@@ -48,6 +49,38 @@ class SweepSizes(Strict):
         return sizes
 
 
+_OWN_FLAGS = frozenset(  # the suite's own fields say them, or seatrial does; -t and -p change what a rank is
+    {"-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h"}
+    | {f"--{name}" for name in ("minbytes", "maxbytes", "stepfactor", "stepbytes", "ngpus", "iters", "warmup_iters")}
+    | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
+)
+
+
+def _words(value: object) -> object:
+    """A line of arguments is split as a shell does."""
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+class GpuSweepSizes(SweepSizes):
+    """The same for nccl-tests, with arguments of its own."""
+
+    gpus_per_process: int = Field(
+        1, ge=1, le=64, description="GPUs that each process has (-g); 1 in measure.sbatch of Slurm"
+    )
+    args: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:=+-]{1,40}$")], ...], BeforeValidator(_words)
+    ] = Field(
+        (), max_length=40, description="further arguments of nccl-tests, such as -R 1 -G 1; a condition of results"
+    )
+
+    @model_validator(mode="after")
+    def _args_are_not_fields(self) -> Self:
+        for word in self.args:
+            if word.partition("=")[0] in _OWN_FLAGS:
+                raise ValueError(f"args: {word} is set by a field of the suite, or by seatrial; leave it out")
+        return self
+
+
 LATENCY_SIZES = {  # by whether nodes have GPUs
     True: SweepSizes(min_bytes=8, max_bytes=64 << 10, step_factor=2, warmup_iterations=20, iterations=200),
     False: SweepSizes(min_bytes=8, max_bytes=32 << 10, step_factor=4, warmup_iterations=5, iterations=20),
@@ -72,7 +105,7 @@ class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
 
     operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="each is one sweep, in order")
-    gpu: SweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
+    gpu: GpuSweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     arms: tuple[ArmName, ...] = Field(
         (), description="further sweeps of all_reduce: inside each node, over the network alone, of small messages"
@@ -88,6 +121,15 @@ class Collectives(Strict):
             raise ValueError("arms must not name the same arm twice")
         return self
 
+    def latency_sizes(self, *, gpus: bool) -> SweepSizes:
+        """Return the sizes of the arm `latency`, with the suite's own arguments of nccl-tests."""
+        sizes = LATENCY_SIZES[gpus]
+        return self.gpu.model_copy(update=dict(sizes)) if gpus else sizes
+
+    def with_a_gpu_per_process(self) -> Self:
+        """Return the section for a launcher that starts one rank for each GPU."""
+        return self.model_copy(update={"gpu": self.gpu.model_copy(update={"gpus_per_process": 1})})
+
     def sweeps(self, *, nodes: int, slots: int, gpus: bool) -> list[PlannedSweep]:
         """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there come last."""
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
@@ -95,7 +137,10 @@ class Collectives(Strict):
         arms = [arm for arm in self.arms if possible[arm]]
         return [
             *(PlannedSweep(operation, usual) for operation in self.operations),
-            *(PlannedSweep(ARM_OPERATION, LATENCY_SIZES[gpus] if arm == LATENCY else usual, arm) for arm in arms),
+            *(
+                PlannedSweep(ARM_OPERATION, self.latency_sizes(gpus=gpus) if arm == LATENCY else usual, arm)
+                for arm in arms
+            ),
         ]
 
 
@@ -109,15 +154,16 @@ _SIDES = 2  # out of place and in place
 def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
     """Each sweep, in order."""
     planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
-    return [PlannedPart(_words(sweep), _seconds(sweep, nodes), section.timeout_s) for sweep in planned]
+    return [PlannedPart(_in_words(sweep), _seconds(sweep, nodes), section.timeout_s) for sweep in planned]
 
 
-def _words(sweep: PlannedSweep) -> str:
+def _in_words(sweep: PlannedSweep) -> str:
     sizes = sweep.sizes
     arm = f" ({sweep.arm})" if sweep.arm else ""
+    more = f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
     span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
     iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
-    return f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}"
+    return f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
 
 
 def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:

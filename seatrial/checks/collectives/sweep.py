@@ -13,12 +13,13 @@ from pydantic import TypeAdapter
 
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.problems import Setting, network_of
-from seatrial.checks.collectives.section import Collectives, PlannedSweep, SweepSizes
+from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
 from seatrial.checks.contract import UNIT
 from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError
-from seatrial.model.reason import extended, join, placed
+from seatrial.model.measurement import ConditionValue
+from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.sizes import format_size
@@ -78,6 +79,11 @@ def sweep_once(
 ) -> SweepOutcome:
     """Run one mpirun of one operation; `label` is the name of its logs."""
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
+    gpus_each = gpus_per_process(testbed, planned.sizes)
+    if uneven := next((node for node in testbed.nodes if node.slots % gpus_each), None):
+        reason = Reason.of("gpus-per-process-uneven", gpus=uneven.slots, node=uneven.name, each=gpus_each)
+        return SweepOutcome(setting.name, Verdict.NOT_RUN, placed(setting.name, reason))
+    testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
     env = {**_nccl_debug(testbed, verbose=verbose and setting.fabric is not None), **_environment(testbed, planned.arm)}
@@ -101,6 +107,8 @@ def sweep_once(
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:
         return _flooded(setting.name, result, flooding_nodes(testbed, argv, env))
+    if exact and gpus_each > 1:
+        exact = replace(exact, ranks=None)  # the file lists one device of each process
     outcome = conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
     return replace(outcome, lost=lost_ranks(result, testbed)) if outcome.verdict is Verdict.FAIL else outcome
 
@@ -117,7 +125,25 @@ def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: Planned
         is_whole_on_gpus=testbed.has_gpus and not is_repeat and planned.arm != LATENCY,
         arm=planned.arm,
         node=testbed.head.name if planned.arm == INTRA else "",
+        called_with=_called_with(testbed, planned.sizes),
     )
+
+
+def gpus_per_process(testbed: Testbed, sizes: SweepSizes) -> int:
+    """How many GPUs each process of nccl-tests has; 1 on nodes without GPUs."""
+    return sizes.gpus_per_process if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) else 1
+
+
+def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
+    """The testbed with a slot for each process instead of each GPU."""
+    return replace(testbed, nodes=tuple(replace(node, slots=node.slots // gpus_each) for node in testbed.nodes))
+
+
+def _called_with(testbed: Testbed, sizes: SweepSizes) -> dict[str, ConditionValue]:
+    """The conditions of the call: what was measured otherwise is another series."""
+    gpus_each = gpus_per_process(testbed, sizes)
+    args = " ".join(sizes.args) if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) else ""
+    return {**({"gpus_per_process": gpus_each} if gpus_each > 1 else {}), **({"args": args} if args else {})}
 
 
 def _argv(
@@ -167,12 +193,14 @@ def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
 def nccl_argv(
     settings: Collectives, operation: str, json_file: str | None, sizes: SweepSizes | None = None
 ) -> list[str]:
-    """The command line of nccl-tests, one GPU per rank; over the suite's sizes unless others are given."""
+    """The command line of nccl-tests; over the suite's sizes unless others are given."""
     sizes = sizes or settings.gpu
-    flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": 1}
+    gpus_each, args = (sizes.gpus_per_process, sizes.args) if isinstance(sizes, GpuSweepSizes) else (1, ())
+    flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": gpus_each}
     flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
-    return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[settings.dtype], *(("-J", json_file) if json_file else ())]
+    written = ("-J", json_file) if json_file else ()
+    return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[settings.dtype], *args, *written]
 
 
 def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = "") -> list[str]:

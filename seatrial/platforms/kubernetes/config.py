@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
+from seatrial.platforms.kubernetes.fragment import ContainerFragment, PodFragment
 
 
 def text(pattern: str, legal: str) -> AfterValidator:
@@ -207,6 +208,28 @@ class KubernetesPlatform(PlatformSettings):
     annotations: dict[LabelKey, Annotated[str, Field(max_length=10_000)]] = Field(
         default_factory=dict, description="of each node's pod, such as k8s.v1.cni.cncf.io/networks for Multus"
     )
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="of what is submitted and of each node's pod, such as kai.scheduler/queue"
+    )
+    pod_spec: PodFragment = Field(
+        default_factory=dict,
+        description="added to the spec of each node's pod, in Kubernetes' words, such as schedulerName or volumes",
+    )
+    container: ContainerFragment = Field(
+        default_factory=dict,
+        description="added to each node's container likewise: securityContext, volumeMounts, resources",
+    )
+    compute_domain: bool = Field(
+        False, description="one ComputeDomain of NVIDIA's DRA driver over the nodes, for NVLink between them (MNNVL)"
+    )
+    networks: tuple[DnsName, ...] = Field(
+        (), description="GKE networks of the pod's interfaces, eth0 first; those of the machine when unset"
+    )
+    plugin_image: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}$",
+        description="image of Google's gIB installer or TCPXO daemon; that of the machine when unset",
+    )
     host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
     host_names: bool = Field(
         False, description="reach nodes by their DNS names inside the cluster instead of pod addresses"
@@ -237,6 +260,11 @@ class KubernetesPlatform(PlatformSettings):
         if self.queue_priority:
             return f"WorkloadPriorityClass {self.queue_priority}"
         return f"PriorityClass {self.priority_class}" if self.priority_class else None
+
+    def moving_parts(self) -> list[str]:
+        from seatrial.platforms.kubernetes.machines import moving_parts  # which knows these settings
+
+        return moving_parts(self)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -20,7 +20,7 @@ from seatrial.platforms.container import KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
-from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.machines import Machine, machine, profile_of
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
 from seatrial.platforms.kubernetes.pod import GCS_FUSE, limits, node_selector, not_requested, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
@@ -38,7 +38,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     except SeatrialError as error:
         return [error.reason]
     problems_list = list(
-        _forbidden(api, rights(launcher, bool(settings.queue), machine(settings.machine)), settings.namespace)
+        _forbidden(api, rights(launcher, bool(settings.queue), profile_of(settings)), settings.namespace)
     )
     try:
         api.knows(launcher.kind)

@@ -6,7 +6,7 @@ GoogleCloudPlatform/container-engine-accelerators (gpudirect-rdma, gpudirect-tcp
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -66,6 +66,28 @@ class Machine:
 def machine(name: str) -> Machine:
     """The profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
     return _MACHINES[name]
+
+
+def profile_of(settings: KubernetesPlatform) -> Machine:
+    """The profile of the machine family, with what the cluster file has in its place."""
+    profile = machine(settings.machine)
+    names = settings.networks or [network for _, network in profile.networks]
+    first, *others = profile.init_containers or ({},)
+    installed = {**first, "image": settings.plugin_image or first["image"]} if first else None
+    return replace(
+        profile,
+        networks=tuple((interface, name) for (interface, _), name in zip(profile.networks, names, strict=False)),
+        init_containers=(installed, *others) if installed else (),
+        compute_domain=profile.compute_domain or settings.compute_domain,
+    )
+
+
+def moving_parts(settings: KubernetesPlatform) -> list[str]:
+    """What Google moves from release to release, and this cluster file uses: the plugin's image, networks."""
+    profile = profile_of(settings)
+    images = [f"{each['name']} {each['image']}" for each in profile.init_containers]
+    networks = [] if settings.host_network else [network for _, network in profile.networks]
+    return [*images, *([f"networks {', '.join(networks)}"] if networks else [])]
 
 
 def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:

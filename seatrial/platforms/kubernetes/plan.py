@@ -80,7 +80,7 @@ class KubernetesPlan:
         """The metadata of what is submitted: Kueue reads queue and priority there, else the pods' priority class."""
         queue_labels = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
         kueue = {f"kueue.x-k8s.io/{label}": value for label, value in queue_labels.items() if value}
-        return self.metadata(labels={**self.labels, **kueue})
+        return self.metadata(labels={**self.settings.labels, **self.labels, **kueue})
 
 
 _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal

@@ -30,7 +30,7 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.ending import blameless_reason, leftovers, own_pod, wait_for_deletion
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import kind_of, kinds, launcher_for, needs, objects
-from seatrial.platforms.kubernetes.machines import machine, nccl_env
+from seatrial.platforms.kubernetes.machines import Machine, machine, nccl_env
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_up, placed
@@ -360,13 +360,7 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
         yield "gpus_per_node", f"machine {name} has {profile.gpus}, all used where nodes are several, is {cluster.gpus}"
     if profile.hardware and cluster.hardware.name in known_hardware() and cluster.hardware.name != profile.hardware:
         yield "hardware", f"machine {name} is {profile.hardware}, is {cluster.hardware.name}"
-    if settings.host_network and cluster.ssh_port == 22:
-        yield "ssh_port", "is taken by the host's own sshd with platform.host_network; choose another"
-    if settings.host_network and profile.networks:
-        yield (
-            "platform.host_network",
-            f"must be false on machine {name}, whose fabric comes by networks of the pod's own",
-        )
+    yield from _network_problems(cluster, settings, profile)
     for variable in cluster.env:
         if looks_secret(variable):
             yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
@@ -375,6 +369,26 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
             yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
     for variable in (each.name for each in settings.secret_env if each.name in cluster.env):
         yield "platform.secret_env", f"{variable} is in env as well"
+
+
+def _network_problems(cluster: "Cluster", settings: KubernetesPlatform, profile: Machine) -> Iterator[tuple[str, str]]:
+    name = settings.machine
+    if settings.host_network and cluster.ssh_port == 22:
+        yield "ssh_port", "is taken by the host's own sshd with platform.host_network; choose another"
+    if (
+        settings.host_network
+        and profile.networks
+        and not settings.container.get("securityContext", {}).get("privileged")
+    ):
+        yield (
+            "platform.host_network",
+            f"needs container: {{securityContext: {{privileged: true}}}} on machine {name}, whose RDMA devices come"
+            " by networks of the pod's own otherwise",
+        )
+    if settings.networks and len(settings.networks) != len(profile.networks):
+        yield "platform.networks", f"machine {name} has {len(profile.networks)} networks, is {len(settings.networks)}"
+    if settings.plugin_image and not profile.init_containers:
+        yield "platform.plugin_image", f"machine {name} has no plugin that is installed; leave it out"
 
 
 def _wrong_build(recipe: Recipe, cluster: "Cluster") -> str | None:

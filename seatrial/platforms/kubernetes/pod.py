@@ -9,7 +9,8 @@ from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import KEYS, capabilities
 from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume
-from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
+from seatrial.platforms.kubernetes.fragment import merged
+from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine, profile_of
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's 
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
     """The template of every node's pod. `container` is the name that the launcher wants its container to have."""
-    profile = machine(plan.settings.machine)
+    profile = profile_of(plan.settings)
     return {
         "metadata": {
-            "labels": {**plan.labels, ROLE: NODE_ROLE},
+            "labels": {**plan.settings.labels, **plan.labels, ROLE: NODE_ROLE},
             "annotations": _annotations(plan, profile, container),
         },
         "spec": _spec(plan, profile, container),
@@ -84,7 +85,7 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
         spec["hostIPC"] = True
     if settings.host_network:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    return {key: value for key, value in spec.items() if value not in (None, [], {})}
+    return merged({key: value for key, value in spec.items() if value not in (None, [], {})}, settings.pod_spec)
 
 
 def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
@@ -116,7 +117,12 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
             *volume_mounts(plan.settings.volumes),
         ],
     }
-    return {key: value for key, value in container.items() if value not in (None, [], {})}
+    made = merged(
+        {key: value for key, value in container.items() if value not in (None, [], {})}, plan.settings.container
+    )
+    if made["securityContext"].get("privileged"):  # Kubernetes refuses both together
+        made["securityContext"]["allowPrivilegeEscalation"] = True
+    return made
 
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.checks.collectives.check import COLLECTIVES
-from seatrial.checks.collectives.section import ARM_OPERATION, LATENCY_SIZES, Collectives
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives
 from seatrial.checks.collectives.sweep import nccl_argv
 from seatrial.checks.table import left_out
 from seatrial.checks.training.section import Training
@@ -234,6 +234,7 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     cluster, section = run.cluster, run.suite.section(Collectives)
     if section is None or left_out(COLLECTIVES, run):
         return
+    section = section.with_a_gpu_per_process()
     sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
     for operation in section.operations:
@@ -254,7 +255,8 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
         yield f"    measure network ranks {sweep}"
         yield ""
     yield "# Latency: small messages, many times."
-    yield f"measure latency ranks {shlex.join(nccl_argv(section, ARM_OPERATION, None, LATENCY_SIZES[True]))}"
+    latency = nccl_argv(section, ARM_OPERATION, None, section.latency_sizes(gpus=True))
+    yield f"measure latency ranks {shlex.join(latency)}"
     yield ""
 
 

@@ -105,6 +105,20 @@ def sendrecv(source: torch.Tensor, target: torch.Tensor) -> None:
     sending.wait()
 
 
+def reduce(source: torch.Tensor, target: torch.Tensor) -> None:
+    if source is not target:
+        target.copy_(source)
+    dist.reduce(target, 0)
+
+
+def gather(source: torch.Tensor, target: torch.Tensor) -> None:
+    dist.gather(source, list(target.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None)
+
+
+def scatter(source: torch.Tensor, target: torch.Tensor) -> None:
+    dist.scatter(target, list(source.view(dist.get_world_size(), -1)) if dist.get_rank() == 0 else None)
+
+
 # The first that the node's torch supports is used; a docstring is a note for the log.
 CALLS: dict[str, list[Call]] = {
     "all_reduce": [all_reduce],
@@ -113,6 +127,9 @@ CALLS: dict[str, list[Call]] = {
     "broadcast": [broadcast],
     "alltoall": [alltoall],
     "sendrecv": [sendrecv],
+    "reduce": [reduce],
+    "gather": [gather],
+    "scatter": [scatter],
 }
 
 

@@ -69,7 +69,7 @@ def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
     assert dry_run(*things) == [thing["kind"] for thing in things]
 
 
-@pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob"])
+@pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob", "fragments", "nebius-h100"])
 def test_so_are_the_jobs_and_pods_that_become_of_it(dry_run: DryRun, name: str) -> None:
     """The stand-ins' CRDs do not look at pods' specs."""
     *others, thing = golden(name)

@@ -53,10 +53,10 @@ def test_every_operation_reads_as_nccl_tests_do(launched: tuple[Ended, list[Swee
     assert (sweep.outcome, sweep.ranks, sweep.wrong_total, sweep.out_of_bounds) == ("ok", 4, 0, 0)
     assert [device.rank for device in sweep.devices] == [0, 1, 2, 3]
     assert [row.size for row in sweep.rows] == [64, 4096, 262144]
-    whole = operation in ("all_reduce", "broadcast", "sendrecv")
+    whole = operation in ("all_reduce", "broadcast", "sendrecv", "reduce")
     assert [row.count for row in sweep.rows] == [row.size // 4 // (1 if whole else 4) for row in sweep.rows]
-    redop = "sum" if operation in ("all_reduce", "reduce_scatter", "sendrecv") else "none"
-    root = 0 if operation == "broadcast" else -1
+    redop = "sum" if operation in ("all_reduce", "reduce_scatter", "sendrecv", "reduce") else "none"
+    root = 0 if operation in ("broadcast", "reduce", "gather", "scatter") else -1
     assert {(row.type, row.redop, row.root) for row in sweep.rows} == {("float", redop, root)}
     for row in sweep.rows:
         for side in row.sides:

@@ -23,7 +23,7 @@ def send_buffers(patterns: ModuleType, operation: str, turn: int = 1) -> list[An
     """What each rank sends."""
     import torch
 
-    length = COUNT * RANKS if operation in ("reduce_scatter", "alltoall") else COUNT
+    length = COUNT * RANKS if operation in ("reduce_scatter", "alltoall", "scatter") else COUNT
     buffers = [torch.empty(length) for _ in range(RANKS)]
     for rank, buffer in enumerate(buffers):
         patterns.fill(buffer, patterns.pattern(rank, turn, 4093, length))
@@ -35,8 +35,12 @@ def right_result(operation: str, rank: int, sent: list[Any]) -> Any:
     import torch
 
     mine = slice(rank * COUNT, (rank + 1) * COUNT)
-    if operation == "all_reduce":
+    if operation in ("all_reduce", "reduce"):
         return torch.stack(sent).sum(0)
+    if operation == "gather":
+        return torch.cat(sent)
+    if operation == "scatter":
+        return sent[0][mine].clone()
     if operation == "reduce_scatter":
         return torch.stack(sent).sum(0)[mine].clone()
     if operation == "broadcast":
@@ -55,7 +59,7 @@ def count_wrong(patterns: ModuleType, operation: str, rank: int, received: Any, 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_check_sees_what_is_lost_stale_or_misplaced(patterns: ModuleType, operation: str) -> None:
     """The check itself, without any collective: a probe whose collective does nothing must count wrong elements."""
-    rank = 1
+    rank = 0 if operation in ("reduce", "gather") else 1  # the root alone receives
     right = right_result(operation, rank, send_buffers(patterns, operation))
     assert count_wrong(patterns, operation, rank, right) == 0
 

@@ -70,11 +70,12 @@ def make_run(
     operations: Sequence[str] = ("all_reduce",),
     sizes: Sequence[int] = SIZES,
     fabric: str | None = None,
+    gpu: Mapping[str, Any] | None = None,
 ) -> Run:
     cluster = {"name": "lab", "nodes": nodes, "platform": {"kind": "local"}, "fabric": fabric}
     quick = load_suite("quick").model_dump()
     asked = {"min_bytes": sizes[0], "max_bytes": sizes[-1], "step_factor": sizes[1] // sizes[0]}
-    quick["collectives"] |= {"operations": list(operations), "cpu": asked, "gpu": asked}
+    quick["collectives"] |= {"operations": list(operations), "cpu": asked, "gpu": {**asked, **(gpu or {})}}
     return Run("run-1", Cluster.model_validate(cluster), SuiteFile.model_validate(quick), tmp_path)
 
 
@@ -88,9 +89,11 @@ class FakeMpirun:
         self.answer = answer
         self.argvs: list[list[str]] = []
         self.envs: list[Mapping[str, str] | None] = []
+        self.slots: list[int] = []
 
     def __call__(self, testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
         self.argvs.append(list(argv))
+        self.slots.append(testbed.world_size)
         self.envs.append(options["env"])
         operation = argv[argv.index("--operation") + 1] if "--operation" in argv else argv[0].removesuffix("_perf")
         played = self.answer(operation)

@@ -83,6 +83,42 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
 
 
+def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Eight GPUs of two nodes in processes of two: four processes, and another series than one GPU each."""
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+    fake = FakeMpirun(lambda operation: result(table(ranks=8, sizes=GPU_SIZES)))
+    monkeypatch.setattr(sweep, "mpirun", fake)
+
+    def series(**gpu: Any) -> set[str]:
+        run = make_run(tmp_path, nodes=2, sizes=GPU_SIZES, gpu=gpu)
+        done = try_check(step.COLLECTIVES, CheckContext(run, make_testbed(2, gpus=4))).check
+        assert done.verdict is Verdict.PASS, done.reason
+        return {measurement.series() for measurement in done.measurements}
+
+    plain, asked = series(), series(gpus_per_process=2, args="-R 1 -G 1")
+    assert len(plain) == len(asked) > 5
+    assert not plain & asked
+    assert {key.replace("args=-R 1 -G 1,", "").replace("gpus_per_process=2,", "") for key in asked} == plain
+    assert fake.slots == [8, 4]
+    assert [argv[argv.index("-g") + 1] for argv in fake.argvs] == ["1", "2"]
+    assert fake.argvs[1][-4:] == ["-R", "1", "-G", "1"]
+
+
+@pytest.mark.parametrize("argument", ["-b 8", "--ngpus=2", "-J x.json", "-h", "a;b"])
+def test_arguments_that_are_fields_are_refused(tmp_path: Path, argument: str) -> None:
+    with pytest.raises(ValueError, match=r"args"):
+        make_run(tmp_path, gpu={"args": argument})
+
+
+def test_gpus_that_no_processes_share_evenly_are_not_measured(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+    done = check(result(table()), make_testbed(2, gpus=4), sizes=GPU_SIZES, nodes=2, gpu={"gpus_per_process": 3})
+    assert done.verdict is Verdict.NOT_RUN
+    assert done.reason == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
+
+
 def test_json_without_its_environment(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

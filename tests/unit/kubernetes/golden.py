@@ -4,12 +4,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kubernetes"
+_EXAMPLES = Path(__file__).parents[3] / "deployments" / "clusters"
+_PLATFORMS = ("eks-p5", "eks-p5en", "nebius-h100", "oke-h100", "aks-h100", "gb200-compute-domain")
 _IMAGE = "registry.example.com/testbed:1"
 
 
@@ -79,6 +83,35 @@ CLUSTERS: dict[str, dict[str, Any]] = {
             ],
         },
     ),
+    # A scheduler of the site's, another runtime, a claim by name, a container that sets limits before the node starts.
+    "fragments": _cluster(
+        "jobset",
+        "a4",
+        platform={
+            "labels": {"kai.scheduler/queue": "trials"},
+            "host_network": True,
+            "plugin_image": "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.1.0",
+            "pod_spec": {
+                "schedulerName": "kai-scheduler",
+                "runtimeClassName": "nvidia",
+                "hostIPC": True,
+                "resourceClaims": [{"name": "nics", "resourceClaimTemplateName": "site-nics"}],
+                "initContainers": [
+                    {
+                        "name": "ulimits",
+                        "image": "busybox:1.37",
+                        "command": ["sh", "-c", "ulimit -Hl unlimited && ulimit -Sl unlimited"],
+                        "securityContext": {"privileged": True},
+                    }
+                ],
+            },
+            "container": {
+                "securityContext": {"privileged": True, "capabilities": {"add": ["SYS_NICE"]}},
+                "resources": {"requests": {"cpu": 32}, "claims": [{"name": "nics"}]},
+            },
+        },
+    ),
+    **{name: {"name": "golden", **yaml.safe_load((_EXAMPLES / f"{name}.yaml").read_text())} for name in _PLATFORMS},
 }
 
 

@@ -12,6 +12,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.machines import TCPXO_DAEMON
 from seatrial.platforms.kubernetes.plan import plan
 from seatrial.platforms.kubernetes.pod import node_selector, tolerations
 from tests.cluster_files import refusal
@@ -91,16 +92,21 @@ BASELINE = {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", 
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_no_pod_has_more_rights_than_it_needs(name: str) -> None:
-    """No token of the API server, no privileges, and the host's network only where that is asked for."""
-    asked = CLUSTERS[name]["platform"].get("host_network", False)
-    for spec in pod_specs(objects(name)):
+    """No token of the API server; no privileges and not the host's network unless the file asks for them."""
+    settings = CLUSTERS[name]["platform"]
+    asked = settings.get("host_network", False)
+    privileged = settings.get("container", {}).get("securityContext", {}).get("privileged", False)
+    own = {each["name"] for each in settings.get("pod_spec", {}).get("initContainers", [])}
+    for spec in node_specs(name):
         assert spec["automountServiceAccountToken"] is False
         assert spec.get("hostNetwork", False) is asked
         assert spec.get("dnsPolicy") == ("ClusterFirstWithHostNet" if asked else None)
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in (*spec["containers"], *spec.get("initContainers", [])):
-            assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        assert not any("privileged" in each["securityContext"] for each in spec["containers"])
+        for container in spec.get("initContainers", []):
+            assert container["name"] in own or container["securityContext"]["allowPrivilegeEscalation"] is False
+        for container in spec["containers"]:
+            assert container["securityContext"].get("privileged", False) is privileged
+            assert container["securityContext"]["allowPrivilegeEscalation"] is privileged
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
@@ -112,7 +118,8 @@ def test_nodes_share_and_pin_memory_and_have_no_other_capability(name: str) -> N
         assert volume["emptyDir"]["medium"] == "Memory"
         capabilities = container["securityContext"]["capabilities"]
         assert capabilities["drop"] == ["ALL"]
-        assert {"IPC_LOCK"} <= set(capabilities["add"]) <= BASELINE | {"IPC_LOCK"}
+        asked = CLUSTERS[name]["platform"].get("container", {}).get("securityContext", {}).get("capabilities", {})
+        assert {"IPC_LOCK"} <= set(capabilities["add"]) <= BASELINE | {"IPC_LOCK", *asked.get("add", [])}
 
 
 def test_without_gpus_nodes_keep_within_the_baseline() -> None:
@@ -176,7 +183,12 @@ def built(builder: str, **settings: Any) -> dict[str, Any]:
             "HF_TOKEN looks like a secret and would stand in the manifest; use platform.secret_env",
         ),
         ({"env": {"SEATRIAL_SSH_PORT": "22"}}, "env: SEATRIAL_SSH_PORT is set by seatrial"),
-        ({"platform": {"host_network": True}}, "platform.host_network: must be false on machine a4"),
+        ({"platform": {"host_network": True}}, "platform.host_network: needs container: {securityContext: {privileged"),
+        ({"platform": {"networks": ["default"]}}, "platform.networks: machine a4 has 10 networks, is 1"),
+        (
+            {"platform": {"plugin_image": "x:1", "machine": "generic"}},
+            "platform.plugin_image: machine generic has no plugin that is installed",
+        ),
         ({"platform": {"host_network": True, "machine": "generic"}, "ssh_port": 22}, "ssh_port: is taken by the host"),
     ],
 )
@@ -207,6 +219,14 @@ def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, Any], mes
         ({"resources": {"rdma/ib": True}}, "resources"),
         ({"resources": {"nvidia.com/gpu": 8}}, "nvidia.com/gpu is set by gpus_per_node"),
         ({"annotations": {"a b": "c"}}, "no label key"),
+        ({"pod_spec": {"schedulername": "volcano"}}, "pod_spec: schedulername is unknown to Kubernetes; legal: active"),
+        ({"pod_spec": {"tolerations": []}}, "pod_spec: tolerations is set by tolerations; leave it out here"),
+        ({"pod_spec": {"hostIPC": "yes"}}, "pod_spec: hostIPC must be of type bool"),
+        ({"pod_spec": {"volumes": [{"name": "a", "hostpath": {}}]}}, "volumes[0].hostpath is unknown to Kubernetes"),
+        ({"pod_spec": {"volumes": {"name": "a"}}}, "pod_spec: volumes must be a list"),
+        ({"container": {"command": ["sh"]}}, "container: command is set by seatrial; leave it out here"),
+        ({"container": {"securityContext": [1]}}, "container: securityContext must be a map; legal: allowPrivilege"),
+        ({"container": {"resources": {"requests": ["cpu"]}}}, "resources.requests must be a map of names to values"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
@@ -220,6 +240,20 @@ def test_pods_for_grace_select_and_tolerate_arm64_on_any_machine(hardware: str, 
     assert node_selector(cluster, cluster.platform).get("kubernetes.io/arch") == arch
     tolerated = {each.get("value") for each in tolerations(cluster, cluster.platform)}
     assert ("arm64" in tolerated) is bool(arch)
+
+
+def test_networks_and_the_plugins_image_are_the_machines_unless_named() -> None:
+    def moving(**asked: Any) -> list[str]:
+        return KubernetesPlatform.model_validate({"kind": "kubernetes", "machine": "a3-mega", **asked}).moving_parts()
+
+    assert moving() == [
+        f"tcpxo-daemon {TCPXO_DAEMON}",
+        f"networks default, {', '.join(f'vpc{i}' for i in range(1, 9))}",
+    ]
+    own = [f"net-{i}" for i in range(9)]
+    assert moving(plugin_image="tcpx:2", networks=own) == ["tcpxo-daemon tcpx:2", f"networks {', '.join(own)}"]
+    named = {**CLUSTERS["a3-mega"], "platform": {**CLUSTERS["a3-mega"]["platform"], "networks": own}}
+    assert '{"interfaceName": "eth8", "network": "net-8"}' in rendered_of(Cluster.model_validate(named))
 
 
 def test_machine_a4_brings_the_recipes_values_and_the_cluster_files_word_stands() -> None:
