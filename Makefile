@@ -132,7 +132,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("seatrial needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet 'uv>=0.5'
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable . --group dev
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[local]' --group dev
 	$(BIN)/prefect server database upgrade --yes >/dev/null   # or the first run would wait for it
 	touch $@
 

@@ -16,6 +16,7 @@ from prefect.runtime import flow_run as current
 from pydantic import Field
 
 from flows.serving.limits import WAIT_S, cluster_lock
+from flows.serving.server import SAFE_PATH
 from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
 from flows.serving.ui import (
     crashed_state,
@@ -134,6 +135,7 @@ def check(
     """
     if deployment.id:  # started by a runner or a worker
         end_with_parent()
+        os.environ.pop(SAFE_PATH, None)  # probes that this process starts find each other by their folder
     try:
         run = _run(load_cluster(Path(cluster)), suite, out)
         secrets = secrets_of(run.cluster)

@@ -29,7 +29,7 @@ def main(pool: str, kind: str = "process", step: str = "") -> int:
         _become_worker(pool, kind)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    worker = subprocess.Popen([sys.executable, "-m", "flows.worker", pool, kind, _START], start_new_session=True)
+    worker = subprocess.Popen([sys.executable, "-P", "-m", "flows.worker", pool, kind, _START], start_new_session=True)
     try:
         return worker.wait()
     except _Stop:
@@ -43,7 +43,7 @@ def main(pool: str, kind: str = "process", step: str = "") -> int:
 def _become_worker(pool: str, kind: str) -> NoReturn:
     end_with_parent(signal.SIGKILL)
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
-    os.execv(sys.executable, [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from flows.serving.server import (
     HEARTBEAT_S,
     ORIGINS,
     RUNS_URL,
+    SAFE_PATH,
     SERVER_AUTH,
     TEMPORARY,
     auth_file,
@@ -229,7 +230,7 @@ def _server_environment(host: str, port: int, public_url: str, auth_string: str)
 
 
 def _runner_environment(url: str, public_url: str, auth_string: str) -> dict[str, str]:
-    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string}
+    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string, SAFE_PATH: "1"}
     return {RUNS_URL: f"{public_url}{FILES}", **_common_environment(), **own}
 
 
@@ -246,7 +247,7 @@ class _Child:
     def _start(self) -> None:
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *self._module],
+            [sys.executable, "-P", "-m", *self._module],  # -P: a tasks.py of the current folder is not ours
             env=dict(self._environment),
             pass_fds=self._fds,
             stdin=subprocess.DEVNULL,

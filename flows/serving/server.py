@@ -34,6 +34,9 @@ from seatrial.text.lines import last_line
 SERVER_AUTH = "PREFECT_SERVER_API_AUTH_STRING"  # what a server asks for
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"  # what a client gives
 RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`
+SAFE_PATH = (
+    "PYTHONSAFEPATH"  # keeps the current folder, with a tasks.py of its own, off the path of Prefect's processes
+)
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 _FILE = "seatrial-serve.auth"
 _LONGEST = 512
@@ -212,7 +215,7 @@ class TemporaryServer:
     def _start(self) -> None:
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(self._listener.fileno())],
+            [sys.executable, "-P", "-c", _SERVE, str(self._listener.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

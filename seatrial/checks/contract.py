@@ -212,7 +212,7 @@ class Metric:
     of_gpu: Tolerance | None = None
 
 
-TORCH = Need("torch", "install PyTorch where the nodes' Python finds it")
+TORCH = Need("torch", "install PyTorch where the nodes' Python finds it; on this machine, seatrial's extra `local`")
 
 Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
 Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Sequence[str]]]

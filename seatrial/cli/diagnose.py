@@ -1,7 +1,6 @@
 """`seatrial doctor`: requirements that this machine lacks, each with the next step."""
 
 import shutil
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import groupby
@@ -55,7 +54,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
             if shutil.which(cluster.mpi.mpirun)
             else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
         )
-        yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
+        yield "torch", None if find_spec("torch") else "install seatrial with its extra `local` (docs/install.md)"
     yield "open files", open_files_problem(len(cluster.node_names()))
     if cluster.upload:
         yield f"upload {cluster.upload}", missing_package(cluster.upload)

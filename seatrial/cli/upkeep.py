@@ -10,13 +10,11 @@ import click
 
 from seatrial.cli.options import FILE, json_option, name_of, print_json
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.system.shipped import CLUSTERS, example
 
 if TYPE_CHECKING:
     from seatrial.runs.prune import Outcome
     from seatrial.runs.slurm_output import OutputOutcome
-
-
-_EXAMPLE = Path("deployments/clusters/local.yaml")
 
 
 @click.command()
@@ -35,9 +33,8 @@ def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | Non
     from flows.serving.serve import ServeConfig, local_timezone
     from flows.serving.serve import serve as serve_site
 
-    if not clusters and not _EXAMPLE.exists():
-        raise InputError("no CLUSTER given, and there is no deployments/clusters/local.yaml here; name a cluster file")
-    files = tuple(dict.fromkeys(str(file.absolute()) for file in clusters or (_EXAMPLE,)))
+    given = clusters or (CLUSTERS / "local.yaml",)
+    files = tuple(dict.fromkeys(str(example(file).absolute()) for file in given))
     chosen = str(Path(suite).absolute()) if Path(suite).suffix in (".yaml", ".yml") else suite
     serve_site(ServeConfig(files, chosen, cron, timezone or local_timezone()), host, port)
 

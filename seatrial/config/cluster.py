@@ -18,6 +18,7 @@ from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, SettingsByKind
 from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
+from seatrial.system.shipped import example
 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -109,6 +110,9 @@ def _protocols() -> list[str]:
     return sorted(known_implementations)
 
 
+_EXTRAS = {"gcsfs": "gcs", "s3fs": "s3", "adlfs": "azure"}
+
+
 def missing_package(url: str) -> str | None:
     """Return what this machine lacks to write to `url`, with the next step; None if nothing."""
     from fsspec.registry import get_filesystem_class, known_implementations
@@ -116,7 +120,8 @@ def missing_package(url: str) -> str | None:
     protocol = protocol_of(url)
     package = known_implementations[protocol]["class"].partition(".")[0]
     if package != "fsspec":
-        step = f"{sys.executable} -m pip install {package}"
+        extra = _EXTRAS.get(package)
+        step = f"install seatrial with its extra `{extra}`" if extra else f"{sys.executable} -m pip install {package}"
         return None if find_spec(package) else f"{package} is not installed, which {protocol}:// needs: {step}"
     try:
         get_filesystem_class(protocol)
@@ -275,10 +280,11 @@ class Cluster(Strict):
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Read a cluster file; `this-machine`, where no file is called so, needs none.
+    """Read a cluster file, also a shipped one by its path below deployments/clusters.
 
+    `this-machine`, where no file is called so, needs none.
     Raises InputError with one line that names file, field and what is legal.
     """
     if str(path) == THIS_MACHINE and not path.exists():
         return Cluster.model_validate(this_machine())
-    return load_yaml(path, Cluster, {"name": path.stem.lower().replace("_", "-")})
+    return load_yaml(example(path), Cluster, {"name": path.stem.lower().replace("_", "-")})

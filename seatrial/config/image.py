@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.yamlfile import Strict, no_boolean
+from seatrial.system.shipped import IMAGES, REPOSITORY
 from seatrial.text.secret_values import looks_secret
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
@@ -89,8 +90,6 @@ LimitName = Literal[
 Ulimits = dict[LimitName, Limit]
 
 
-_REPOSITORY = Path(__file__).parents[2]
-IMAGES = _REPOSITORY / "images"
 FILES = (".sqsh", ".sif")  # of Enroot, and of Apptainer and Singularity
 TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
 Platform = Literal["linux/amd64", "linux/arm64"]
@@ -234,7 +233,7 @@ class Recipe(Strict):
     @property
     def context(self) -> Path:
         """The build context: the repository for the project's own images, which share images/common and the probes."""
-        return _REPOSITORY if self.folder.parent == IMAGES else self.folder
+        return REPOSITORY if self.folder.parent == IMAGES else self.folder
 
     @property
     def name(self) -> str:

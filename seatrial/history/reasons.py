@@ -9,9 +9,9 @@ REASONS = {
         "Follow the end of the line: another process holds the file, the path, the server, or `SEATRIAL_HISTORY`.",
     ),
     "history-driver-missing": Explanation(
-        "history {place}: {action}: {problem}; install seatrial[postgres]",
+        "history {place}: {action}: {problem}; install seatrial with its extra `postgres`",
         "The PostgreSQL driver is not installed.",
-        "Install `seatrial[postgres]`.",
+        "Install seatrial with its extra `postgres` (docs/install.md).",
     ),
     "history-too-new": Explanation(
         "history {place}: a newer seatrial wrote it ({problem}); upgrade seatrial",

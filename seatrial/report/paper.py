@@ -16,7 +16,7 @@ from seatrial.report.charts import LastValue, busbw_caption, busbw_title, draw_b
 from seatrial.text import words
 
 _HOW_TO = (
-    "pip install 'seatrial[pdf]'",
+    "install seatrial with its extra `pdf`",
     "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core",
 )
 _DECLARED = re.compile(r"(--[\w-]+): (#[0-9a-f]{3,6})")

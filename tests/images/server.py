@@ -11,7 +11,15 @@ from tests.images.lane import ROOT
 
 BASES = Path(__file__).parent / "bases"
 DOCKERFILE = ROOT / "deployments" / "server" / "Dockerfile"
-CONTEXT = ("pyproject.toml", "README.md", "seatrial", "flows", "tasks", "deployments")  # what .dockerignore lets in
+CONTEXT = (
+    "pyproject.toml",
+    "README.md",
+    "seatrial",
+    "flows",
+    "tasks",
+    "images",
+    "deployments",
+)  # what .dockerignore lets in
 POSTGRES = "docker.io/library/postgres:17-alpine"
 
 

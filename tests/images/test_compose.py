@@ -125,6 +125,14 @@ def test_everything_comes_up_and_is_healthy(compose: Compose) -> None:
     assert "<title>Prefect" in page.text
 
 
+def test_the_example_of_the_environment_file_renders_in_the_image(compose: Compose) -> None:
+    """With the build of its image, which is in none of the folders that are mounted."""
+    worker = lane.Container(f"{PROJECT}_worker_1", "")
+    rendered = worker.exec("seatrial", "render", "/opt/deployments/clusters/a4-gke.yaml")
+    assert "# --- image-build" in rendered
+    assert worker.exec("python", "-c", "import gcsfs, s3fs, adlfs; print('uploads')").strip() == "uploads"
+
+
 def test_runs_say_that_there_is_no_cluster_to_talk_to(compose: Compose) -> None:
     """Read-only as it is, the container lets a run write all that it has to."""
     assert compose.ended("seatrial-check/ad-hoc").startswith("Crashed: not_run: launch: no cluster to talk to: ")

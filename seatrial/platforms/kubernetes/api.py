@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -68,6 +69,7 @@ def connect(context: str | None) -> Any:
         if not context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
             config.load_incluster_config(client_configuration=configuration)
         else:
+            _require_plugin(kubeconfig, context)
             config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
         raise MissingError(_lacking(kubeconfig, context)) from error
@@ -76,6 +78,19 @@ def connect(context: str | None) -> Any:
             Reason.of("no-kubeconfig", problem=f"the kubeconfig cannot be read: {short(error)}")
         ) from error
     return client.ApiClient(configuration)
+
+
+def _require_plugin(kubeconfig: str, context: str | None) -> None:
+    """Raise MissingError if the program that logs the context's user in is not there: the library goes on without."""
+    from kubernetes import config
+
+    contexts, active = config.list_kube_config_contexts(kubeconfig)
+    chosen = next((each for each in contexts if each["name"] == context), active)
+    users = config.kube_config.KubeConfigMerger(kubeconfig).config["users"]
+    user = users.get_with_name(chosen["context"]["user"])["user"].value or {}
+    command = (user.get("exec") or {}).get("command")
+    if command and "/" not in command and not shutil.which(command):  # a path may be relative to the kubeconfig
+        raise MissingError(Reason.of("login-plugin-missing", program=command))
 
 
 def _lacking(kubeconfig: str, context: str | None) -> str:

@@ -21,6 +21,11 @@ REASONS = {
         "Set `KUBECONFIG`, correct the file, or log in to the cluster again.",
         formerly=("kubeconfig-unreadable", "no-cluster"),
     ),
+    "login-plugin-missing": Explanation(
+        "the kubeconfig logs in by the program {program}, which this machine does not have",
+        "Kubeconfigs of GKE, EKS and AKS call `gke-gcloud-auth-plugin`, `aws` and `kubelogin`.",
+        "Install it, or use a token (docs/install.md#kubernetes). In a pod no kubeconfig is needed.",
+    ),
     "kube-context-unknown": Explanation(
         "no cluster to talk to: {problem}; {known}",
         "The kubeconfig does not have the context of the cluster file, or no current context.",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.config.image import IMAGES
 from seatrial.model.errors import InputError
+from seatrial.system.shipped import IMAGES
 from tests.integration.cloud_build.building import BUILDS, build, config
 from tests.integration.google_cloud import GoogleCloud
 

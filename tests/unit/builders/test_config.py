@@ -9,7 +9,8 @@ import yaml
 
 from seatrial.builders import builder_for, platforms_of
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.image import IMAGES, Buildah, CloudBuild, Docker, Prebuilt
+from seatrial.config.image import Buildah, CloudBuild, Docker, Prebuilt
+from seatrial.system.shipped import IMAGES
 from tests.cluster_files import refusal
 
 PKG_DEV = "us-central1-docker.pkg.dev/my-project/repo"

@@ -10,8 +10,9 @@ import pytest
 
 from seatrial.builders import local, render_image
 from seatrial.builders.plan import BuildPlan, bases_of, context_files, make_plan, tag_for
-from seatrial.config.image import IMAGES, Buildah, Docker, Recipe, arguments, bases
+from seatrial.config.image import Buildah, Docker, Recipe, arguments, bases
 from seatrial.remote.probes import PROBES
+from seatrial.system.shipped import IMAGES
 
 BASE = {"debian:bookworm-slim": "sha256:" + 64 * "a"}
 

@@ -1,5 +1,6 @@
 """What is taken for abandoned: by what says whose it is, and by the keys on this machine."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -151,6 +152,23 @@ def test_a_folder_in_the_place_of_a_kubeconfig_is_said(monkeypatch: pytest.Monke
     """What Docker makes where the file that is mounted is not there."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     with pytest.raises(MissingError, match=r"no cluster to talk to: .*Is a directory"):
+        connect(None)
+
+
+def test_a_kubeconfig_whose_login_program_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The library would ask without a login."""
+    user = {"exec": {"command": "gke-gcloud-auth-plugin", "apiVersion": "client.authentication.k8s.io/v1beta1"}}
+    content = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "me"}}],
+        "clusters": [{"name": "one", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": user}],
+    }
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(json.dumps(content))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match=r"by the program gke-gcloud-auth-plugin, which this machine does not have"):
         connect(None)
 
 

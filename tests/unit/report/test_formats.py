@@ -140,5 +140,5 @@ def test_on_paper_no_colour_is_left_to_a_variable_and_nothing_runs() -> None:
 
 def test_without_weasyprint_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weasyprint", None)
-    with pytest.raises(InputError, match=r"--format pdf: needs WeasyPrint .*: pip install 'seatrial\[pdf\]'"):
+    with pytest.raises(InputError, match=r"--format pdf: needs WeasyPrint .*: install seatrial with its extra `pdf`"):
         pdf_of("")

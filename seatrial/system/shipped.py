@@ -1,0 +1,13 @@
+"""Files of the repository beside its packages: a wheel has them in the folder `packaged` of this package."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[1]
+REPOSITORY = _packaged if (_packaged := _PACKAGE / "packaged").is_dir() else _PACKAGE.parent
+IMAGES = REPOSITORY / "images"
+CLUSTERS = Path("deployments/clusters")
+
+
+def example(path: Path) -> Path:
+    """Return the shipped file where `path` below deployments/clusters is none of the current folder's, else `path`."""
+    return REPOSITORY / path if path.parent == CLUSTERS and not path.exists() else path

@@ -1,0 +1,105 @@
+"""The wheel, installed into an environment of its own by `uv tool install`, away from the checkout."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from seatrial.builders.plan import context_files, context_hash
+from seatrial.config.image import Docker
+
+pytestmark = pytest.mark.gate
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("deployments/clusters/*.yaml"))
+IMAGES = sorted(path.parent.name for path in ROOT.glob("images/*/Dockerfile"))
+LOG = ROOT / "tests" / "golden" / "nccl-logs" / "abci_a100_intranode4_allreduce_old.log"
+_HASH = """
+import sys
+from seatrial.builders.plan import context_files, context_hash
+from seatrial.config.image import Docker
+for name in sys.argv[1:]:
+    recipe = Docker(builder="docker", build=name)
+    print(context_hash(recipe.context, context_files(recipe), {}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The installed command, with a home and a current folder of its own."""
+
+    folder: Path
+
+    def __call__(self, *arguments: str, program: str = "seatrial") -> subprocess.CompletedProcess[str]:
+        own = ("SEATRIAL_", "PREFECT_", "PYTHON", "XDG_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        return subprocess.run(
+            [str(self.python.with_name(program)), *arguments],
+            cwd=self.folder / "here",
+            env={**environment, "HOME": str(self.folder), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "tools" / "seatrial" / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """The wheel without extras; the current folder has modules that are called as ours are."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tools = {"UV_TOOL_DIR": str(folder / "tools"), "UV_TOOL_BIN_DIR": str(folder / "bin")}
+    uv = str(Path(sys.executable).with_name("uv"))
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    install = [uv, "tool", "install", "--quiet", "--python", sys.executable, str(wheel)]
+    subprocess.run(install, env={**os.environ, **tools}, check=True)
+    (folder / "here" / "flows").mkdir(parents=True)
+    for name in ("tasks.py", "flows/__init__.py"):
+        (folder / "here" / name).write_text("raise SystemExit('a module of the user, not of seatrial')")
+    yield Installed(folder)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_renders(installed: Installed, example: str) -> None:
+    done = installed("render", example, "--json")
+    assert done.returncode == 0, done.stderr
+    assert all(json.loads(done.stdout).values())
+
+
+def test_an_image_gets_the_tag_that_it_has_from_a_checkout(installed: Installed) -> None:
+    recipes = [Docker(builder="docker", build=name) for name in IMAGES]
+    expected = [context_hash(recipe.context, context_files(recipe), {}) for recipe in recipes]
+    assert installed("-c", _HASH, *IMAGES, program="python").stdout.split() == expected
+
+
+def test_logs_are_judged(installed: Installed) -> None:
+    done = installed("judge", str(LOG), "--hardware", "A100-SXM", "--nodes", "1", "--json")
+    assert json.loads(done.stdout)["judgements"], done.stderr
+
+
+def test_nodes_of_this_machine_need_the_extra_local(installed: Installed) -> None:
+    done = installed("doctor")
+    assert done.returncode == 1
+    assert "missing torch: install seatrial with its extra `local`" in done.stdout
+    done = installed("run", "this-machine", "--no-notify")
+    assert done.returncode == 3, done.stderr
+    assert "torch is missing on every node" in done.stdout.splitlines()[-1]
+    assert "extra `local`" in done.stdout.splitlines()[-1]
+    # The extra would be another 5 GB; this is the torch of the tests.
+    packages = next(installed.folder.glob("tools/seatrial/lib/python*/site-packages"))
+    (packages / "torch-of-the-tests.pth").write_text(str(Path(torch.__file__).parents[1]))
+    assert "ok      torch" in installed("doctor").stdout
+    done = installed("run", "this-machine", "--no-notify", "--json")
+    checks = {check["name"]: check["verdict"] for check in json.loads(done.stdout)["checks"]}
+    assert {"devices", "collectives", "training"} <= set(checks), done.stderr
+    assert not {"not_run", "inconclusive"} & set(checks.values()), done.stderr
