@@ -87,6 +87,8 @@ class Testbed:
 
     `launcher` starts the ranks; mpirun on the head node when None.
 
+    `label` names a part of a testbed that runs beside other parts; it keeps their files apart.
+
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
 
@@ -104,6 +106,7 @@ class Testbed:
     blameless_reason: BlamelessReason = _blamed
     shared_cores: int | None = None
     launcher: RankLauncher | None = None
+    label: str = ""
 
     @property
     def head(self) -> Node:
@@ -127,6 +130,11 @@ class Testbed:
         """The testbed without those nodes."""
         gone = set(names)
         return replace(self, nodes=tuple(node for node in self.nodes if node.name not in gone))
+
+    def part(self, names: Sequence[str], label: str) -> "Testbed":
+        """Those nodes, in that order, as a part that runs beside others."""
+        by_name = {node.name: node for node in self.nodes}
+        return replace(self, nodes=tuple(by_name[name] for name in names), label=label)
 
 
 def dial_tcp(node: Node, timeout_s: float) -> socket.socket:
