@@ -24,7 +24,6 @@ from seatrial.checks.contract import CheckContext, Doubt, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.table import repeat_checks
 from seatrial.localize.findings import Localization
-from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update, verdict
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import SURE, Check, Suspect
@@ -231,13 +230,17 @@ def _document(check: Check, found: Localization) -> dict[str, Any]:
 
 
 def _tests(found: Localization) -> list[dict[str, Any]]:
-    observed = found.posterior.observed
-    return [_test(*each) for each in zip(observed.tests, observed.value.tolist(), observed.alone.tolist(), strict=True)]
-
-
-def _test(test: GroupTest, value: float, alone: bool) -> dict[str, Any]:
-    """A test with its median busbw, and with that as a share of what like tests reach; null where it failed."""
-    busbw = statistics.median(test.busbw_gb_s.values()) if test.busbw_gb_s else None
-    ratio = None if test.failed or alone else round(math.exp(value), 3)
-    gpus = list(test.gpus[0]) if test.gpus else []
-    return {"name": test.name, "nodes": list(test.nodes), "gpus": gpus, "busbw_gb_s": busbw, "ratio": ratio}
+    """Each test with its median busbw, and with that as a share of what like tests reach."""
+    seen = found.posterior.observed
+    values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
+    return [
+        {
+            "name": test.name,
+            "nodes": list(test.nodes),
+            "gpus": list(test.gpus[0]) if test.gpus else [],
+            "busbw_gb_s": statistics.median(test.busbw_gb_s.values()) if test.busbw_gb_s else None,
+            "ratio": None if unknown else round(math.exp(value), 3),
+            "slow": slow,
+        }
+        for test, value, unknown, slow in values
+    ]

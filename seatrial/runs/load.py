@@ -177,6 +177,7 @@ class _GroupTest(_Model):
 
     nodes: Annotated[list[Name], Field(max_length=MAX_NODES)]
     ratio: float | None = None
+    slow: bool = False
     busbw_gb_s: float | None = None
 
 
