@@ -1,6 +1,7 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, below_runs, secrets_of, set_aside, setup_of, writable
 from seatrial.history import open_store
 from seatrial.judge.knowledge import RunContext
+from seatrial.localize.in_run import LOCALIZE, is_due
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now
@@ -44,7 +46,7 @@ from seatrial.runs.progress import log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
-from tasks.check import check_task, compare_task
+from tasks.check import check_task, compare_task, judge_of, localize_task
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.image import image_task
 from tasks.launch import keep, launch_task, reap, teardown
@@ -195,15 +197,7 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
                 continue
             with run_state.attempt(kind.name):
                 run_state.checked(check_task(kind, run_state.context()))
-        with run_state.attempt("compare"):
-            cluster = run_state.run.cluster
-            repeat = partial(repeat_checks, run_state.context()) if run_state.nodes_up else None
-            nodes, suite = tuple(run_state.nodes.values()), run_state.run.suite.name
-            context = RunContext(cluster.name, suite, run_state.fingerprint, run_state.started, nodes)
-            run_state.checks = compare_task(run_state.checks, setup_of(cluster), store, context, repeat)
-            if run_state.nodes_up:
-                run_state.checks, notes = revisit_checks(run_state.context(), run_state.checks)
-                run_state.notes += notes
+        _judge(run_state, store)
         if unreachable:  # a pinned or an earlier value might not let it pass
             reason = Reason.of("history-unavailable", problem=unreachable)
             run_state.add(Check("history", Verdict.INCONCLUSIVE, reason))
@@ -211,6 +205,25 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
     finally:
         with uninterrupted():
             _collect_and_teardown(run_state, through)
+
+
+def _judge(run_state: RunState, store: "Store | None") -> None:
+    """Judge all numbers, then name the part that makes a collective bad, both within the suite's budget."""
+    run, until = run_state.run, time.monotonic() + run_state.run.suite.budget_s
+    context = RunContext(
+        run.cluster.name, run.suite.name, run_state.fingerprint, run_state.started, tuple(run_state.nodes.values())
+    )
+    judge = judge_of(setup_of(run.cluster), store, context)
+    with run_state.attempt("compare"):
+        repeat = partial(repeat_checks, run_state.context()) if run_state.nodes_up else None
+        run_state.checks = compare_task(run_state.checks, judge, repeat, until)
+        if run_state.nodes_up:
+            run_state.checks, notes = revisit_checks(run_state.context(), run_state.checks)
+            run_state.notes += notes
+    if "compare" in run_state.done and run.suite.budget_s and is_due(run_state.checks, run_state.nodes_up):
+        with run_state.attempt(LOCALIZE):
+            found = localize_task(run_state.context(), run_state.checks, judge, until)
+            run_state.localized(found.step, found.document)
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:

@@ -5,9 +5,9 @@ step's result, whatever its task is shown as.
 """
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from prefect import task
@@ -17,7 +17,7 @@ from prefect.states import Completed, Crashed, Failed
 from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, StepResult, try_check
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
-from seatrial.model.reason import join
+from seatrial.localize.in_run import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
@@ -70,36 +70,39 @@ def check_task(kind: CheckType, context: CheckContext) -> StepResult:
     return value_of(_check.with_options(name=kind.name)(kind, context, return_state=True))
 
 
-MAX_REPEATING_S = 600  # no repeat is begun later, so that a cluster full of doubt does not hold a run for ever
-Repeat = Callable[[Mapping[str, Sequence[Doubt]], float], Mapping[str, Repeated]]  # until when, of time.monotonic
-
-
 def compare(
     checks: Sequence[Check],
     setup: Setup,
     store: "Store | None" = None,
     context: RunContext | None = None,
-    repeat: Repeat | None = None,
+    repeat: RepeatDoubts | None = None,
+    until: float = math.inf,
 ) -> list[Check]:
     """Return the checks with their judgements, verdicts, reasons and suspects.
 
-    A measurement in doubt is repeated until its judgement is certain or a repeat adds nothing. Without a store, the
+    A measurement in doubt is repeated until its judgement is certain, a repeat adds nothing, or it is `until`, of
+    time.monotonic. Without a store, the
     catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run that silently forgets
     its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
-    deadline = time.monotonic() + MAX_REPEATING_S
     given_up, repeats = set[str](), dict[str, Repeated]()
-    while repeat and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < deadline:
-        repeated_checks = repeat(doubts, deadline)
+    while repeat and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < until:
+        repeated_checks = repeat(doubts, until)
         for name, repeated in repeated_checks.items():
             repeats.setdefault(name, Repeated()).add(repeated)
         given_up |= _unanswered(doubts, repeated_checks)
         judge.add(m for repeated in repeated_checks.values() for m in repeated.measurements)
         if any(repeated.over for repeated in repeated_checks.values()):
             break
-    return explained(judge.judged([_extended(check, repeats.get(check.name)) for check in checks]), knowledge.setup)
+    extended = [repeats[check.name].added_to(check) if check.name in repeats else check for check in checks]
+    return explained(judge.judged(extended), knowledge.setup)
+
+
+def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
+    """Return `compare` with all that is known of the cluster."""
+    return lambda checks, repeat, until: compare(checks, setup, store, context, repeat, until)
 
 
 def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:
@@ -112,30 +115,23 @@ def _unanswered(doubts: Mapping[str, Sequence[Doubt]], more: Mapping[str, Repeat
     return requested - {m.series() for repeated in more.values() for m in repeated.measurements}
 
 
-def _extended(check: Check, repeated: Repeated | None) -> Check:
-    """Add the repeated measurements to the check, with the problems and suspects of the repeats."""
-    if repeated is None:
-        return check
-    own = repeated.check or check
-    return replace(
-        own,
-        verdict=worst((own.verdict, *(verdict for verdict, _ in repeated.problems))),
-        reason=join((own.reason, *(reason for _, reason in repeated.problems))),
-        measurements=(*check.measurements, *repeated.measurements),
-        suspects=(*own.suspects, *repeated.suspects),
-    )
-
-
 @task(name="compare", cache_policy=NO_CACHE)
-def _compare(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, repeat: Repeat | None
-) -> list[Check]:
-    judged = compare(checks, setup, store, context, repeat)
+def _compare(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float) -> list[Check]:
+    judged = judge(checks, repeat, until)
     return shown(judged, judged)
 
 
-def compare_task(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, repeat: Repeat | None
-) -> list[Check]:
-    """Run `compare` as a task."""
-    return value_of(_compare(checks, setup, store, context, repeat, return_state=True))
+def compare_task(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | None, until: float) -> list[Check]:
+    """Run the judge as a task."""
+    return value_of(_compare(checks, judge, repeat, until, return_state=True))
+
+
+@task(name=LOCALIZE, cache_policy=NO_CACHE)
+def _localize(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized:
+    found = localize_run(context, checks, judge, until)
+    return shown(found, [found.step.check])
+
+
+def localize_task(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized:
+    """Run the localisation as a task."""
+    return value_of(_localize(context, checks, judge, until, return_state=True))

@@ -123,9 +123,13 @@ def hostile(text: str) -> RunResult:
     check = Check(text, Verdict.FAIL, text, 1.0, (measurement, *sweep), (judgement,), suspects)
     node = {"name": text, "address": text, text: text}
     end = STARTED + timedelta(seconds=9)
-    return RunResult(
+    test = {"name": text, "nodes": [text, f"{text}2"], "gpus": [text], "busbw_gb_s": 1.0, "ratio": 0.3, "slow": True}
+    finding = {"code": None, "kind": "cut", "sides": [[text], [f"{text}2"]], "evidence": text}
+    localization = {"reason": text, "findings": [finding], "collective": text, "tests": [test]}
+    run = RunResult(
         text, text, text, STARTED, end, Verdict.FAIL, text, [node], [check], suspects, {text: text}, {text: 1.0}
     )
+    return replace(run, localization=localization)
 
 
 def _run(

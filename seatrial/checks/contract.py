@@ -11,7 +11,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,10 +22,10 @@ from seatrial.config.yamlfile import Strict
 from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, placed
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.model.verdict import Verdict
+from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import some_of
 
 
@@ -104,6 +104,17 @@ class Repeated:
         self.suspects += later.suspects
         self.over = self.over or later.over
         self.check = later.check or self.check
+
+    def added_to(self, check: Check) -> Check:
+        """The raw check with the repeated measurements, and with the problems and suspects of the repeats."""
+        own = self.check or check
+        return replace(
+            own,
+            verdict=worst((own.verdict, *(verdict for verdict, _ in self.problems))),
+            reason=join((own.reason, *(reason for _, reason in self.problems))),
+            measurements=(*check.measurements, *self.measurements),
+            suspects=(*own.suspects, *self.suspects),
+        )
 
     def broke(self, verdict: Verdict, reason: str) -> None:
         """Add a problem if the cluster broke or computed wrongly; log any other outcome."""

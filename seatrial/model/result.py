@@ -208,6 +208,7 @@ class RunResult:
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
     setup: Setup | None = None  # the cluster's facts that numbers are held against
+    localization: Mapping[str, Any] | None = None  # as run.json has it: findings and tests of groups of nodes
 
     @property
     def coverage(self) -> Coverage:
@@ -233,6 +234,7 @@ class RunResult:
             "nodes": [dict(node) for node in self.nodes],
             "checks": [check.to_dict() for check in self.checks],
             "suspects": [suspect.to_dict() for suspect in self.suspects],
+            "localization": self.localization,
             "fingerprint": dict(self.fingerprint),
             "setup": asdict(self.setup) if self.setup else None,
             "timings": {step: round(seconds, 3) for step, seconds in self.timings.items()},

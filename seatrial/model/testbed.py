@@ -93,6 +93,8 @@ class Testbed:
 
     `after_check(name)` is called when a check is through, for a platform that breaks its nodes on purpose.
 
+    `label` names a part of a testbed that runs beside other parts; it keeps their files apart.
+
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
 
@@ -111,6 +113,7 @@ class Testbed:
     shared_cores: int | None = None
     launcher: RankLauncher | None = None
     after_check: Callable[[str], None] = _nothing
+    label: str = ""
 
     @property
     def head(self) -> Node:
@@ -134,6 +137,11 @@ class Testbed:
         """The testbed without those nodes."""
         gone = set(names)
         return replace(self, nodes=tuple(node for node in self.nodes if node.name not in gone))
+
+    def part(self, names: Sequence[str], label: str) -> "Testbed":
+        """Those nodes, in that order, as a part that runs beside others."""
+        by_name = {node.name: node for node in self.nodes}
+        return replace(self, nodes=tuple(by_name[name] for name in names), label=label)
 
 
 def dial_tcp(node: Node, timeout_s: float) -> socket.socket:

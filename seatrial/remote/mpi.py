@@ -176,8 +176,8 @@ def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def hostfile_path(testbed: Testbed) -> str:
-    """Return the path of the hostfile on the head node; several heads may share the folder."""
-    return f"{testbed.workdir}/hostfile" + (f"-{testbed.head.name}" if len(testbed.nodes) == 1 else "")
+    """Return the path of the hostfile on the head node; parts of a testbed may share head and folder."""
+    return f"{testbed.workdir}/hostfile" + (f"-{testbed.label}" if testbed.label else "")
 
 
 def mpirun(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import paramiko
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 _OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
 _KEEPALIVE_S = 15  # firewalls forget silent connections, and a sweep is silent for minutes
@@ -113,11 +114,16 @@ def on_each(nodes: Sequence[Node], function: Callable[[Node], T], at_once: int =
         except RemoteError as error:
             return error
 
-    if not nodes:
-        return {}
-    pool = ThreadPoolExecutor(min(at_once, len(nodes)), thread_name_prefix="ssh")
+    return dict(zip((node.name for node in nodes), in_parallel(nodes, guarded, at_once), strict=True))
+
+
+def in_parallel(items: Sequence[Item], function: Callable[[Item], T], at_once: int) -> list[T]:
+    """Call `function` for every item, `at_once` of them."""
+    if not items:
+        return []
+    pool = ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="ssh")
     try:
-        return dict(zip((node.name for node in nodes), pool.map(guarded, nodes), strict=True))
+        return list(pool.map(function, items))
     finally:
         # A run that is cut off does not wait for nodes that are silent: their connections end when they are taken down.
         pool.shutdown(wait=False, cancel_futures=True)

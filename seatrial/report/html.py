@@ -32,6 +32,7 @@ from seatrial.report import charts
 from seatrial.report.charts import trend_chart
 from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import heat_map
+from seatrial.report.pairs import pair_matrix
 from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
 from seatrial.text.printable import printable
@@ -246,6 +247,8 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
         "sections": [section(check, context) for check in result.checks],
         "facts": _facts(result),
         "suspects": list(result.suspects)[:MAX_SUSPECTS],
+        "pairs": pair_matrix(result),
+        "blamed": {suspect.name for suspect in result.suspects if suspect.kind == "node"},
         "software": software(result, context.past),
         "nodes": sorted(result.nodes, key=_blamed_first(result))[:MAX_NODES],
         "node_fields": list(dict.fromkeys(str(field) for node in result.nodes[:MAX_NODES] for field in node)),

@@ -34,6 +34,7 @@ MAX_BYTES = 100_000_000  # of run.json: 1,000 nodes take 6 MB
 MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
 MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
 MAX_NODES = 10_000
+MAX_TESTS = 100_000  # of the localisation
 _YEARS = (1970, 2999)
 
 
@@ -169,6 +170,31 @@ def _measurable(setup: Setup) -> Setup:
     return setup
 
 
+class _GroupTest(_Model):
+    """A test of the localisation; the other fields of it and of the findings are kept as they are."""
+
+    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+
+    nodes: Annotated[list[Name], Field(max_length=MAX_NODES)]
+    ratio: float | None = None
+    slow: bool = False
+    busbw_gb_s: float | None = None
+
+
+class _Finding(_Model):
+    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+
+    kind: Name
+    sides: Annotated[list[list[Name]], Field(max_length=2)] = []
+
+
+class _Localization(_Model):
+    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+
+    findings: Annotated[list[_Finding], Field(max_length=1000)] = []
+    tests: Annotated[list[_GroupTest], Field(max_length=MAX_TESTS)] = []
+
+
 class _RunDocument(_VerdictWithReason):
     run_id: _Name
     cluster: _Name
@@ -178,6 +204,7 @@ class _RunDocument(_VerdictWithReason):
     nodes: Annotated[list[dict[Name, JsonValue]], Field(max_length=MAX_NODES)] = []
     checks: Annotated[list[_Check], Field(max_length=1000)] = []
     suspects: list[_Suspect] = []
+    localization: _Localization | None = None
     fingerprint: Annotated[dict[Name, Name | None], Field(max_length=1000)] = {}
     setup: Annotated[Setup, AfterValidator(_measurable)] | None = None
     timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
@@ -206,6 +233,7 @@ def load_result(path: Path) -> RunResult:
         fingerprint={name: version or "" for name, version in run.fingerprint.items()},
         timings=run.timings,
         setup=run.setup,
+        localization=run.localization.model_dump() if run.localization else None,
         notes=tuple(run.notes),
     )
 

@@ -33,6 +33,7 @@ def without_details(result: RunResult, why: str) -> RunResult:
         ),
         suspects=tuple(result.suspects)[:100],
         notes=(why,),
+        localization=None,
     )
 
 
@@ -77,6 +78,7 @@ class RunState:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    localization: Mapping[str, Any] | None = None
     finished: datetime | None = None  # set once, so that alerts and history agree
     _testbed: Testbed | None = None
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -130,6 +132,11 @@ class RunState:
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
         result.testbed.after_check(result.check.name)
 
+    def localized(self, found: StepResult, document: Mapping[str, Any]) -> None:
+        """Add the result of the localisation, with its part of run.json."""
+        self.checked(found)
+        self.localization = document
+
     def context(self) -> CheckContext:
         """Return the input of the next check. Raises LaunchError before the launch."""
         return CheckContext(self.run, self.testbed, self._facts, tuple(self._kept))
@@ -182,6 +189,7 @@ class RunState:
             fingerprint=dict(sorted(self.fingerprint.items())),
             notes=tuple(self.notes),
             setup=setup_of(self.run.cluster),
+            localization=self.localization,
         )
 
     def _empty(self, verdict: Verdict, reason: str) -> RunResult:
@@ -245,11 +253,14 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
         fingerprint={clean(name): clean(version) for name, version in result.fingerprint.items()},
         suspects=tuple(_suspect(suspect, clean) for suspect in result.suspects),
         checks=tuple(_check(check, clean) for check in result.checks),
+        localization=_fact(result.localization, clean),
     )
 
 
 def _fact(fact: Any, clean: Clean) -> Any:
-    """Clean the texts of a fact, in lists too."""
+    """Clean the texts of a fact, in lists and objects too."""
+    if isinstance(fact, Mapping):
+        return {key: _fact(each, clean) for key, each in fact.items()}
     if isinstance(fact, list | tuple):
         return [_fact(each, clean) for each in fact]
     return clean(fact) if isinstance(fact, str) else fact

@@ -87,7 +87,7 @@ def sweep_once(
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
     env = {**_nccl_debug(testbed, verbose=verbose and setting.fabric is not None), **_environment(testbed, planned.arm)}
-    reader = _OutputReader(planned)
+    reader = _OutputReader(planned, quiet=bool(testbed.label))
     try:
         result = mpirun(
             testbed,
@@ -225,9 +225,10 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
 class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and logs its rows."""
 
-    def __init__(self, planned: PlannedSweep) -> None:
+    def __init__(self, planned: PlannedSweep, *, quiet: bool) -> None:
         self.transport = TransportReader()
         self._planned = planned
+        self._quiet = quiet  # one of many at once
         self._rows = 0
         self._reader = SweepReader(planned.operation)
 
@@ -244,7 +245,7 @@ class _OutputReader:
 
     def _log_row(self, row: Row) -> None:
         self._rows += 1
-        if self._rows > _MOST_LOGGED_ROWS or self._planned.arm == INTRA:  # of many nodes at once
+        if self._rows > _MOST_LOGGED_ROWS or self._quiet:
             return
         side = row.out_of_place or row.in_place
         if side and side.time_us is not None:
@@ -312,7 +313,7 @@ def _sweep_each_node(
     """
 
     def one(node: Node) -> SweepOutcome:
-        alone = testbed.without(other.name for other in testbed.nodes if other.name != node.name)
+        alone = testbed.part([node.name], node.name)
         label = name_log(f"{planned.label}-{node.name}")
         return sweep_once(run, alone, settings, planned, label=label, is_repeat=is_repeat, writes_json=writes_json)
 

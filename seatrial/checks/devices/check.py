@@ -117,17 +117,19 @@ def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasu
 
 
 def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """The devices of each doubtful node once more, one node after another: what shares its machine is idle."""
+    """The devices of each doubtful node once more; one node after another where they share a machine."""
     metrics: dict[str, set[str]] = {}
     for doubt in doubts:
         metrics.setdefault(doubt.measurement.subject.name.partition("/")[0], set()).add(doubt.measurement.metric)
     nodes = [node for node in context.testbed.nodes if node.name in metrics]
     if nodes:
         log_repeat(f"devices of {some_of([node.name for node in nodes], 3)}", doubts)
-    for node in nodes:
-        if left.over:
-            return
-        _repeat_node(context, node, metrics[node.name], repeated)
+
+    def again(node: Node) -> None:
+        if not left.over:
+            _repeat_node(context, node, metrics[node.name], repeated)
+
+    on_each(nodes, again, 1 if context.testbed.shared_cores else max(1, len(nodes)))
 
 
 def _repeat_node(context: CheckContext, node: Node, metrics: set[str], repeated: Repeated) -> None:

@@ -15,10 +15,10 @@ from flows import check
 from seatrial.checks.contract import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
+from seatrial.localize.in_run import localize_run
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tasks import check as check_step
 from tasks import image, launch, record, upload
 from tests.fake_platform import FakePlatform
 
@@ -28,7 +28,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "image_task": image.image_task.fn,
     "launch_task": launch.launch,
     "check_task": try_check,
-    "compare_task": check_step.compare,
+    "compare_task": lambda checks, judge, repeat, until: judge(checks, repeat, until),
 }
 
 
@@ -76,7 +76,13 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
     history = shutil.copy(empty_history, tmp_path)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{history}")
     flow_run = SimpleNamespace(id="00000000-0000-0000-0000-000000000000")
-    without_prefect = {**STEPS, "cluster_lock": made.turn, "progress": made.progress, "current": flow_run}
+    without_prefect = {
+        **STEPS,
+        "localize_task": localize_run,
+        "cluster_lock": made.turn,
+        "progress": made.progress,
+        "current": flow_run,
+    }
     for name, function in without_prefect.items():
         monkeypatch.setattr(check, name, function)
     monkeypatch.setattr(check, "notify_task", made.notify)

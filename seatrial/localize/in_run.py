@@ -1,0 +1,246 @@
+"""Step `localize` of a run: which part of the testbed makes a collective slow or fail.
+
+First what each node tells alone is measured again, which takes seconds and names a node that slowed in the meantime.
+Then the collective runs in rounds of disjoint groups of nodes, each by an mpirun of its own, beside each other.
+"""
+
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from seatrial.checks.collectives.check import COLLECTIVES
+from seatrial.checks.collectives.outcome import SweepOutcome
+from seatrial.checks.collectives.section import Collectives, PlannedSweep
+from seatrial.checks.collectives.sweep import planned_sweeps, sweep_once
+from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.stages import roll_call
+from seatrial.checks.contract import CheckContext, Doubt, Repeated, StepResult
+from seatrial.checks.devices.check import DEVICES
+from seatrial.checks.table import repeat_checks
+from seatrial.localize.findings import Localization
+from seatrial.localize.rounds import Budget, Group, State, plan, start, update, verdict
+from seatrial.model.reason import Reason, join, placed
+from seatrial.model.result import SURE, Check, Suspect
+from seatrial.model.setup import NETWORK, arm_of
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.nccl.busbw import plateau_sizes
+from seatrial.remote.ssh import in_parallel
+
+log = logging.getLogger("seatrial.localize")
+
+LOCALIZE = "localize"
+_LEAST_NODES = 3  # of two, neither can be told from their link
+_ALONE = (CONNECTIVITY.name, COLLECTIVES.name, DEVICES.name)  # the quickest first
+_ALONE_SHARE = 0.25  # of the time
+_LEAST_TIMEOUT_S = 30.0  # of a test
+
+RepeatDoubts = Callable[[Mapping[str, Sequence[Doubt]], float], Mapping[str, Repeated]]  # until when, time.monotonic
+Judge = Callable[[Sequence[Check], RepeatDoubts | None, float], list[Check]]
+
+
+@dataclass(frozen=True, slots=True)
+class Localized:
+    """The check `localize` with the nodes that are left, and the `localization` of run.json."""
+
+    step: StepResult
+    document: Mapping[str, Any]
+
+
+def is_due(checks: Sequence[Check], testbed: Testbed | None) -> bool:
+    """Return whether a collective was bad, no part is suspected, and enough nodes are left to compare."""
+    suspected = any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
+    enough = testbed is not None and len(testbed.nodes) >= _LEAST_NODES
+    return enough and not suspected and _collectives(checks) is not None
+
+
+def _collectives(checks: Sequence[Check]) -> Check | None:
+    return next((check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault), None)
+
+
+def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized:
+    """Name the part that makes the collectives of `checks` bad; no round begins after `until`, of time.monotonic."""
+    bad = _collectives(checks)
+    assert bad is not None, "is_due"
+    started = time.monotonic()
+    again = _measured_again(context, checks, judge, started + _ALONE_SHARE * (until - started))
+    suspects = tuple(s for check in again for s in check.suspects if s.confidence >= SURE)
+    if suspects:
+        reason = join([placed(suspect.name, suspect.evidence) for suspect in suspects[:2]])
+        reason = Reason.of("localize-measured-again", found=reason)
+        check = Check(LOCALIZE, bad.verdict, reason, time.monotonic() - started, suspects=suspects)
+        return Localized(StepResult(check, context.testbed), _document(check, verdict(start(()))))
+    section = context.section(Collectives)
+    trial = _Trial(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
+    trial.run_rounds()
+    check = replace(trial.check(bad.verdict), seconds=time.monotonic() - started)
+    document = _document(check, trial.found) | {"rounds": trial.state.rounds, "collective": trial.sweep.label}
+    return Localized(StepResult(check, trial.testbed), document)
+
+
+def _measured_again(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> list[Check]:
+    """What each node tells alone, measured anew and judged without the first readings."""
+    earlier = context.recall(Findings)
+    fresh = Findings(context.testbed, model_by_node=earlier.model_by_node if earlier else {})
+    repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))
+    by_name = {check.name: check for check in checks}
+    doubts = {name: _doubts(by_name[name]) for name in _ALONE if name in by_name}
+    repeated = repeat({name: some for name, some in doubts.items() if some}, until)
+    return judge([again.added_to(Check(name, Verdict.PASS, "")) for name, again in repeated.items()], repeat, until)
+
+
+def _doubts(check: Check) -> list[Doubt]:
+    measured = {m.series(): m for m in check.measurements if m.better and m.subject.kind in ("node", "gpu")}
+    return [Doubt(m, 1, 2) for m in measured.values()]
+
+
+def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
+    """The first sweep over all nodes that was bad or has no number, at the sizes of its plateau."""
+    bad = {
+        (j.measurement.conditions.get("operation"), arm_of(j.measurement))
+        for j in check.judgements
+        if j.verdict.is_fault
+    }
+    measured = {(m.conditions.get("operation"), arm_of(m)) for m in check.measurements}
+    over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
+    keys = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
+    sweep = next((sweep for key, sweep in keys.items() if key in bad or key not in measured), over_all[0])
+    sizes = plateau_sizes(sweep.sizes.sizes())
+    return replace(sweep, sizes=sweep.sizes.model_copy(update={"min_bytes": sizes[0], "max_bytes": sizes[-1]}))
+
+
+class _Trial:
+    """Rounds on `testbed`, which shrinks as nodes die; `suspects` and `problems` are of those."""
+
+    def __init__(self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float) -> None:
+        self.testbed, self.sweep = context.testbed, sweep
+        self._run, self._section, self._until = context.run, section, until
+        self._suspects: list[Suspect] = []
+        self._problems: list[str] = []
+        self._spent = False
+        self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed))
+
+    @property
+    def found(self) -> Localization:
+        return verdict(self.state)
+
+    def run_rounds(self) -> None:
+        """Run rounds until it is settled, or one more as long as the last would end after the time limit."""
+        last_s = 0.0
+        while groups := plan(self.state, Budget()):
+            began = time.monotonic()
+            if began + last_s >= self._until:
+                self._spent = True
+                return
+            self._round(groups)
+            last_s = time.monotonic() - began
+            log.info("round %d, %d groups: %s", self.state.rounds, len(groups), self.found.reason)
+
+    def _round(self, groups: Sequence[Group]) -> None:
+        number = self.state.rounds + 1
+        labelled = [(f"{LOCALIZE}-{number}-{n}", group) for n, group in enumerate(groups, 1)]
+        outcomes = in_parallel(labelled, lambda each: self._test(*each), self._at_once(groups))
+        tests = [
+            replace(group.result(self.sweep.label, busbw), name=label)
+            for (label, group), outcome in zip(labelled, outcomes, strict=True)
+            if (busbw := _busbw(outcome, self.sweep.sizes.sizes())) is not None
+        ]
+        gone = self._gone(outcomes) if len(tests) < len(groups) or any(test.failed for test in tests) else set()
+        nodes = tuple(node for node in self.state.nodes if node not in gone)
+        known = tuple(test for test in self.state.tests if gone.isdisjoint(test.nodes))
+        self.state = update(
+            replace(self.state, nodes=nodes, tests=known), (t for t in tests if gone.isdisjoint(t.nodes))
+        )
+
+    def _test(self, label: str, group: Group) -> SweepOutcome:
+        left_s = max(0.0, self._until - time.monotonic())
+        timeout_s = min(self._section.timeout_s, max(_LEAST_TIMEOUT_S, left_s / 2))
+        settings = self._section.model_copy(update={"timeout_s": timeout_s})
+        part = _with_gpus(self.testbed.part(group.nodes, label), group.gpus, self.state.gpus)
+        return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
+
+    def _at_once(self, groups: Sequence[Group]) -> int:
+        """All groups, but no more ranks than cores where one machine plays all nodes: they would slow each other."""
+        if self.testbed.shared_cores is None:
+            return len(groups)
+        slots = max(node.slots for node in self.testbed.nodes)
+        return max(1, self.testbed.shared_cores // (slots * max(len(group.nodes) for group in groups)))
+
+    def _gone(self, outcomes: Iterable[SweepOutcome]) -> set[str]:
+        """Take out nodes that died or flood their output, and blame them; blame those whose ranks broke a test, too."""
+        present = roll_call(self._run, self.testbed)
+        flooding = {suspect.name: suspect for outcome in outcomes for suspect in outcome.suspects}
+        lost = {suspect.name: suspect for outcome in outcomes for suspect in outcome.lost}
+        self._suspects += [*present.suspects, *(flooding | lost).values()]
+        self._problems += [*present.problems, *(placed(s.name, s.evidence) for s in (flooding | lost).values())]
+        before = {node.name for node in self.testbed.nodes}
+        self.testbed = present.testbed.without(flooding)
+        return before - {node.name for node in self.testbed.nodes}
+
+    def check(self, fault: Verdict) -> Check:
+        """The check: as bad as the collectives where a part is named, else inconclusive."""
+        found = self.found
+        suspects = {(s.kind, s.name): s for s in (*found.suspects, *self._suspects)}
+        named = bool(self._suspects) or any(finding.named for finding in found.findings)
+        spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
+        reasons = [*self._problems, *([found.reason] if self.state.tests else []), *([spent] if self._spent else [])]
+        reason = join(reasons) or Reason.of("localize-nothing-measured", rounds=self.state.rounds)
+        return Check(LOCALIZE, fault if named else Verdict.INCONCLUSIVE, reason, suspects=tuple(suspects.values()))
+
+
+def _gpus(testbed: Testbed) -> tuple[str, ...]:
+    """The GPUs that every node has, to be tested by themselves too; none where they cannot be chosen."""
+    numbers = {node.gpus for node in testbed.nodes} | {node.slots for node in testbed.nodes}
+    if testbed.launcher or len(numbers) > 1 or 0 in numbers:
+        return ()
+    return tuple(f"gpu-{number}" for number in range(numbers.pop()))
+
+
+def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
+    """The part with a rank for each of those GPUs alone. ROCm obeys the variable as well."""
+    if len(gpus) == len(every):
+        return part
+    visible = ",".join(gpu.removeprefix("gpu-") for gpu in gpus)
+    nodes = tuple(replace(node, slots=len(gpus), gpus=len(gpus)) for node in part.nodes)
+    return replace(part, nodes=nodes, env=(*part.env, ("CUDA_VISIBLE_DEVICES", visible)))
+
+
+def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
+    """GB/s by message bytes; empty where the test failed, None where it says nothing."""
+    measured = [m for m in outcome.measurements if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"]
+    rates = {int(m.conditions["message_bytes"]): m.value for m in measured}
+    if outcome.verdict is Verdict.CORRUPT:
+        return {}
+    if len(rates) == len(sizes):
+        return rates
+    return {} if outcome.verdict is Verdict.FAIL else None
+
+
+def _document(check: Check, found: Localization) -> dict[str, Any]:
+    """The `localization` of run.json."""
+    own = {"verdict": check.verdict.value, "code": check.to_dict()["code"], "reason": check.reason}
+    suspects = [suspect.to_dict() for suspect in check.suspects]
+    return found.to_dict() | own | {"suspects": suspects, "rounds": 0, "collective": None, "tests": _tests(found)}
+
+
+def _tests(found: Localization) -> list[dict[str, Any]]:
+    """Each test with its median busbw, and with that as a share of what like tests reach."""
+    seen = found.posterior.observed
+    values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
+    return [
+        {
+            "name": test.name,
+            "nodes": list(test.nodes),
+            "gpus": list(test.gpus[0]) if test.gpus else [],
+            "busbw_gb_s": statistics.median(test.busbw_gb_s.values()) if test.busbw_gb_s else None,
+            "ratio": None if unknown else round(math.exp(value), 3),
+            "slow": slow,
+        }
+        for test, value, unknown, slow in values
+    ]

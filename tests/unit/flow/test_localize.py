@@ -1,0 +1,120 @@
+"""A collective that is slow without a suspect, through the whole chain: which part is named, and what it costs."""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from seatrial.history import open_store
+from seatrial.history.rows import Pin
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
+from tests.fake_platform import FakePlatform, ProgramOutput, Request
+from tests.fake_platform.mpi import collective
+from tests.unit.flow.conftest import Chain
+
+NODES = 6
+Answer = Callable[[Request], ProgramOutput | str]
+
+
+@pytest.fixture
+def known(chain: Chain) -> Chain:
+    """A chain of six healthy nodes whose plateau is pinned."""
+    chain.platform = FakePlatform(nodes=NODES)
+    chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
+    healthy = chain.run()
+    assert (healthy.verdict, healthy.localization) == (Verdict.PASS, None)
+    (plateau,) = (m for check in healthy.checks for m in check.measurements if m.metric == "busbw_plateau")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    pin = Pin(plateau.series(), plateau.value, 0.8 * plateau.value, None, "GB/s", "us", at, "run-0")
+    with open_store() as store:
+        store.pin(chain.platform.cluster().name, [pin])
+    return chain
+
+
+def at_rate(request: Request, factor: float) -> str:
+    ranks = tuple(dataclasses.replace(node, link_mb_s=node.link_mb_s * factor) for node in request.ranks)
+    return collective(dataclasses.replace(request, ranks=ranks))
+
+
+def named(result: RunResult) -> list[tuple[str, str]]:
+    return [(suspect.kind, suspect.name) for suspect in result.suspects if suspect.confidence >= 0.95]
+
+
+def check_of(result: RunResult) -> Check:
+    (check,) = (check for check in result.checks if check.name == "localize")
+    return check
+
+
+def rounds(chain: Chain) -> list[str]:
+    """The logs of tests in rounds."""
+    return sorted(path.stem for path in (chain.out / "logs").glob("localize-*.log"))
+
+
+def slow_with(*names: str) -> Answer:
+    return lambda request: at_rate(request, 0.33 if {node.name for node in request.ranks}.issuperset(names) else 1.0)
+
+
+def test_a_node_that_only_collectives_find_slow_is_named(known: Chain) -> None:
+    known.platform.programs["collective.py"] = slow_with("node-2")
+    result = known.run()
+    assert named(result) == [("node", "node-2")]
+    assert (result.verdict, code_of(check_of(result).reason)) == (check_of(result).verdict, "localize-node")
+    assert result.reason.startswith("node-2: collectives: ")
+    assert result.localization and result.localization["rounds"] == len({name.split("-")[1] for name in rounds(known)})
+    assert [test["name"] for test in result.localization["tests"]] == sorted(rounds(known))
+    slow = {test["name"] for test in result.localization["tests"] if "node-2" in test["nodes"]}
+    assert {test["name"] for test in result.localization["tests"] if test["ratio"] < 0.5} == slow
+    hostfiles = {path: text for node in known.platform.nodes.values() for path, text in node.files.items()}
+    assert sum(len(text.splitlines()) == 2 for path, text in hostfiles.items() if "hostfile-localize-" in path) >= 6
+
+
+def test_a_slow_link_is_told_from_its_nodes(known: Chain) -> None:
+    known.platform.programs["collective.py"] = slow_with("node-2", "node-3")
+    assert named(known.run()) == [("link", "node-2--node-3")]
+
+
+def test_a_node_that_slowed_meanwhile_is_named_without_a_round(known: Chain) -> None:
+    def slows(request: Request) -> str:
+        known.platform.nodes["node-2"].link_mb_s = 40
+        return collective(request)
+
+    known.platform.programs["collective.py"] = slows
+    result = known.run()
+    assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", "node-2")]
+    assert code_of(check_of(result).reason) == "localize-measured-again"
+    assert rounds(known) == []
+
+
+def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain) -> None:
+    def dies(request: Request) -> ProgramOutput | str:
+        names = {node.name for node in request.ranks}
+        if len(names) == 2 and "node-5" in names:
+            known.platform.nodes["node-5"].commands_left = 0
+            return ProgramOutput("ORTE has lost communication with a remote daemon.\n", 1)
+        return slow_with("node-2")(request)
+
+    known.platform.programs["collective.py"] = dies
+    result = known.run()
+    assert set(named(result)) == {("node", "node-2"), ("node", "node-5")}
+    assert result.localization is not None
+    assert {node for test in result.localization["tests"] for node in test["nodes"]} == {f"node-{i}" for i in range(5)}
+
+
+def test_all_nodes_alike_are_not_blamed(known: Chain) -> None:
+    known.platform.programs["collective.py"] = slow_with()
+    result = known.run()
+    assert (result.verdict.is_fault, list(result.suspects)) == (True, [])
+    assert (check_of(result).verdict, code_of(check_of(result).reason)) == (Verdict.INCONCLUSIVE, "localize-none")
+
+
+@pytest.mark.parametrize("budget_s", [0, 1e-9])
+def test_no_round_begins_after_the_budget(known: Chain, budget_s: float) -> None:
+    known.suite = known.suite.model_copy(update={"budget_s": budget_s})
+    known.platform.programs["collective.py"] = slow_with("node-2")
+    result = known.run()
+    assert (result.verdict.is_fault, list(result.suspects), rounds(known)) == (True, [], [])
+    reasons = [code_of(check.reason) for check in result.checks if check.name == "localize"]
+    assert reasons == (["localize-budget-spent"] if budget_s else [])
