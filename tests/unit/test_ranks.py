@@ -60,7 +60,7 @@ def test_the_table_is_rank_0s() -> None:
         "# Avg bus bandwidth    : 5.31",
     ]
     for rank, rows in ((1, 0), (0, 1)):
-        reader = _OutputReader(planned)
+        reader = _OutputReader(planned, quiet=True)
         for line in lines(*(f"[1,{rank}]<stdout>:{row}" for row in table)):
             reader.line(line)
         sweep = reader.sweep()
