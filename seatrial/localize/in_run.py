@@ -26,7 +26,7 @@ from seatrial.checks.table import repeat_checks
 from seatrial.localize.findings import Localization
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update, verdict
 from seatrial.model.reason import Reason, join, placed
-from seatrial.model.result import SURE, Check, Suspect
+from seatrial.model.result import SURE, Check, Suspect, merge_suspects
 from seatrial.model.setup import NETWORK, arm_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -70,7 +70,7 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
     assert bad is not None, "is_due"
     started = time.monotonic()
     again = _measured_again(context, checks, judge, started + _ALONE_SHARE * (until - started))
-    suspects = tuple(s for check in again for s in check.suspects if s.confidence >= SURE)
+    suspects = tuple(suspect for suspect in merge_suspects(again) if suspect.confidence >= SURE)
     if suspects:
         reason = join([placed(suspect.name, suspect.evidence) for suspect in suspects[:2]])
         reason = Reason.of("localize-measured-again", found=reason)

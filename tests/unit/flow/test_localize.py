@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakePlatform, ProgramOutput, Request
-from tests.fake_platform.mpi import collective
+from tests.fake_platform.mpi import collective, nccl_tests
 from tests.unit.flow.conftest import Chain
 
 NODES = 6
@@ -24,19 +25,23 @@ def known(chain: Chain) -> Chain:
     """A chain of six healthy nodes whose plateau is pinned."""
     chain.platform = FakePlatform(nodes=NODES)
     chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
-    healthy = chain.run()
+    pin_plateau(chain)
+    return chain
+
+
+def pin_plateau(chain: Chain, **cluster: Any) -> None:
+    healthy = chain.run(**cluster)
     assert (healthy.verdict, healthy.localization) == (Verdict.PASS, None)
     (plateau,) = (m for check in healthy.checks for m in check.measurements if m.metric == "busbw_plateau")
     at = datetime(2026, 1, 1, tzinfo=UTC)
     pin = Pin(plateau.series(), plateau.value, 0.8 * plateau.value, None, "GB/s", "us", at, "run-0")
     with open_store() as store:
-        store.pin(chain.platform.cluster().name, [pin])
-    return chain
+        store.pin(healthy.cluster, [pin])
 
 
-def at_rate(request: Request, factor: float) -> str:
+def slower(request: Request, factor: float) -> Request:
     ranks = tuple(dataclasses.replace(node, link_mb_s=node.link_mb_s * factor) for node in request.ranks)
-    return collective(dataclasses.replace(request, ranks=ranks))
+    return dataclasses.replace(request, ranks=ranks)
 
 
 def named(result: RunResult) -> list[tuple[str, str]]:
@@ -54,7 +59,9 @@ def rounds(chain: Chain) -> list[str]:
 
 
 def slow_with(*names: str) -> Answer:
-    return lambda request: at_rate(request, 0.33 if {node.name for node in request.ranks}.issuperset(names) else 1.0)
+    return lambda request: collective(
+        slower(request, 0.33 if {node.name for node in request.ranks}.issuperset(names) else 1.0)
+    )
 
 
 def test_a_node_that_only_collectives_find_slow_is_named(known: Chain) -> None:
@@ -118,3 +125,21 @@ def test_no_round_begins_after_the_budget(known: Chain, budget_s: float) -> None
     assert (result.verdict.is_fault, list(result.suspects), rounds(known)) == (True, [], [])
     reasons = [code_of(check.reason) for check in result.checks if check.name == "localize"]
     assert reasons == (["localize-budget-spent"] if budget_s else [])
+
+
+def test_a_gpu_that_only_collectives_find_slow_is_named(known: Chain) -> None:
+    for node in known.platform.nodes.values():
+        node.facts |= {"gpus": 4, "gpu_model": "NVIDIA H100 80GB HBM3", "nccl_tests": "/usr/bin/all_reduce_perf"}
+    cluster: dict[str, Any] = {"hardware": "H100-SXM", "gpus_per_node": 4}
+    pin_plateau(known, **cluster)
+
+    def program(request: Request) -> ProgramOutput | str:
+        gpus = request.env.get("CUDA_VISIBLE_DEVICES", "0,1,2,3").split(",")
+        names = {node.name for node in request.ranks}
+        assert len(request.ranks) == len(names) * len(gpus)
+        factor = 0.33 if "node-2" in names and "3" in gpus else 1.0
+        return nccl_tests(slower(request, factor))
+
+    known.platform.programs["all_reduce_perf"] = program
+    result = known.run(**cluster)
+    assert named(result) == [("gpu", "node-2/gpu-3")]
