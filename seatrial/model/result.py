@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from seatrial.model.coverage import Coverage, coverage, standing_of
@@ -172,6 +173,7 @@ class RunResult:
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
     setup: Setup | None = None  # the cluster's facts that numbers are held against
+    folder: Path | None = None  # of the run's files, where its flow returns it
 
     @property
     def coverage(self) -> Coverage:
