@@ -17,7 +17,6 @@ from prefect.runtime import flow_run as current
 from pydantic import Field
 
 from flows.serving.limits import WAIT_S, cluster_lock
-from flows.serving.server import SAFE_PATH
 from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
 from flows.serving.ui import (
     crashed_state,
@@ -123,7 +122,7 @@ def check(
     rebuild: bool = False,
     wait_s: WaitSeconds = WAIT_S,
     require_baseline: bool = False,
-) -> "State[None] | State[Exception]":
+) -> "State[RunResult] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
     Args:
@@ -137,7 +136,6 @@ def check(
     """
     if deployment.id:  # started by a runner or a worker
         end_with_parent()
-        os.environ.pop(SAFE_PATH, None)  # probes that this process starts find each other by their folder
     try:
         run = _run(load_cluster(Path(cluster)), suite, out)
         secrets = secrets_of(run.cluster)
@@ -290,7 +288,7 @@ def rewrite_run_json(run_state: RunState) -> RunResult:
         if "record" not in run_state.done and not is_served:
             raise
         log.warning("run.json is as it was before the last steps: %s", error)
-    return result
+    return replace(result, folder=run_state.run.out)
 
 
 def record_cut(run_state: RunState, cut: BaseException) -> None:

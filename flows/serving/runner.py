@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from flows.promote import promote_run
 from flows.reap import reap
 from flows.serving.automations import install_all
 from flows.serving.limits import end, end_if_dead
-from flows.serving.serve import REAP_CRON, ServeConfig, first_date
+from flows.serving.serve import REAP_CRON, Night, ServeConfig, first_date
 from flows.serving.signals import end_runs, end_with_parent
 from seatrial.checks.suites import SHIPPED
 
@@ -65,10 +65,10 @@ def main(site: ServeConfig) -> None:
     ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site, off)}
     with get_client(sync_client=True) as client:
         end_what_an_earlier_runner_left(client, list(ids.values()))
-        forget_clusters(client, ids["nightly"], set(site.names().values()))
+        forget_clusters(client, ids["nightly"], {night.cluster for night in site.nights()})
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
-    for line in announced(site):
+    for line in announced(site, off):
         print(line, flush=True)
     asyncio.run(runner.start())
 
@@ -112,15 +112,15 @@ def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection
 
 def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConfig) -> None:
     """Make the run form list this site's clusters and suites."""
-    schema = with_choices(parameter_schema(check).model_dump(), site)
+    suites = [night.suite for night in site.nights()]
+    schema = with_choices(parameter_schema(check).model_dump(), site.clusters, suites)
     for deployment in checks:
         client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
-def with_choices(schema: dict[str, Any], site: ServeConfig) -> dict[str, Any]:
+def with_choices(schema: dict[str, Any], clusters: Sequence[str], suites: Sequence[str]) -> dict[str, Any]:
     """Return the form's schema with this site's clusters and suites as choices, instead of paths to type. Pure."""
-    suites = dict.fromkeys([*SHIPPED, site.suite])
-    chosen = {"cluster": list(site.clusters), "suite": list(suites)}
+    chosen = {"cluster": list(clusters), "suite": list(dict.fromkeys([*SHIPPED, *suites]))}
     fields = {
         name: _choice(field, chosen[name]) if name in chosen else field for name, field in schema["properties"].items()
     }
@@ -137,39 +137,43 @@ def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ())
 
     `off`: deployment and slug of schedules that stay switched off.
     """
-    first = site.clusters[0]
+    nights = site.nights()
     schedules = [
         Schedule(
-            cron=site.cron,
-            timezone=site.timezone,
-            slug=name,
-            parameters={"cluster": file, "suite": site.suite},
-            active=("nightly", name) not in off,
+            cron=night.cron,
+            timezone=night.timezone,
+            slug=night.cluster,
+            parameters={"cluster": night.file, "suite": night.suite},
+            active=("nightly", night.cluster) not in off,
         )
-        for file, name in site.names().items()
+        for night in nights
     ]
-    nightly = {"cluster": first, "suite": site.suite}
+    nightly = {"cluster": nights[0].file, "suite": nights[0].suite}
     reaping = Schedule(cron=REAP_CRON, timezone="UTC", slug="reap", active=("reap", "reap") not in off)
     clusters = list(site.clusters)
     deploy = partial(
         RunnerDeployment.from_flow, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=True
     )
     yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
-    yield deploy(check, "ad-hoc", parameters={"cluster": first}, tags=["ad-hoc"])
+    yield deploy(check, "ad-hoc", parameters={"cluster": nights[0].file}, tags=["ad-hoc"])
     yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
     yield deploy(alarm, "alarm")
     yield deploy(promote_run, "promote")
 
 
-def announced(site: ServeConfig) -> list[str]:
-    """Return the lines that are shown at the terminal."""
-    due = first_date(site.cron, site.timezone)
+def announced(site: ServeConfig, off: Collection[tuple[str, str | None]]) -> list[str]:
+    """Return the lines that are shown at the terminal; `off` as for `deployments`."""
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
     schedules = [
-        f"nightly  {name}, suite {site.suite}: {site.cron} ({site.timezone}), next {due:%Y-%m-%d %H:%M}"
-        for name in site.names().values()
+        f"nightly  {night.cluster}, suite {night.suite}: {night.cron} ({night.timezone}), "
+        + ("paused" if ("nightly", night.cluster) in off else _next(night))
+        for night in site.nights()
     ]
     return [f"Prefect  {url}", *schedules, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
+
+
+def _next(night: Night) -> str:
+    return f"next {first_date(night.cron, night.timezone):%Y-%m-%d %H:%M}"
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from flows.serving.server import (
     HEARTBEAT_S,
     ORIGINS,
     RUNS_URL,
-    SAFE_PATH,
     SERVER_AUTH,
     TEMPORARY,
     auth_file,
@@ -39,7 +38,7 @@ from flows.serving.signals import uninterrupted
 from flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.alerts.settings import check_alerts
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import load_cluster
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
@@ -48,33 +47,62 @@ REAP_CRON = "*/15 * * * *"
 
 
 @dataclass(frozen=True, slots=True)
-class ServeConfig:
-    """Clusters, suite and schedule. Paths are absolute."""
+class Night:
+    """The scheduled check of one cluster: its name and file, and what runs when. Paths are absolute."""
 
-    clusters: tuple[str, ...]
+    cluster: str
+    file: str
     suite: str
     cron: str
     timezone: str
 
-    def names(self) -> dict[str, str]:
-        """Return the clusters' names by their file. Raises InputError."""
-        return {file: load_cluster(Path(file)).name for file in self.clusters}
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """Cluster files by their absolute paths, and options that win over the field `schedule` of each."""
+
+    clusters: tuple[str, ...]
+    suite: str | None = None
+    cron: str | None = None
+    timezone: str | None = None
+
+    def nights(self) -> list[Night]:
+        """Read the cluster files. Raises InputError."""
+        return [self._night(file, load_cluster(Path(file))) for file in self.clusters]
+
+    def _night(self, file: str, cluster: Cluster) -> Night:
+        own = cluster.schedule
+        suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
+        path = Path(suite)
+        suite = str(path.absolute()) if path.suffix in (".yaml", ".yml") else suite
+        return Night(cluster.name, file, suite, self.cron or own.cron, timezone)
 
 
 def validated(site: ServeConfig) -> ServeConfig:
     """Return the site if it is valid, else raise InputError."""
-    names = list(site.names().values())
+    _check_folder()
+    nights = site.nights()
+    names = [night.cluster for night in nights]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
-    load_suite(site.suite)
-    for file in site.clusters:
-        check_alerts(load_cluster(Path(file)).notify)
+    for night in nights:
+        load_suite(night.suite)
+        check_alerts(load_cluster(Path(night.file)).notify)
+        options = "--" if site.cron or site.timezone else f"{night.file}: schedule."
+        _check_schedule(night.cron, night.timezone, options)
     check_history()
-    _check_schedule(site.cron, site.timezone)
     return site
 
 
-def _check_schedule(cron: str, timezone: str) -> None:
+def _check_folder() -> None:
+    """Raise InputError for a folder with modules that Prefect, which looks there first, would take for ours."""
+    here = Path.cwd()
+    theirs = [path for name in ("flows", "tasks") for path in (here / name, here / f"{name}.py") if path.exists()]
+    if theirs and here != Path(__file__).parents[2]:
+        raise InputError(f"{theirs[0]}: would be taken for seatrial's own; serve from another folder, or rename it")
+
+
+def _check_schedule(cron: str, timezone: str, options: str) -> None:
     from prefect.client.schemas.schedules import CronSchedule
     from pydantic import ValidationError
 
@@ -82,14 +110,18 @@ def _check_schedule(cron: str, timezone: str) -> None:
         ZoneInfo(timezone)
         CronSchedule(cron=REAP_CRON, timezone=timezone)  # Prefect does not take all that there are: posix/...
     except (KeyError, ValueError, OSError) as error:
-        raise InputError(f"--timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC") from error
+        raise InputError(
+            f"{options}timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC"
+        ) from error
     try:
         first_date(cron, timezone)
     except ValidationError as error:
         legal = "needs minute, hour, day, month and weekday, such as '0 2 * * *'"
-        raise InputError(f"--cron {cron!r}: {legal}") from error
+        raise InputError(f"{options}cron {cron!r}: {legal}") from error
     except ValueError as error:
-        raise InputError(f"--cron {cron!r}: there is no such day; legal is what comes, such as '0 2 * * *'") from error
+        raise InputError(
+            f"{options}cron {cron!r}: there is no such day; legal is what comes, such as '0 2 * * *'"
+        ) from error
 
 
 def first_date(cron: str, timezone: str) -> datetime:
@@ -230,7 +262,7 @@ def _server_environment(host: str, port: int, public_url: str, auth_string: str)
 
 
 def _runner_environment(url: str, public_url: str, auth_string: str) -> dict[str, str]:
-    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string, SAFE_PATH: "1"}
+    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string}
     return {RUNS_URL: f"{public_url}{FILES}", **_common_environment(), **own}
 
 

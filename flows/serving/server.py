@@ -34,9 +34,6 @@ from seatrial.text.lines import last_line
 SERVER_AUTH = "PREFECT_SERVER_API_AUTH_STRING"  # what a server asks for
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"  # what a client gives
 RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`
-SAFE_PATH = (
-    "PYTHONSAFEPATH"  # keeps the current folder, with a tasks.py of its own, off the path of Prefect's processes
-)
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 _FILE = "seatrial-serve.auth"
 _LONGEST = 512

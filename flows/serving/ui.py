@@ -111,11 +111,12 @@ def _decorated() -> Iterator[SyncPrefectClient]:
         log.debug("Prefect does not show it: %s: %s", type(error).__name__, error)
 
 
-def state_of(result: RunResult, require_baseline: bool = False) -> "State[None]":
-    """Return the final state for a result."""
+def state_of(result: RunResult, require_baseline: bool = False) -> "State[RunResult]":
+    """Return the final state for a result; only Completed has it, since Prefect takes the others' data for errors."""
     results.append(result)
     status = exit_status(result.verdict, result.coverage, require_baseline)
-    return _ended(STATES[status](message=verdict_line(result.verdict, result.coverage, result.reason)))
+    message = verdict_line(result.verdict, result.coverage, result.reason)
+    return _ended(STATES[status](message=message, data=None if status else result))
 
 
 def crashed_state(error: Exception) -> "State[Exception]":

@@ -53,11 +53,11 @@ def _who() -> str:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run", metavar="RUN")
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
 @click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
-def promote(run_id: str, note: str, force: str) -> None:
-    """Approve the measurements of RUN (an id of `seatrial history`) as pinned baselines of its cluster.
+def promote(run: str, note: str, force: str) -> None:
+    """Approve the measurements of RUN (its id, folder or run.json) as pinned baselines of its cluster.
 
     A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless --force is given.
     """
@@ -65,7 +65,9 @@ def promote(run_id: str, note: str, force: str) -> None:
     from seatrial.model.result import now
     from seatrial.runs.approve import Approval
     from seatrial.runs.approve import promote as approve
+    from seatrial.runs.login import id_of
 
+    run_id = id_of(run)
     with open_store() as store:
         pins = approve(store, run_id, Approval(_who(), now(), note, force))
     print(f"{run_id}: {len(pins)} baselines pinned; `seatrial baseline expire` removes them")
@@ -91,14 +93,16 @@ def show(cluster: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run", metavar="RUN")
 @json_option
-def diff(run_id: str, as_json: bool) -> None:
-    """Compare RUN with the pinned baselines of its cluster, largest deviation first."""
+def diff(run: str, as_json: bool) -> None:
+    """Compare RUN (its id, folder or run.json) with the pinned baselines of its cluster, largest deviation first."""
     from seatrial.history import open_store
     from seatrial.report.listings import differences_json, show_differences
     from seatrial.runs.approve import differences, stored_run
+    from seatrial.runs.login import id_of
 
+    run_id = id_of(run)
     with open_store() as store:
         cluster = stored_run(store, run_id).cluster
         rows = differences(store.pinned(cluster), store.measurements(run_id))

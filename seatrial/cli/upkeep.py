@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("clusters", metavar="[CLUSTER]...", nargs=-1, type=FILE)
-@click.option("--suite", default="nightly", show_default=True, help="Suite to run: a name or a suite file.")
-@click.option("--cron", default="0 2 * * *", show_default=True, help="Schedule: minute, hour, day, month, weekday.")
+@click.option("--suite", help="Suite to run: a name or a suite file; default: nightly.")
+@click.option("--cron", help="Schedule: minute, hour, day, month, weekday; default: 0 2 * * *.")
 @click.option("--timezone", help="Time zone of the schedule, for example Europe/Berlin; default: this machine's.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=4200, show_default=True, type=click.IntRange(1, 65535), help="Port of UI and API.")
-def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | None, host: str, port: int) -> None:
+def serve(
+    clusters: tuple[Path, ...], suite: str | None, cron: str | None, timezone: str | None, host: str, port: int
+) -> None:
     """Check CLUSTERs on a schedule, until Ctrl-C: starts Prefect server, UI and runner.
 
     CLUSTERs are cluster files; default: deployments/clusters/local.yaml. Runs write to runs/ in the current folder. The
-    same command resumes after a restart.
+    same command resumes after a restart. Suite and schedule of one cluster are the field `schedule` of its file, over
+    which the options win.
     """
-    from flows.serving.serve import ServeConfig, local_timezone
+    from flows.serving.serve import ServeConfig
     from flows.serving.serve import serve as serve_site
 
     given = clusters or (CLUSTERS / "local.yaml",)
     files = tuple(dict.fromkeys(str(example(file).absolute()) for file in given))
-    chosen = str(Path(suite).absolute()) if Path(suite).suffix in (".yaml", ".yml") else suite
-    serve_site(ServeConfig(files, chosen, cron, timezone or local_timezone()), host, port)
+    serve_site(ServeConfig(files, suite, cron, timezone), host, port)
 
 
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}

@@ -207,6 +207,14 @@ class Mpi(Strict):
     args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is; no shell expands them")
 
 
+class Schedule(Strict):
+    """When and by which suite `seatrial serve` checks the cluster; its options win."""
+
+    suite: str = Field("nightly", min_length=1, description="a shipped suite, or the path of a suite file")
+    cron: str = Field("0 2 * * *", description="minute, hour, day, month, weekday")
+    timezone: str | None = Field(None, description="such as Europe/Berlin; that of the machine when unset")
+
+
 class Cluster(Strict):
     """The cluster to check: how many nodes of which hardware, on which platform."""
 
@@ -235,6 +243,7 @@ class Cluster(Strict):
     )
     keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
     keep_s: KeptSeconds = Field(2 * 3600, description="seconds that they stay up")
+    schedule: Schedule = Field(Schedule.model_construct(), description="when `seatrial serve` checks it")
     notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")
 
     @model_validator(mode="after")

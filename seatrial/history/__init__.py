@@ -31,6 +31,6 @@ def open_store(url: str | None = None) -> "Store":
 def check_history() -> None:
     """Raise InputError if SEATRIAL_HISTORY cannot work."""
     if text := os.environ.get("SEATRIAL_HISTORY"):
-        from seatrial.history.engine import parse_url
+        from seatrial.history.engine import make_usable, parse_url
 
-        parse_url(text)
+        make_usable(parse_url(text))

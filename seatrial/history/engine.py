@@ -1,5 +1,6 @@
 """Connect to the database: URL, schema migration, locks, and errors as one line."""
 
+import logging
 import os
 import re
 import threading
@@ -18,6 +19,8 @@ from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.state_home import state_home
 from seatrial.text.redact import Secrets
 from seatrial.text.secret_values import SECRET_OPTION
+
+log = logging.getLogger("seatrial.history")
 
 _DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 _LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
@@ -175,7 +178,10 @@ LOCK_TIMEOUT_S = 30
 
 def connect(url: str | None) -> Engine:
     """Connect to the store at `url` (else $SEATRIAL_HISTORY, else the default) and upgrade its schema."""
-    parsed = parse_url(url or os.environ.get("SEATRIAL_HISTORY") or default_url())
+    by_hand = os.environ.get("SEATRIAL_HISTORY")
+    parsed = parse_url(url or by_hand or default_url())
+    if by_hand and not url:
+        make_usable(parsed)
     with explained(parsed, "cannot be opened"):
         _make_private(parsed)
         engine = _engine(parsed)
@@ -212,16 +218,35 @@ def _failed(place: str, action: str, problem: str, next_step: str = "") -> Reaso
     return Reason.of("history-failed", place=place, action=action, problem=problem, next_step=next_step)
 
 
+def make_usable(url: URL) -> None:
+    """Create the file of SQLite that SEATRIAL_HISTORY names, with a warning. Raises InputError if that fails."""
+    path = _file(url)
+    is_new = path is not None and not os.path.exists(path)
+    try:
+        _make_private(url)
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"SEATRIAL_HISTORY: {path}: {problem}; name a file that you may write") from error
+    if is_new:
+        log.warning("SEATRIAL_HISTORY: %s was not there: a new history begins, without earlier runs", path)
+
+
+def _file(url: URL) -> Path | None:
+    """Return the file of SQLite; None for what is none, or is opened by its own rules."""
+    database = str(url.database)
+    is_none = url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:")
+    return None if is_none else Path(database)
+
+
 def _make_private(url: URL) -> None:
     """Create a file of SQLite with mode 0600, which the files beside it inherit."""
-    database = str(url.database)
-    if url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:"):
+    path = _file(url)
+    if path is None:
         return
-    path = Path(database)
     if not path.parent.exists() or path.parent == state_home():
         closed_folder(path.parent)
     if not path.exists() or os.access(path, os.W_OK):  # one that is only read stays as it is
-        os.close(private_opener(database, os.O_WRONLY | os.O_CREAT))
+        os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT))
 
 
 def _engine(url: URL) -> Engine:

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from seatrial.model.measurement import Measurement, finite
@@ -209,6 +210,7 @@ class RunResult:
     notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
     setup: Setup | None = None  # the cluster's facts that numbers are held against
     localization: Mapping[str, Any] | None = None  # as run.json has it: findings and tests of groups of nodes
+    folder: Path | None = None  # of the run's files, where its flow returns it
 
     @property
     def coverage(self) -> Coverage:

@@ -56,6 +56,12 @@ def run_of(run: str) -> "RunResult":
     return stored
 
 
+def id_of(run: str) -> str:
+    """Return the id of the run that a folder or its run.json holds; any other text is the id. Raises InputError."""
+    path = _path(run)
+    return load_result(path).run_id if path and (path.is_file() or (path / "run.json").exists()) else run
+
+
 def _path(run: str) -> Path | None:
     """Return the path that `run` names, None if there is none. Raises InputError for an invalid path."""
     try:

@@ -24,7 +24,7 @@ from flows.alarm import cluster_of, died, suite_of
 from flows.check import check
 from flows.serving import ui
 from flows.serving.automations import SILENCE_S
-from flows.serving.runner import deployments, with_choices
+from flows.serving.runner import announced, deployments, with_choices
 from flows.serving.serve import ServeConfig, local_timezone, validated
 from flows.serving.server import provide_prefect_server
 from flows.serving.ui import _STEPS, _Watcher, crashed_state, has_verdict, share, state_of
@@ -72,6 +72,7 @@ def test_failed_is_measured_and_bad_and_crashed_is_not_measured(verdict: Verdict
     assert state.type.value == kind
     assert state.message == f"{verdict.value}: launch: no such image"
     assert has_verdict(state)
+    assert (state.data is None) is (kind != "COMPLETED")  # or Prefect would raise it
 
 
 def test_a_run_that_was_broken_off_came_to_no_verdict() -> None:
@@ -188,8 +189,7 @@ def test_the_form_explains_itself() -> None:
 
 
 def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
-    site = ServeConfig(("/a.yaml", "/b.yaml"), "/own.yaml", "0 2 * * *", "UTC")
-    fields = with_choices(parameter_schema(check).model_dump(), site)["properties"]
+    fields = with_choices(parameter_schema(check).model_dump(), ["/a.yaml", "/b.yaml"], ["/own.yaml"])["properties"]
     assert fields["cluster"]["enum"] == ["/a.yaml", "/b.yaml"]
     assert fields["suite"]["enum"] == [*SHIPPED, "/own.yaml"]
     assert "anyOf" not in fields["suite"]
@@ -197,16 +197,24 @@ def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
     assert fields["wait_s"]["maximum"] == 86_400
 
 
-def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp_path: Path) -> None:
+def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text("nodes: 2\nplatform: {kind: local}\n")
-    by_name = {
-        d.name: d for d in deployments(ServeConfig((cluster, str(other)), "nightly", "0 2 * * *", "Europe/Berlin"))
-    }
+    other.write_text("nodes: 2\nplatform: {kind: local}\nschedule: {suite: quick, cron: 30 5 * * 1}\n")
+    site = ServeConfig((cluster, str(other)), timezone="Europe/Berlin")
+    by_name = {d.name: d for d in deployments(site)}
     assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
     schedules: list[Any] = by_name["nightly"].schedules or []
-    nights = [(s.slug, s.parameters["cluster"], s.schedule.timezone) for s in schedules]
-    assert nights == [("trial", cluster, "Europe/Berlin"), ("other", str(other), "Europe/Berlin")]
+    nights = [(s.slug, s.parameters["cluster"], s.parameters["suite"], s.schedule.cron) for s in schedules]
+    assert nights == [("trial", cluster, "nightly", "0 2 * * *"), ("other", str(other), "quick", "30 5 * * 1")]
+    assert {s.schedule.timezone for s in schedules} == {"Europe/Berlin"}
+    monkeypatch.setenv("PREFECT_API_URL", "http://here/api")
+    trial, paused = announced(site, [("nightly", "other")])[1:3]
+    assert re.search(r", next \d{4}-\d\d-\d\d 02:00$", trial)
+    assert paused == "nightly  other, suite quick: 30 5 * * 1 (Europe/Berlin), paused"
+    over = deployments(ServeConfig(site.clusters, suite="acceptance"))
+    assert {s.parameters["suite"] for d in over if d.name == "nightly" for s in d.schedules or []} == {"acceptance"}
     assert all(re.fullmatch(r"flows\.\w+\.\w+", deployment.entrypoint or "") for deployment in by_name.values())
 
 
@@ -224,6 +232,15 @@ def test_bad_schedules_are_one_line(cluster: str, change: dict[str, str], messag
     given = {"suite": "quick", "cron": "0 2 * * *", "timezone": "UTC", **change}
     with pytest.raises(InputError, match=re.escape(message)):
         validated(ServeConfig((cluster,), **given))
+
+
+def test_modules_that_prefect_would_take_for_ours_are_refused(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tasks.py").touch()
+    with pytest.raises(InputError, match=r"tasks\.py: would be taken for seatrial's own; serve from another folder"):
+        validated(ServeConfig((cluster,)))
 
 
 def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:

@@ -179,10 +179,13 @@ def test_a_user_without_a_name_approves_by_number(
     assert {pin.pinned_by for pin in store.pinned("lab").values()} == {"uid 4711"}
 
 
-def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
+def test_the_commands_from_promoting_to_expiring(store: Store, tmp_path: Path) -> None:
     for number in range(4):
         save(store, number, 400)
-    result = command("promote", "run-2", "--note", "as delivered")
+    stored = store.result("run-2")
+    assert stored
+    (tmp_path / "run.json").write_text(json.dumps(stored.to_dict()))
+    result = command("promote", str(tmp_path), "--note", "as delivered")
     assert result.output == "run-2: 2 baselines pinned; `seatrial baseline expire` removes them\n"
     shown = json.loads(command("show", "lab", "--json").output)
     assert {(pin["centre"], pin["run_id"], pin["note"]) for pin in shown} == {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.history import open_store
+from seatrial.history import check_history, open_store
 from seatrial.history.engine import first_line, parse_url, shown
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from tests.unit.history.stored import a_run
@@ -91,7 +91,7 @@ def test_what_the_driver_says_is_without_the_password() -> None:
 
 def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingError, match=r"install seatrial\[postgres\]"):
+    with pytest.raises(MissingError, match="extra `postgres`"):
         open_store("postgresql://host/db")
 
 
@@ -107,6 +107,21 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SeatrialError, match="cannot be opened"):
         open_store(f"sqlite:///{tmp_path}/file/history.sqlite")
+
+
+def test_a_store_that_was_named_by_hand_is_announced_if_it_is_new_and_bad_input_if_it_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/histroy.sqlite")
+    for _ in range(2):
+        open_store().close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"SEATRIAL_HISTORY: {tmp_path}/histroy.sqlite was not there: a new history begins, without earlier runs"
+    ]
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/histroy.sqlite/history.sqlite")
+    for use in (check_history, open_store):
+        with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY: .*: Not a directory; name a file that you may write"):
+            use()
 
 
 def test_a_locked_store_says_so(tmp_path: Path) -> None:
