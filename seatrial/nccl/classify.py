@@ -33,6 +33,7 @@ _TOKEN = r"(?:[\w./@+-]{1,200}+(?:\[\d{1,9}\])?:|\[(?:[^\[\]]|\[[^\[\]]{0,40}\])
 _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
 _TESTS = rf"{_START}(?:(?P<speaker>[\w.-]{{1,253}}+): (?=Test ))?"
 _CUDA = r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: )"
+_OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in what NCCL says
 _KERNEL = r"\A(?:<\d+>)?(?:\[ *\d[\d.]*\] ?|.{0,120}?\bkernel: ?(?:\[ *\d[\d.]*\] ?)?)?"
 _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
@@ -199,7 +200,8 @@ def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) 
     for cause in _LINES:
         if cause.needle not in lower or (programs and cause.program not in programs):
             continue
-        if match := _said_by_nccl(cause, text, spoken) if spoken else _said_by_another(cause, text):
+        said = _said_by_nccl(cause, text, spoken) if spoken else cause.program != "nccl" and compiled(cause).match(text)
+        if match := said or None:
             return _finding(cause, match, text, rank, spoken)
     return None
 
@@ -210,36 +212,22 @@ def _said_by_nccl(cause: Cause, text: str, spoken: re.Match[str]) -> re.Match[st
         return compiled(cause).match(text)
     if cause.program not in ("nccl", "cuda") or (spoken[2] == "INFO" and cause.severity != "note"):
         return None
-    pattern = compiled(cause) if cause.program == "nccl" else _cuda_within(cause)
+    pattern = compiled(cause) if cause.program == "nccl" else compiled(cause, _OF_CUDA)
     return pattern.search(text, spoken.end(), spoken.end() + _MAX_SAID)
 
 
-def _said_by_another(cause: Cause, text: str) -> re.Match[str] | None:
-    return None if cause.program == "nccl" else compiled(cause).match(text)
-
-
 @cache
-def compiled(cause: Cause) -> re.Pattern[str]:
-    """The pattern with what may stand before it; NCCL's words, behind its prefix, may stand anywhere."""
-    place = "" if cause.program == "nccl" else _PLACES.get(cause.program, _START)
+def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
+    """The pattern with what stands before it, else with what may stand before a line of its program."""
+    place = ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START)) if before is None else before
     return re.compile(f"{place}(?:{cause.pattern})", re.IGNORECASE)
-
-
-@cache
-def _cuda_within(cause: Cause) -> re.Pattern[str]:
-    return re.compile(rf"(?:failure|error) (?:\d+ )?'?(?:{cause.pattern})", re.IGNORECASE)
-
-
-@cache
-def _within_box(cause: Cause) -> re.Pattern[str]:
-    return re.compile(cause.pattern, re.IGNORECASE)
 
 
 def _boxed(text: str) -> Iterator[Finding]:
     """Every cause that a joined box of lines shows, in the order of the table of causes."""
     lower = text.lower()
     for cause in _LINES:
-        if cause.program in _BOXED and cause.needle in lower and (match := _within_box(cause).search(text)):
+        if cause.program in _BOXED and cause.needle in lower and (match := compiled(cause, "").search(text)):
             yield _finding(cause, match, text, None, None)
 
 

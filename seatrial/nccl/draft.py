@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from itertools import groupby
 
 from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
 from seatrial.nccl.causes import Finding
@@ -16,7 +15,7 @@ from seatrial.nccl.classify import Classifier
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.header import Average, Bounds, ColumnLayout
 from seatrial.nccl.model import NO_ROWS, Device, Outcome, Row, Sweep
-from seatrial.nccl.rowformat import TYPES
+from seatrial.nccl.rows import TYPES
 from seatrial.nccl.transport import TransportReader
 
 MAX_ROWS = 100_000
@@ -44,13 +43,11 @@ class Draft:
     collective: str | None = None
     version: str | None = None
     params: str | None = None
-    gpus_per_process: int | None = None
     devices: dict[int, Device] = field(default_factory=dict)
     layout: ColumnLayout | None = None
     rows: list[Row] = field(default_factory=list)
+    empty_rows: list[Row] = field(default_factory=list)  # placeholders (XXX.XX) in place of numbers
     dropped_rows: int = 0
-    unreadable_rows: int = 0
-    shape: Row | None = None
     bounds: Bounds | None = None
     average: Average | None = None
     findings: Classifier = field(default_factory=Classifier)
@@ -60,7 +57,7 @@ class Draft:
     @property
     def seen(self) -> bool:
         """Whether anything of nccl-tests was read at all."""
-        return self.phase > Phase.NOTHING or self.unreadable_rows > 0
+        return self.phase > Phase.NOTHING
 
     @property
     def has_prologue(self) -> bool:
@@ -85,15 +82,15 @@ def collective_of(draft: Draft, name: str | None = None) -> str | None:
 
     `name` decides where the rows allow several.
     """
-    shapes = draft.rows or ([draft.shape] if draft.shape else [])
-    if draft.collective or not shapes:
+    rows = draft.rows or draft.empty_rows
+    if draft.collective or not rows:
         return draft.collective or draft.hint
-    possible = candidates(shapes, draft.layout)
+    possible = candidates(rows, draft.layout)
     if draft.hint and (draft.hint in possible or not possible):
         return draft.hint
     if name in possible:
         return name
-    return possible[0] if possible and (shapes[0].type is not None or len(possible) == 1) else None
+    return possible[0] if possible and (rows[0].type is not None or len(possible) == 1) else None
 
 
 def named_collective(source: str) -> str | None:
@@ -113,7 +110,7 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     kind = collective or _kind(draft.rows)
     if kind is None:
         return listed or draft.hint_ranks
-    for ranks in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
+    for ranks in (_parts(kind, draft.rows or draft.empty_rows), listed, draft.hint_ranks):
         if ranks is not None and agrees(kind, ranks, draft.rows):
             return ranks
     return infer_ranks(kind, draft.rows) or (None if ratio_interval(draft.rows) else listed)
@@ -244,7 +241,7 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
         if draft.complete:
             return "ok"
         return "error" if fatal else "truncated"
-    if fatal or (draft.phase == Phase.FOOTER and not draft.unreadable_rows) or not draft.seen:
+    if fatal or (draft.phase == Phase.FOOTER and not draft.empty_rows) or not draft.seen:
         return "error"
     return "truncated"
 
@@ -282,8 +279,8 @@ def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Itera
     """What is wrong with the table itself."""
     if outcome == "error" and not any(finding.fatal for finding in findings) and draft.seen:
         yield NO_ROWS
-    if draft.unreadable_rows:
-        yield f"{draft.unreadable_rows} rows hold no numbers"
+    if draft.empty_rows:
+        yield f"{len(draft.empty_rows)} rows hold no numbers"
     if draft.dropped_rows:
         yield f"{draft.dropped_rows} more rows were not kept"
 
@@ -312,37 +309,21 @@ CAUSE = (
 
 def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
     """The drafts; neighbours that are one launch of a build without MPI become one sweep whose outcome is error."""
-    for _, members in groupby(enumerate(drafts), key=_Worlds(drafts)):
-        group = [draft for _, draft in members]
-        if _is_one_launch(group):
-            yield _merged(group)
+    groups: list[list[Draft]] = []
+    for draft in drafts:
+        if groups and (not draft.has_prologue or _same_program(groups[-1][0], draft)):
+            groups[-1].append(draft)
         else:
-            yield from group
-
-
-class _Worlds:
-    """Numbers the drafts so that neighbours which could be copies of each other share a number."""
-
-    def __init__(self, drafts: list[Draft]) -> None:
-        self._numbers: list[int] = []
-        head: Draft | None = None
-        for draft in drafts:
-            same = head is not None and (not draft.has_prologue or _same_program(head, draft))
-            self._numbers.append(self._numbers[-1] if same else len(self._numbers))
-            head = head if same else draft
-
-    def __call__(self, item: tuple[int, Draft]) -> int:
-        return self._numbers[item[0]]
+            groups.append([draft])
+    for group in groups:
+        yield from [_merged(group)] if _is_one_launch(group) else group
 
 
 def _same_program(a: Draft, b: Draft) -> bool:
     """Whether two prologues could be two processes of one launch: one process each, same options as far as printed."""
-    return (
-        _is_one_process(a)
-        and _is_one_process(b)
-        and (a.params is None or b.params is None or a.params == b.params)
-        and (a.collective is None or b.collective is None or a.collective == b.collective)
-    )
+    printed = ((a.params, b.params), (a.collective, b.collective))
+    alike = all(None in pair or pair[0] == pair[1] for pair in printed)
+    return alike and _is_one_process(a) and _is_one_process(b)
 
 
 def _is_one_process(draft: Draft) -> bool:
@@ -384,12 +365,8 @@ def _merged(group: list[Draft]) -> Sweep:
     rows = tuple(row for draft in group for row in draft.rows)
     cause = CAUSE.format(copies=len({process for draft in group if (process := _process(draft))}))
     version = next((draft.version for draft in group if draft.version), None)
-    collective = next((draft.collective for draft in group if draft.collective), None) or _named(group)
+    names = [draft.collective for draft in group] + [finish(draft).collective for draft in group if draft.rows]
     return replace(
-        head, collective=collective, version=version, ranks=len(head.devices) or None, rows=rows,
+        head, collective=next(filter(None, names), None), version=version, ranks=len(head.devices) or None, rows=rows,
         out_of_bounds=None, avg_busbw_gb_s=None, outcome="error", errors=(cause, *head.errors),
     )  # fmt: skip
-
-
-def _named(group: list[Draft]) -> str | None:
-    return next((finish(draft).collective for draft in group if draft.rows), None)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Device
@@ -9,8 +10,8 @@ from seatrial.nccl.text import cells
 
 _PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
 _VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
-_TEST = re.compile(r"Collective test (starting|concluded): *(\S+)")
-_PARAMS = re.compile(r"nThreads?:? +(\d+) +nGpus:? +(\d+) .{0,400}?minBytes:? ")
+_TEST = re.compile(r"Collective test starting: *(\S+)")
+_PARAMS = re.compile(r"nThreads?:? +\d+ +nGpus:? +\d+ .{0,400}?minBytes:? ")
 _DEVICE = re.compile(
     r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
 )
@@ -32,37 +33,12 @@ _SIDE = re.compile(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """The version that nccl-tests (or the hash that rccl-tests) prints."""
+class Prologue:
+    """A line above the table: nccl-tests' version or rccl-tests' hash, the collective that starts (None of an unknown
+    program), the options, or the heading of the devices."""
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Starting:
-    """`Collective test starting`; the collective is None for a program that is not known."""
-
-    collective: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Concluded:
-    """`Collective test concluded`."""
-
-    collective: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Params:
-    """The `nThread .. minBytes ..` line; `gpus` is what one process drives: threads x GPUs per thread."""
-
-    gpus: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class UsingDevices:
-    """`# Using devices`."""
+    field: Literal["version", "collective", "params", "devices"]
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +76,7 @@ class ColumnLayout:
         return "type" in self.columns
 
 
-Mark = Version | Starting | Concluded | Params | UsingDevices | Device | Bounds | Average | ColumnLayout
+Mark = Prologue | Device | Bounds | Average | ColumnLayout
 
 
 def program(text: str) -> str | None:
@@ -132,7 +108,7 @@ def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
         rank, group, pid, host, device, pci, name = match.groups()
         return Device(_int(rank), _int(group or "0"), _int(pid) if pid else None, host, _int(device), pci, name.strip())
     if "-tests" in text and (match := _VERSION.search(text)):
-        return Version(match[1] or match[2])
+        return Prologue("version", match[1] or match[2])
     return _plain_mark(text)
 
 
@@ -175,11 +151,11 @@ def _columns(words: list[str], in_place_only: bool) -> list[str] | None:
 
 def _plain_mark(text: str) -> Mark | None:
     if "Collective test" in text and (match := _TEST.search(text)):
-        return Starting(program(match[2])) if match[1] == "starting" else Concluded(program(match[2]))
-    if "minBytes" in text and (match := _PARAMS.search(text)):
-        return Params(_int(match[1]) * _int(match[2]), text.strip())
+        return Prologue("collective", program(match[1]))
+    if "minBytes" in text and _PARAMS.search(text):
+        return Prologue("params", text.strip())
     if "Using devices" in text:
-        return UsingDevices()
+        return Prologue("devices")
     if "Out of bounds values" in text and (match := _BOUNDS.search(text)):
         return Bounds(_int(match[1]), match[2] == "FAILED" or (match[2] is None and _int(match[1]) > 0))
     if "Avg bus bandwidth" in text and (match := _AVERAGE.search(text)):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from seatrial.nccl.causes import Finding
@@ -57,15 +57,9 @@ class Row:
         return tuple(side for side in (self.out_of_place, self.in_place) if side is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "size": self.size,
-            "count": self.count,
-            "type": self.type,
-            "redop": self.redop,
-            "root": self.root,
-            "out_of_place": self.out_of_place.to_dict() if self.out_of_place else None,
-            "in_place": self.in_place.to_dict() if self.in_place else None,
-        }
+        fields = {name: getattr(self, name) for name in ("size", "count", "type", "redop", "root")}
+        sides = {"out_of_place": self.out_of_place, "in_place": self.in_place}
+        return fields | {name: side and side.to_dict() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +73,6 @@ class Device:
     device: int
     pci: str
     name: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "rank": self.rank,
-            "group": self.group,
-            "pid": self.pid,
-            "host": self.host,
-            "device": self.device,
-            "pci": self.pci,
-            "name": self.name,
-        }
 
 
 NO_ROWS = "footer without a data row: nothing was measured"
@@ -160,7 +143,7 @@ class Sweep:
             "collective": self.collective,
             "version": self.version,
             "ranks": self.ranks,
-            "devices": [device.to_dict() for device in self.devices],
+            "devices": [asdict(device) for device in self.devices],
             "rows": [row.to_dict() for row in self.rows],
             "out_of_bounds": self.out_of_bounds,
             "avg_busbw": _finite(self.avg_busbw_gb_s),

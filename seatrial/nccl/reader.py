@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from seatrial.nccl.header import ColumnLayout, Mark, command_ranks, program, read_mark
 from seatrial.nccl.model import Device, Row
-from seatrial.nccl.rowformat import plain_row
-from seatrial.nccl.rows import bare_row, consistent, glued_piece, plausible, read_row
+from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
 from seatrial.nccl.text import clean
 
 _MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
@@ -23,13 +22,6 @@ _IN_PLACE_ONLY = re.compile(r"\A#?\s*in-place\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A line with a row's shape whose numbers are none (XXX.XX); `row` has no sides."""
-
-    row: Row
-
-
-@dataclass(frozen=True, slots=True)
 class Other:
     """Any other line: `text` without prefixes, the rank of a launcher's label, the collective of the nccl-tests program
     that it names, and the ranks that it asks for if it is a command line.
@@ -41,7 +33,7 @@ class Other:
     command_ranks: int | None = None
 
 
-Event = Row | Mark | Unreadable | Other
+Event = Row | Mark | Other
 
 
 class TableLineReader:
@@ -63,22 +55,11 @@ class TableLineReader:
 
     def feed(self, raw: str) -> list[Event]:
         """The events of one line, in order; most lines have one."""
-        if self.layout is not None and not self._pending and (row := self._plain(raw, self.layout)):
-            return self._row(row, raw.rstrip("\r\n"))
         text, rank = clean(raw)
         if " NCCL " not in text:
             return self._whole_line(text, rank)
         head, log = self._split(text)
         return [*self._piece(head), Other(log, rank)] if log else self._whole_line(text, rank)
-
-    def _plain(self, raw: str, layout: ColumnLayout) -> Row | None:
-        """The row that a line is as it stands: it needs no cleaning, and no other reading could make more of it."""
-        row = (
-            plain_row(raw.rstrip("\r\n"), layout.columns)
-            if len(raw) < _MAX_PENDING and not layout.separator and not layout.milliseconds
-            else None
-        )
-        return row if row is not None and plausible(row, cpu_time=layout.cpu_time) else None
 
     def restart(self) -> None:
         """Forgets the table: what follows belongs to another sweep."""
@@ -156,8 +137,6 @@ class TableLineReader:
         if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
             self._pending = ""
             return self._row(row, text)
-        if row == "unreadable":
-            return [Unreadable(bare_row(text))]
         if row == "short":
             self._hold(text)
             return []

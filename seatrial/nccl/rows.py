@@ -8,12 +8,18 @@ from typing import Literal
 from seatrial.nccl.busbw import expected_algbw
 from seatrial.nccl.header import ColumnLayout
 from seatrial.nccl.model import Row, Timing
-from seatrial.nccl.rowformat import REDOPS, TYPES, plain_row
 from seatrial.nccl.text import cells
 
-NotRow = Literal["short", "unreadable", "glued", "no"]
-"""Why a text is no row: it starts as one and ends early; it has a row's shape without numbers; it starts as one and
-goes on as another line; it is something else."""
+TYPES = {
+    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8e4m3": 1,
+    "fp8e5m2": 1, "half": 2, "bfloat16": 2, "float16": 2, "int32": 4, "uint32": 4, "int": 4, "float": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "double": 8, "float64": 8,
+}  # fmt: skip
+"""Bytes of each data type that nccl-tests and rccl-tests name."""
+REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
+
+NotRow = Literal["short", "glued", "no"]
+"""Why a text is no row: it starts as one and ends early, or goes on as another line, or is something else."""
 
 _START = re.compile(rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)")
 _STAMP = re.compile(r"(?<!\s)\s++\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
@@ -42,29 +48,19 @@ def _scaled(side: Timing | None) -> Timing | None:
 def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     if layout is not None and layout.separator:
         return _bare(text, layout)
-    if layout is not None and (row := plain_row(text, layout.columns)):
-        return row
     text = cells(text)
     start = _START.search(text)
     if start is None:
         return _bare(text, layout) if layout is not None and not layout.typed else "no"
     tokens = _STAMP.sub("", text[start.start() :]).split()
-    for columns in (_fit(tokens, layout), _shape(tokens, layout)):
-        if columns is not None:
-            return _row(dict(zip(columns, tokens, strict=True)))
+    if columns := _fit(tokens, layout) or _shape(tokens, layout):
+        return _row(dict(zip(columns, tokens, strict=True)))
     column_count = len(layout.columns) if layout is not None and layout.typed else 13
     if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
         return "short"
-    return "unreadable" if all(map(_PLACEHOLDER.match, tokens[5:])) else "glued"
-
-
-def bare_row(text: str) -> Row:
-    """What an unreadable row still says: size, count, type, redop, root."""
-    match = _START.search(text)
-    tokens = text[match.start() :].split() if match else ["0", "0", ""]
-    redop = tokens[3].lower() if tokens[3:] and tokens[3].lower() in REDOPS else None
-    root = _integer(tokens[4 if redop else 3]) if tokens[4:] else None
-    return Row(_integer(tokens[0]) or 0, _integer(tokens[1]), tokens[2] or None, redop, root, None, None)
+    if all(map(_PLACEHOLDER.match, tokens[5:])):
+        return _leading(dict(zip(("size", "count", "type", "redop", "root"), tokens, strict=False)), None, None)
+    return "glued"
 
 
 def glued_piece(text: str) -> str:
@@ -182,19 +178,15 @@ def _is_error(token: str) -> bool:
 
 
 def _row(fields: dict[str, str]) -> Row | NotRow:
-    size, root = _integer(fields["size"]), _integer(fields.get("root", ""))
-    if size is None or not any(name.endswith("busbw") for name in fields):
+    if _integer(fields["size"]) is None or not any(name.endswith("busbw") for name in fields):
         return "no"
+    return _leading(fields, _side(fields, "out"), _side(fields, "in"))
+
+
+def _leading(fields: dict[str, str], out: Timing | None, inside: Timing | None) -> Row:
+    size, count, root = (_integer(fields.get(name, "")) for name in ("size", "count", "root"))
     redop = fields.get("redop", "").lower()
-    return Row(
-        size,
-        _integer(fields.get("count", "")),
-        fields.get("type"),
-        None if redop in _ABSENT else redop,
-        root,
-        _side(fields, "out"),
-        _side(fields, "in"),
-    )
+    return Row(size or 0, count, fields.get("type"), None if redop in _ABSENT else redop, root, out, inside)
 
 
 def _side(fields: dict[str, str], side: str) -> Timing | None:
@@ -227,6 +219,8 @@ def _is_integer(token: str) -> bool:
 
 def _integer(token: str) -> int | None:
     """A whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
+    if token.isdecimal() and len(token) < 19:
+        return int(token)
     value = _float(token.replace("_", ""))
     if value is None or abs(value) > 1e18:
         return None

@@ -13,9 +13,9 @@ from seatrial.nccl.draft import (
     never_started,
     without_mpi,
 )
-from seatrial.nccl.header import Average, Bounds, ColumnLayout, Concluded, Params, Starting, UsingDevices, Version
+from seatrial.nccl.header import Average, Bounds, ColumnLayout, Prologue
 from seatrial.nccl.model import Device, Row, Sweep
-from seatrial.nccl.reader import Event, Other, TableLineReader, Unreadable
+from seatrial.nccl.reader import Event, Other, TableLineReader
 from seatrial.nccl.text import unwrapped
 from seatrial.nccl.transport import TransportReader
 
@@ -69,11 +69,7 @@ class SweepReader:
                 self._row(event)
             case ColumnLayout():
                 self._header(event)
-            case Unreadable():
-                draft = self._at(Phase.HEADER, repeated=self._draft.phase == Phase.FOOTER)
-                draft.unreadable_rows += 1
-                draft.shape = event.row
-            case Bounds() | Average() | Concluded():
+            case Bounds() | Average():
                 self._footer(event)
             case _:
                 self._prologue(event)
@@ -91,19 +87,15 @@ class SweepReader:
         self._draft.phase = max(self._draft.phase, phase)
         return self._draft
 
-    def _prologue(self, event: Version | Starting | Params | UsingDevices | Device) -> None:
+    def _prologue(self, event: Prologue | Device) -> None:
         draft = self._at(Phase.PROLOGUE, repeated=self._draft.phase > Phase.PROLOGUE or _has(self._draft, event))
         if draft.layout is None:
             self._lines.restart()
-        match event:
-            case Version():
-                draft.version = event.text
-            case Starting():
-                draft.collective = event.collective
-            case Params():
-                draft.params, draft.gpus_per_process = event.text, event.gpus
-            case Device() if len(draft.devices) < MAX_DEVICES:
-                draft.devices[event.rank] = event
+        if isinstance(event, Prologue):
+            if event.field != "devices":
+                setattr(draft, event.field, event.text)
+        elif len(draft.devices) < MAX_DEVICES:
+            draft.devices[event.rank] = event
 
     def _header(self, layout: ColumnLayout) -> None:
         self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = layout
@@ -116,15 +108,12 @@ class SweepReader:
         self._heading = False
         self._rows += 1
         if self._rows <= MAX_ROWS:
-            draft.rows.append(row)
+            (draft.rows if row.sides else draft.empty_rows).append(row)
         else:
             draft.dropped_rows += 1
 
-    def _footer(self, event: Bounds | Average | Concluded) -> None:
+    def _footer(self, event: Bounds | Average) -> None:
         last = self._draft
-        if isinstance(event, Concluded):
-            last.collective = last.collective or (event.collective if last.seen else None)
-            return
         last_value = last.bounds if isinstance(event, Bounds) else last.average
         if last_value == event:
             return
@@ -156,18 +145,9 @@ def _hint(draft: Draft, command: Other) -> None:
     draft.hint_ranks = command.command_ranks or draft.hint_ranks
 
 
-def _has(draft: Draft, event: Version | Starting | Params | UsingDevices | Device) -> bool:
+def _has(draft: Draft, event: Prologue | Device) -> bool:
     """Whether the draft has read this line of the prologue already."""
-    match event:
-        case Version():
-            return draft.version is not None
-        case Starting():
-            return draft.collective is not None
-        case Params():
-            return draft.params is not None
-        case Device():
-            return event.rank in draft.devices
-    return bool(draft.devices)
+    return bool(getattr(draft, event.field)) if isinstance(event, Prologue) else event.rank in draft.devices
 
 
 def _concluded(draft: Draft, name: str | None) -> list[Sweep]:

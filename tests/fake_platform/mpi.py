@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.nccl.rowformat import TYPES
+from seatrial.nccl.rows import TYPES
 from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request
 from tests.fake_platform.programs import link_mb_s
 

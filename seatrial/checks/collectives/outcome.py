@@ -40,7 +40,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.nccl.rowformat import TYPES
+from seatrial.nccl.rows import TYPES
 from seatrial.remote.mpi import MpiResult
 
 _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since

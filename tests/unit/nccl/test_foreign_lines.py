@@ -114,6 +114,9 @@ def test_what_ranks_launchers_and_the_driver_say_of_the_end_counts(line: str) ->
 
 def test_what_does_not_count_is_noted() -> None:
     noted = judged(after=[HARMLESS[4], HARMLESS[0]])
-    assert "noted: Xid 145 (NVLink 5 error) on GPU 0018:01:00, PCIe errors that were corrected" in noted.reason
+    assert (
+        "noted: Xid 145 (NVLink 5 error: RLW_RXPIPE, Link 13) on GPU 0018:01:00, PCIe errors that were corrected"
+        in noted.reason
+    )
     (sweep,) = parse_lines([*TABLE, HARMLESS[4], HARMLESS[0]])
     assert [finding.code for finding in sweep.notes] == ["log-xid-nvlink5", "log-pcie-corrected"]

@@ -26,7 +26,7 @@ MODULES = (
         "checks.other_tools",
         "nccl.transport",
     ),
-    *("nccl.text", "nccl.rows", "nccl.rowformat", "nccl.reader", "nccl.header", "nccl.parse", "nccl.sweeps"),
+    *("nccl.text", "nccl.rows", "nccl.reader", "nccl.header", "nccl.parse", "nccl.sweeps"),
 )
 PIECES = (
     *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),

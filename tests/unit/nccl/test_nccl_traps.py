@@ -293,3 +293,23 @@ def test_rows_of_placeholders_are_no_rows() -> None:
     sweep = _one(HEADER, ROW.replace("50.00   20.97   36.70", "XXXXX  XXX.XX  XXX.XX"), FOOTER)
     assert (sweep.rows, sweep.outcome) == ((), "truncated")
     assert "hold no numbers" in sweep.errors[0]
+
+
+def test_error_and_wrong_go_to_their_own_fields() -> None:
+    (row,) = _one(HEADER, "1024  256  float  sum  -1  10.0  0.10  0.19  3  9.0  0.11  0.20  N/A", FOOTER).rows
+    assert row.out_of_place is not None and row.in_place is not None
+    assert (row.redop, row.root, row.out_of_place.wrong, row.in_place.wrong) == ("sum", -1, 3, None)
+    older = "# size count type redop time algbw busbw error time algbw busbw error"
+    (row,) = _one(older, "1024 256 float 10.0 0.10 0.19 1e-07 9.0 0.11 0.20 N/A", FOOTER).rows
+    assert row.out_of_place is not None
+    assert (row.redop, row.out_of_place.error, row.out_of_place.wrong) == (None, 1e-07, None)
+
+
+def test_a_header_that_ends_in_redop_breaks_nothing() -> None:
+    (row,) = _one("# size count type time algbw busbw redop", " 1024 256 float 10.0 0.10 0.10").rows
+    assert (row.size, row.redop) == (1024, None)
+
+
+def test_a_header_that_lost_a_word_does_not_shift_numbers_into_the_next_column() -> None:
+    lost = "# size count type redop root time algbw busbw #wrong time algbw #wrong"
+    assert _one(lost, "33554432 8388608 float sum -1 1587.57 21.14 21.14 0 1572.73 21.34 21.34").rows == ()
