@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 # Prefect's run form is made of these types and of the flow's docstring.
 ClusterFile = Annotated[str, Field(min_length=1, examples=["deployments/clusters/a4-gke.yaml"])]
 SuiteName = Annotated[
-    Annotated[Literal["quick", "nightly", "acceptance", "a4-sweep"], Field(title="shipped")]
+    Annotated[Literal["quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32"], Field(title="shipped")]
     | Annotated[str, Field(title="file", min_length=1)],
     Field(),
 ]
@@ -129,7 +129,7 @@ def check(
 
     Args:
         cluster: Path of the cluster file, as the machine that runs the check sees it.
-        suite: quick, nightly, acceptance, a4-sweep, or the path of a suite file; `seatrial suites` lists them.
+        suite: quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file; see `seatrial suites`.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
         notify: Whether alerts are sent, if they are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.

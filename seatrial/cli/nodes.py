@@ -13,6 +13,8 @@ from seatrial.remote.single_file import BY_HAND, single_file
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
+    from seatrial.config.run import Run
+    from seatrial.model.testbed import Testbed
 
 
 @click.command()
@@ -28,12 +30,24 @@ def render(cluster: Path, suite: str, as_json: bool) -> None:
 
     loaded = load_cluster(cluster)
     planned = Run("RUN-ID", loaded, load_suite(suite), Path("runs/RUN-ID"))
-    files = {**_rendered_image(loaded), **platform_for(loaded, cluster).render(planned).files}
+    rendered = platform_for(loaded, cluster).render(planned)
+    files = {**_rendered_image(loaded), **rendered.files, **_sweeps(planned, rendered.testbed)}
     if as_json:
         print_json(files)
     else:
         for name, text in files.items():
             print(f"# --- {name}\n{text}")
+
+
+def _sweeps(run: "Run", testbed: "Testbed | None") -> dict[str, str]:
+    """The hostfile and the command lines of the sweeps, where mpirun on the first node starts them."""
+    from seatrial.checks.collectives.sweep import sweep_commands
+    from seatrial.remote.mpi import hostfile, hostfile_path
+
+    commands = sweep_commands(run, testbed) if testbed else []
+    if not testbed or not commands:
+        return {}
+    return {hostfile_path(testbed).rpartition("/")[2]: hostfile(testbed.nodes), "sweeps.sh": "\n".join(commands) + "\n"}
 
 
 def _rendered_image(cluster: "Cluster") -> dict[str, str]:

@@ -17,7 +17,7 @@ suite_option = click.option(
     "--suite",
     default="quick",
     show_default=True,
-    help="quick, nightly, acceptance, a4-sweep, or the path of a suite file.",
+    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file.",
 )
 baseline_option = click.option(
     "--require-baseline",

@@ -55,8 +55,8 @@ LIST = "list"
     flag_value=LIST,
     default="quick",
     show_default=True,
-    help="quick, nightly, acceptance, a4-sweep, or the path of a suite file; list, or nothing, shows what each does and"
-    " how long it takes, as seatrial suites does.",
+    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file; list, or nothing, shows"
+    " what each does and how long it takes, as seatrial suites does.",
 )
 @click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
 @click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")

@@ -83,6 +83,7 @@ def _nothing(check: str) -> None:
 class Testbed:
     """The nodes of one run and how to reach them.
 
+    `python` is empty where the nodes have none: then the shell starts mpirun, and no probe runs.
     `dial(node, timeout_s)` returns a connected socket to the node's sshd: plain TCP, a namespace's, or a port-forward
     stream. `workdir` and `python` are paths on the nodes; `network` (CIDR or interface) is what MPI and gloo use.
 

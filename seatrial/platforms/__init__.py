@@ -34,9 +34,13 @@ PLATFORMS.update({kind: partial(resolve_name, name) for kind, name in _SETTINGS.
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Files to submit, by name, in the order of their use."""
+    """Files to submit, by name, in the order of their use.
+
+    `testbed` is what mpirun will span, with names in place of unknown addresses; None where a file has the commands.
+    """
 
     files: Mapping[str, str] = field(default_factory=dict)
+    testbed: "Testbed | None" = None
 
 
 @dataclass(frozen=True, slots=True)

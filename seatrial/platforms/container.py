@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,7 +11,10 @@ if TYPE_CHECKING:
     from seatrial.config.image import Mount, Ulimits
     from seatrial.remote.ssh import KeyPair
 
-KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
+KEYS = "/etc/seatrial"  # where the entry point looks for the run's keys
+# The entry point, which any image may have as its command: it travels with the keys.
+ENTRY_FILES = ("seatrial-node", "seatrial-functions", "seatrial-ready", "seatrial-session", "sshd_config")
+ENTRY_POINT, READY = ["/bin/sh", f"{KEYS}/seatrial-node"], ["/bin/sh", f"{KEYS}/seatrial-ready"]
 KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
 # what root needs for files of other owners, as on a shared volume.
@@ -17,13 +22,19 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID",
 
 
 def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
-    """The files that the image's entry point wants, by name.
+    """The files that the entry point wants, by name.
 
     All nodes of a run answer with the same host key: their addresses are not known when the keys are handed over, and
     one node's files would give away every node's anyway.
     """
     texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
     return dict(zip(KEY_FILES, texts, strict=True))
+
+
+@cache
+def entry_files() -> dict[str, str]:
+    """The entry point and what it reads, by name."""
+    return {name: (Path(__file__).with_name("sshd") / name).read_text() for name in ENTRY_FILES}
 
 
 def has_amd_gpus(cluster: "Cluster") -> bool:

@@ -77,7 +77,7 @@ def wait_for_sshd(
     return True
 
 
-_SCRIPTS = ("functions.sh", "node.sh")
+_SCRIPTS = ("seatrial-functions", "node.sh")
 MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
 
 

@@ -1,5 +1,6 @@
 """Ranks, started by mpirun over a hostfile on the head node (Open MPI 4 and 5) or as the testbed says, and followed."""
 
+import base64
 import json
 import logging
 import os
@@ -202,13 +203,15 @@ def mpirun(
     environment and of the testbed's.
     """
     launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
-    supervisor = [launcher.python if launcher else testbed.python, f"{testbed.workdir}/supervise.py", str(timeout_s)]
+    python = launcher.python if launcher else testbed.python
+    program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
+    supervisor = [*program, str(timeout_s)]
     ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
     command = shlex.join([*supervisor, *ranks])
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = launcher.environment(ranks_env) if launcher else ranks_env
-            process.send(json.dumps(environment).encode() + b"\n")
+            process.send((json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n")
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
             file.write(f"$ {command}\n")
@@ -217,6 +220,12 @@ def mpirun(
             done = _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
             names = {node.address: node.name for node in testbed.nodes}
             return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed))
+
+
+def _for_shell(environment: Mapping[str, str]) -> bytes:
+    """The variables as one line for supervise.sh."""
+    text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    return base64.b64encode(text.encode())
 
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seatrial.model.errors import RemoteError
@@ -57,6 +58,9 @@ _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 _SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
 
+NO_PYTHON = "no python"
+_SHELL = Path(__file__).with_name("shell")
+SUPERVISOR = "supervise.sh"
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
 # Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
@@ -177,12 +181,25 @@ class _Contact:
     def install_and_ask(self) -> Mapping[str, Any]:
         """Write the probes to the node and run `facts`."""
         python, workdir = self.testbed.python, self.testbed.workdir
-        answer = self._install([python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun])
+        argv = [python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun]
+        answer = self._install(argv) if python else NO_PYTHON
+        if answer is NO_PYTHON:
+            answer = self._ask_shell()
         try:
             return read_answer(Facts, answer).model_dump()
         except ValueError as error:
             shown = printable(answer) or "nothing was printed"
             raise self._error("node-facts-unreadable", what="say what it is", answer=f"{shown} ({error})") from None
+
+    def _ask_shell(self) -> str:
+        """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
+        file = shlex.quote(f"{self.testbed.workdir}/{SUPERVISOR}")
+        folder = f"mkdir -p {shlex.quote(self.testbed.workdir)} && cat >{file}"
+        asked = ((folder, SUPERVISOR), (shlex.join(["sh", "-s", self.testbed.mpirun]), "facts.sh"))
+        for command, script in asked:
+            text = (_SHELL / script).read_bytes()
+            done = run_command(self.transport, command, stdin=text, timeout_s=self._timeout_s)
+        return last_line(done.output)
 
     def install(self) -> None:
         """Write the probes to the node."""
@@ -202,7 +219,7 @@ class _Contact:
         done = run_command(self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s)
         answer = last_line(done.output)
         if done.exit_status == 127:
-            raise self._error("node-python-missing", python=self.testbed.python)
+            return NO_PYTHON
         if done.exit_status == _NOT_WRITTEN:
             problem = printable(answer) or "nothing was printed"
             raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=problem)

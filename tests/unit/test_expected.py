@@ -7,7 +7,8 @@ import pytest
 from seatrial.catalog import trainings
 from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.checks.collectives.section import SweepSizes
-from seatrial.checks.training.section import TransformerSize, Workload
+from seatrial.checks.suites import load_suite
+from seatrial.checks.training.section import Training, TransformerSize, Workload
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, explained
 from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
@@ -134,6 +135,7 @@ def test_hdr_between_nodes_passes_where_it_reaches_what_is_expected(nodes: int, 
 # Training
 
 RESNET = Workload(model="resnet50", batch_per_rank=64)
+SHIPPED_RESNET = load_suite("resnet50-fp32").section(Training)
 RECIPE = TransformerSize(layers=12, width=1024, heads=16, sequence_length=512, vocabulary=32_000)
 
 
@@ -142,7 +144,8 @@ RECIPE = TransformerSize(layers=12, width=1024, heads=16, sequence_length=512, v
     [(14_000, Verdict.PASS), (20_000, Verdict.PASS), (10_000, Verdict.DEGRADED), (6_000, Verdict.FAIL)],
 )
 def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(samples_s: float, verdict: Verdict) -> None:
-    judgement = judged(throughput(samples_s, RESNET), H100)
+    assert SHIPPED_RESNET  # the suite that measures it
+    judgement = judged(throughput(samples_s, SHIPPED_RESNET.workload(gpus=True)), H100)
     assert (judgement.verdict, judgement.source) == (verdict, "catalog")
     assert "14000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason
 

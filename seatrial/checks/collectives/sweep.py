@@ -28,7 +28,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
-from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
@@ -188,6 +188,23 @@ def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
     if not testbed.has_gpus or not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
         return {}
     return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
+
+
+def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
+    """Return the command line of each sweep of a run, with the environment that mpirun is given, for a shell."""
+    settings = run.suite.section(Collectives)
+    return (
+        [_command(run, testbed, settings, planned) for planned in planned_sweeps(testbed, settings)] if settings else []
+    )
+
+
+def _command(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep) -> str:
+    verbose = _fabric(run, testbed) is not None and planned.label == settings.operations[0]
+    env = {**_nccl_debug(testbed, verbose=verbose), **_environment(testbed, planned.arm)}
+    bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
+    argv = _argv(run, bed, settings, planned, planned.label, None)
+    values = {name: secrets_of(run.cluster).out_of_text(value) for name, value in variables(bed, env).items()}
+    return shlex.join([*(f"{name}={value}" for name, value in values.items()), *mpirun_argv(bed, argv, env)])
 
 
 def nccl_argv(

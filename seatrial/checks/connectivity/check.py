@@ -223,8 +223,10 @@ def connectivity(context: CheckContext) -> StepResult:
     contacts = contact_nodes(findings, settings_of(run).timeout_s)
     try:
         _judge_facts(findings, contacts, run)
-        _judge_inventory(findings, contacts)
-        if len(findings.testbed.nodes) > 1:
+        probed = bool(findings.testbed.python)
+        if probed:
+            _judge_inventory(findings, contacts)
+        if probed and len(findings.testbed.nodes) > 1:
             try_reach(findings, contacts, settings_of(run).timeout_s)
             if not is_crowded(findings.testbed):  # else MPI, which makes the same logins, tries them
                 try_logins(findings, contacts, settings_of(run).timeout_s)

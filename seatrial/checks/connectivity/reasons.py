@@ -3,6 +3,11 @@
 from seatrial.model.reason import Explanation, register
 
 REASONS = {
+    "probes-left-out": Explanation(
+        "the nodes have no Python, so their hardware and the network between them are not measured",
+        "The image has no Python 3. MPI and nccl-tests are tried; inventory, TCP streams and training are not.",
+        "Install Python 3 in the image, and torch for devices and training.",
+    ),
     "link-ssh-failed": Explanation(
         "SSH fails between them, not elsewhere: {problem}",
         "Both nodes reach the other nodes, and not each other.",

@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import Field
@@ -111,11 +111,23 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
     findings.blame_nodes(failed)
+    _without_python(findings, contacts)
     findings.measurements += [
         Measurement("ssh_connect", contact.connect_ms, "ms", Subject("node", name), better=None)
         for name, contact in contacts.items()
     ]
     return contacts
+
+
+def _without_python(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
+    """Nodes that alone lack Python are set aside; where none has it, the probes are left out."""
+    lacking = [name for name, contact in contacts.items() if contact.versions.get("python") == ""]
+    if len(lacking) < len(contacts):
+        reason = Reason.of("node-python-missing", python=findings.testbed.python)
+        findings.blame_nodes(dict.fromkeys(lacking, reason))
+    elif lacking:
+        findings.testbed = replace(findings.testbed, python="")
+        findings.notes.append(Reason.of("probes-left-out"))
 
 
 def is_crowded(testbed: Testbed) -> bool:
@@ -135,6 +147,8 @@ def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) 
 
 def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
     """Every node reaches its peers' sshd, tried from inside; then logins work where MPI logs in."""
+    if not findings.testbed.python:  # mpirun makes the logins that it needs
+        return
     try_reach(findings, contacts, timeout_s)
     try_logins(findings, contacts, timeout_s)
 

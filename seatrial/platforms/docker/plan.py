@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.config.run import Run
-from seatrial.platforms.container import KEYS, capabilities, has_amd_gpus, limits
+from seatrial.platforms.container import ENTRY_POINT, KEYS, capabilities, has_amd_gpus, limits
 from seatrial.platforms.docker.config import DockerPlatform
 
 KIND = "docker"  # of the folders of runs on this machine
@@ -73,6 +73,8 @@ def container_body(plan: DockerPlan, index: int) -> Body:
         "Image": plan.image,
         "Hostname": node,
         "User": "0",
+        "Entrypoint": ENTRY_POINT,
+        "Cmd": [],
         "Env": [f"{name}={value}" for name, value in _environment(plan, index).items()],
         "Labels": {**plan.labels, NODE: node},
         "HostConfig": _host_config(plan, index),
@@ -147,7 +149,7 @@ def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
 
 
 def keys_archive(files: Mapping[str, str]) -> bytes:
-    """A tar archive for `/etc` of the run's keys, readable for root alone."""
+    """A tar archive for `/etc` of the run's keys and the entry point, readable for root alone."""
     buffer = io.BytesIO()
     folder = KEYS.removeprefix("/etc/")
     with tarfile.open(fileobj=buffer, mode="w") as archive:

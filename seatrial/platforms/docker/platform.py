@@ -25,7 +25,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
-from seatrial.platforms.container import key_files
+from seatrial.platforms.container import entry_files, key_files
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text
 from seatrial.platforms.docker.plan import (
@@ -99,7 +99,7 @@ def _has_image(daemon: Daemon, image: str) -> bool:
 
 def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
     """Create and start everything. The keys are in a container before it starts, in no argument or environment."""
-    archive = keys_archive(key_files(run_key, host_key))
+    archive = keys_archive({**key_files(run_key, host_key), **entry_files()})
     if plan.settings.network == "own":
         daemon.create_network(network_body(plan))
 
@@ -300,7 +300,13 @@ class Docker:
         plan = DockerPlan(run, self._settings)
         bodies = {"network": network_body(plan)} if self._settings.network == "own" else {}
         bodies |= {name: container_body(plan, i) for i, name in enumerate(run.cluster.node_names())}
-        return Rendered({f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()})
+        files = {f"{name}.yaml": yaml.safe_dump(body, sort_keys=False) for name, body in bodies.items()}
+        nodes = tuple(
+            ContainerAddress(name=name, address=name, port=run.cluster.ssh_port, host=name, host_port=1)
+            for name in run.cluster.node_names()
+        )
+        state = DockerState(host_key="", nodes=nodes, network="NETWORK" if len(nodes) > 1 else None, cores=None)
+        return Rendered(files, self._testbed(run.run_id, state))
 
     def launch(self, run: Run) -> Testbed:
         daemon = self._daemon

@@ -16,7 +16,7 @@ from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason, join, placed
-from seatrial.platforms.container import KEY_FILES
+from seatrial.platforms.container import ENTRY_FILES, KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
@@ -75,7 +75,7 @@ def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[s
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
     """Submit the manifests as a dry run, which admission policies and webhooks see too."""
     run = Run("doctor", cluster, load_suite("quick"), Path())
-    for manifest in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
+    for manifest in objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
             continue
         try:

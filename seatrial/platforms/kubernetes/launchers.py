@@ -176,8 +176,7 @@ class PyTorchJob:
         return [parent_of(plan, self.kind, spec)]
 
 
-# The operator gives workers without a command its own sshd, and mounts its own keys over ~/.ssh; both are ours to make.
-_ENTRY_POINT = ["/usr/bin/tini", "-s", "--", "seatrial-node"]
+# The operator mounts its own keys over ~/.ssh unless it is told another place.
 _OPERATORS_KEYS = "/etc/mpi-operator-ssh"
 _NO_RIGHTS = {  # as the Pod Security Standard "restricted" wants it
     "runAsNonRoot": True,
@@ -199,15 +198,13 @@ class MPIJob:
     service = False
 
     def objects(self, plan: KubernetesPlan) -> list[Object]:
-        workers = node_template(plan)
-        workers["spec"]["containers"][0]["command"] = _ENTRY_POINT
         spec = {
             "slotsPerWorker": plan.run.cluster.slots,
             "sshAuthMountPath": _OPERATORS_KEYS,
             "runPolicy": run_policy(plan),
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, _waiting_pod(plan)),
-                "Worker": replicas(plan.node_count, workers),
+                "Worker": replicas(plan.node_count, node_template(plan)),
             },
         }
         return [parent_of(plan, self.kind, spec)]
@@ -227,13 +224,14 @@ def _waiting_pod(plan: KubernetesPlan) -> Object:
         "automountServiceAccountToken",
         "imagePullSecrets",
         "nodeSelector",
+        "schedulerName",
         "securityContext",
         "serviceAccountName",
         "terminationGracePeriodSeconds",
         "tolerations",
     )
     return {
-        "metadata": {"labels": {**plan.labels, ROLE: "launcher"}},
+        "metadata": {"labels": {**plan.settings.labels, **plan.labels, ROLE: "launcher"}},
         "spec": {**{key: spec[key] for key in kept if key in spec}, "containers": [waits]},
     }
 

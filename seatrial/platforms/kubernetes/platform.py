@@ -23,7 +23,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
-from seatrial.platforms.container import KEY_FILES, key_files
+from seatrial.platforms.container import ENTRY_FILES, KEY_FILES, entry_files, key_files
 from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api, RuntimeUnseenError
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -206,13 +206,16 @@ class Kubernetes:
         self._launcher = launcher_for(settings.launcher)
 
     def render(self, run: Run) -> Rendered:
-        submitted = objects(plan(run), dict.fromkeys(KEY_FILES, "<made for each run>"))
-        return Rendered({f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted})
+        submitted = objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "<made for each run>"))
+        files = {f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted}
+        return Rendered(
+            files, self._testbed_of(plan(run), {name: (name, name) for name in run.cluster.node_names()}, "")
+        )
 
     def launch(self, run: Run) -> Testbed:
         run_key, host_key = new_key_pair(), new_key_pair()
         planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
-        files = key_files(run_key, host_key)
+        files = {**key_files(run_key, host_key), **entry_files()}
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
         for kind in needed:  # before anything is made
@@ -248,11 +251,17 @@ class Kubernetes:
     def _testbed(
         self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
     ) -> Testbed:
-        cluster, in_order = planned.run.cluster, ordered(pods, self._node_labels(level))
+        in_order = ordered(pods, self._node_labels(level))
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
-        nodes = tuple(node_of(cluster, name, address(pod, by_name=by_name), host_key) for name, pod in called.items())
-        pod_of = {name: pod["metadata"]["name"] for name, pod in called.items()}
+        reached = {name: (pod["metadata"]["name"], address(pod, by_name=by_name)) for name, pod in called.items()}
+        return self._testbed_of(planned, reached, host_key)
+
+    def _testbed_of(self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str) -> Testbed:
+        """The testbed of nodes whose pods and addresses are `reached`."""
+        cluster = planned.run.cluster
+        nodes = tuple(node_of(cluster, name, address, host_key) for name, (_, address) in reached.items())
+        pod_of = {name: pod for name, (pod, _) in reached.items()}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
@@ -351,7 +360,7 @@ def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
     profile, name = machine(settings.machine), settings.machine
     if cluster.image is None:
-        yield "image", "is required on Kubernetes; the nodes run its sshd, Open MPI and torch"
+        yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe) and (wrong := _wrong_build(cluster.image, cluster)):
         yield "image", wrong
     if profile.gpus and cluster.gpus > profile.gpus:

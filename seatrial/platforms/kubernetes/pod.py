@@ -1,4 +1,4 @@
-"""The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
+"""The pod that is one node: the entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
-from seatrial.platforms.container import KEYS, capabilities
+from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
 from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume
 from seatrial.platforms.kubernetes.fragment import merged
 from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine, profile_of
@@ -96,11 +96,12 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
         "name": name,
         "image": plan.image,
         "imagePullPolicy": plan.settings.image_pull_policy,
+        "command": ENTRY_POINT,
         "env": _env(plan, profile),
         "ports": [{"name": "ssh", "containerPort": cluster.ssh_port}],
         # A node is ready when its sshd answers with the run's own host key, looked at every second until it does.
         "startupProbe": {
-            "exec": {"command": ["seatrial-ready"]},
+            "exec": {"command": READY},
             "periodSeconds": 1,
             "timeoutSeconds": 5,
             "failureThreshold": int(plan.settings.start_timeout_s) + 60,

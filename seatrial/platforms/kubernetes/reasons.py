@@ -246,12 +246,12 @@ REASONS = {
     "container-restarts": Explanation(
         "{problem} ({waiting}): {message}",
         "The container ends again and again.",
-        "Check that the image has the entry point of `images/common`, and read the pod's log.",
+        "Read the pod's log.",
     ),
     "container-exited": Explanation(
-        "container {name} ended with status {exit_code}{cause}{hint}",
+        "container {name} ended with status {exit_code}{cause}",
         "The container ended before its sshd answered.",
-        "Check that the image has the entry point of `images/common`. Status 137 with OOMKilled needs more memory.",
+        "Read its last words: the image needs openssh-server. Status 137 with OOMKilled needs more memory.",
     ),
     "pods-unscheduled": Explanation(
         "{placed} of {requested} pods have a node{wait}",

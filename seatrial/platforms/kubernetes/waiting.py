@@ -364,8 +364,7 @@ def _pod_problem(pod: Object) -> str | None:
         if ended and (ended.get("exitCode") or container in own):
             status_code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason")
             cause = f": {first_line(why)}" if why and why not in ("Error", "Completed") else ""
-            hint = "" if status_code else ": has the image the entry point of images/common?"
-            values = {"name": container["name"], "exit_code": status_code, "cause": cause, "hint": hint}
+            values = {"name": container["name"], "exit_code": status_code, "cause": cause}
             return Reason.of("container-exited", **values)
     if status.get("phase") == "Failed":
         ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"

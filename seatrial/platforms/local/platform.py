@@ -163,7 +163,8 @@ class Local:
 
     def render(self, run: Run) -> Rendered:
         plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)), _account()
-        return Rendered(_files(plan, run.cluster, account))
+        nodes = tuple(node_of(run.cluster, node.name, node.address, "") for node in plan.nodes)
+        return Rendered(_files(plan, run.cluster, account), _testbed(plan, run.cluster, account, nodes))
 
     def launch(self, run: Run) -> Testbed:
         loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)

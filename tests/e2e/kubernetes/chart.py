@@ -10,7 +10,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
-from seatrial.platforms.container import KEY_FILES
+from seatrial.platforms.container import ENTRY_FILES, ENTRY_POINT, KEY_FILES
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.pod import node_selector, tolerations
@@ -142,7 +142,24 @@ def submitted(file: Values) -> list[Object]:
     things = [yaml.safe_load(text) for text in platform_for(cluster).render(run).files.values()]
     for thing in things:  # who tends a run, and until when: a release is Helm's
         assert set(thing["metadata"].pop("annotations")) == {"seatrial/owner", "seatrial/expires"}
+        as_in_the_image(thing)
     return in_order(as_released(things))
+
+
+def as_in_the_image(part: Any) -> None:
+    """The chart is for images of ours: their own entry point starts, and does not travel with the keys."""
+    if isinstance(part, list):
+        for each in part:
+            as_in_the_image(each)
+    if not isinstance(part, dict):
+        return
+    if part.get("command") == ENTRY_POINT:
+        del part["command"]
+        part["startupProbe"]["exec"]["command"] = ["seatrial-ready"]
+    if part.get("kind") == "Secret":
+        part["data"] = {name: text for name, text in part["data"].items() if name not in ENTRY_FILES}
+    for each in part.values():
+        as_in_the_image(each)
 
 
 def as_released(part: Any) -> Any:

@@ -104,6 +104,18 @@ def test_arguments_of_nccl_tests_are_conditions_of_the_numbers(monkeypatch: pyte
     assert fake.argvs[1][-4:] == ["-R", "1", "-G", "1"]
 
 
+def test_the_line_of_a_sweep_is_the_one_that_mpirun_gets(tmp_path: Path) -> None:
+    run = make_run(tmp_path, nodes=2, sizes=GPU_SIZES, gpu={"gpus_per_process": 2, "args": "-c 1"})
+    (line,) = sweep.sweep_commands(run, make_testbed(2, gpus=4, env={"NCCL_NET": "IB", "MARK": "a b"}))
+    assert line == (
+        "NCCL_NET=IB 'MARK=a b' NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET mpirun --allow-run-as-root"
+        " --hostfile /w/hostfile -np 4 --map-by slot --bind-to none --mca orte_keep_fqdn_hostnames 1"
+        " --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 --tag-output"
+        " -x NCCL_NET -x MARK -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS"
+        " all_reduce_perf -b 262144 -e 4194304 -f 4 -g 2 -w 2 -n 20 -d float -c 1"
+    )
+
+
 @pytest.mark.parametrize("argument", ["-b 8", "--ngpus=2", "-J x.json", "-h", "a;b"])
 def test_arguments_that_are_fields_are_refused(tmp_path: Path, argument: str) -> None:
     with pytest.raises(ValueError, match=r"args"):

@@ -175,7 +175,7 @@ def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
     ended = pod(
         0, containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
     )
-    with pytest.raises(LaunchError, match="ended with status 0: has the image the entry point of images/common"):
+    with pytest.raises(LaunchError, match="ended with status 0"):
         follow(listed(ended, pod(1)))
 
 
