@@ -131,9 +131,12 @@ system:
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("seatrial needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	@echo "1 of 3: uv, which installs the rest"
 	$(BIN)/python -m pip install --quiet 'uv>=0.5'
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[local]' --group dev
-	$(BIN)/prefect server database upgrade --yes >/dev/null   # or the first run would wait for it
+	@echo "2 of 3: seatrial and its packages; PyTorch is the largest, minutes the first time"
+	$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python --editable '.[local]' --group dev
+	@echo "3 of 3: Prefect's database, or the first run would wait for it"
+	DO_NOT_TRACK=1 $(BIN)/prefect server database upgrade --yes >/dev/null
 	touch $@
 
 clean:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,10 +20,12 @@ from flows.serving.limits import WAIT_S, cluster_lock
 from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
 from flows.serving.ui import (
     crashed_state,
+    errors,
     forward_logs,
     has_verdict,
     introduce,
     progress,
+    results,
     show_files,
     show_verdict,
     state_of,
@@ -41,7 +43,7 @@ from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
-from seatrial.runs.progress import log, log_file
+from seatrial.runs.progress import STARTUP, log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
@@ -155,7 +157,8 @@ def check(
 
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """Wait for the cluster, run the steps on it, and publish the result."""
-    run_state = RunState(run, timings={"startup": process_age_s()})
+    startup_s = 0.0 if results or errors else process_age_s()  # a later run of this process has not waited for it
+    run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):
         try:
             with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):

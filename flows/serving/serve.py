@@ -143,6 +143,7 @@ _STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
 _QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
 _DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the next UI talks to its makers' servers, analytics or not
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),

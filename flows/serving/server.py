@@ -154,6 +154,8 @@ _SERVER_SETTINGS = {
     # A lasting server and whoever saves a block register its type. Looking for types takes a second.
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
+    # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of the start.
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "0",
     "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
 }
 

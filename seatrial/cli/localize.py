@@ -2,7 +2,6 @@
 
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -41,6 +40,8 @@ def _tests(paths: tuple[str, ...]) -> "list[list[GroupTest]]":
     if len(paths) <= _ALONE:
         tests = [_of_log(path) for path in paths]
     else:
+        from concurrent.futures import ProcessPoolExecutor
+
         with ProcessPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             tests = list(pool.map(_of_log, paths, chunksize=_ALONE))
     if not any(tests):

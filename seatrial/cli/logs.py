@@ -10,9 +10,7 @@ import click
 from seatrial.cli.options import baseline_option, json_option, print_json
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import exit_status
-from seatrial.runs.explanations import CATALOG, current
 from seatrial.text.printable import printable
-from seatrial.text.words import nearest_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,6 +102,7 @@ def judge(
 def _checked_hardware(name: str) -> str:
     """Return the name if it is in the catalog. Raises InputError with the nearest name."""
     from seatrial.catalog import known_hardware
+    from seatrial.text.words import nearest_of
 
     if name != OTHER and name not in known_hardware():
         nearest = nearest_of(name, known_hardware()) or f"known: {', '.join(known_hardware())}"
@@ -162,9 +161,13 @@ def explain(code: str, as_json: bool) -> None:
 
     The code is in run.json beside the reason, and in the report.
     """
+    from seatrial.runs.explanations import CATALOG, current
+    from seatrial.text.words import nearest_of
+
     explanation = CATALOG.get(current(code))
     if explanation is None:
-        raise InputError(_unknown(code))
+        legal = nearest_of(code[:_SHOWN_CHARS], CATALOG) or "docs/runbook.md lists the codes"
+        raise InputError(f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}")
     fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
     if as_json:
         print_json({"code": code, **fields})
@@ -175,11 +178,6 @@ def explain(code: str, as_json: bool) -> None:
             print(
                 textwrap.fill(text, 100, initial_indent=f"  {name.replace('_', ' '):<11}", subsequent_indent=" " * 13)
             )
-
-
-def _unknown(code: str) -> str:
-    legal = nearest_of(code[:_SHOWN_CHARS], CATALOG) or "docs/runbook.md lists the codes"
-    return f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}"
 
 
 @click.command()

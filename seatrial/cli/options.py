@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.text.escape import as_text
-
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -52,4 +50,6 @@ def print_json(document: Any) -> None:
 
 def print_csv(frame: "DataFrame") -> None:
     """Print the table with its column names; no cell is a formula."""
+    from seatrial.text.escape import as_text
+
     print(frame.map(as_text).to_csv(index=False, lineterminator="\n"), end="")

@@ -9,6 +9,7 @@ import click
 
 from seatrial.cli.options import FILE, baseline_option, json_option
 from seatrial.model.errors import InputError
+from seatrial.text.printable import printable
 
 
 @click.command()
@@ -62,6 +63,8 @@ LIST = "list"
 @click.option("--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed.")
 @baseline_option
 @json_option
+@click.option("--junit", type=FILE, metavar="FILE", help="Write the checks as JUnit XML, too, for CI systems.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the last line: verdict and reason.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
 @click.pass_context
 def run(context: click.Context, /, cluster: Path | None, suite: str, as_json: bool, **options: Any) -> NoReturn:
@@ -74,6 +77,8 @@ def run(context: click.Context, /, cluster: Path | None, suite: str, as_json: bo
         sys.exit(0)
     if cluster is None:
         raise click.MissingParameter(ctx=context, param_hint="'CLUSTER'", param_type="argument")
+    if sys.stderr.isatty() and not options["quiet"]:  # the first line, at once; imports take seconds on a busy machine
+        click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
     from flows.serving.server import provide_prefect_server
 
     with suppress(InputError):  # the run says so, after all else that its input lacks

@@ -5,8 +5,9 @@ import logging
 import os
 import resource
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -15,17 +16,20 @@ from flows.serving.by_hand import by_hand
 from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import load_cluster, missing_package
-from seatrial.config.run import check_runs_folder, secrets_of, writable
-from seatrial.history import check_history
+from seatrial.checks.table import CHECKS
+from seatrial.config.cluster import Cluster, load_cluster, missing_package
+from seatrial.config.run import Suite, check_runs_folder, secrets_of, writable
+from seatrial.history import check_history, open_store
 from seatrial.model.errors import InputError, MissingError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, exit_status
 from seatrial.platforms import platform_for
+from seatrial.report.junit import junit_xml
 from seatrial.report.metrics import target_of_environment
-from seatrial.runs.progress import TerminalHandler
+from seatrial.runs.load import load_result
+from seatrial.runs.progress import STARTUP, TerminalHandler
+from seatrial.system.process import process_age_s
 from seatrial.system.state_home import check_state_home
-from seatrial.text.redact import Secrets
 
 _ADDRESS_SPACE_KIB = 2 << 20
 
@@ -40,6 +44,8 @@ def run_by_hand(
     require_baseline: bool,
     as_json: bool,
     verbose: bool,
+    quiet: bool,
+    junit: Path | None,
 ) -> int:
     """Run the flow `check` and show how it goes; returns the exit status.
 
@@ -50,7 +56,7 @@ def run_by_hand(
     check_recipe(loaded.image)
     if loaded.upload and (lacking := missing_package(loaded.upload)):  # a person is here to install it
         raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
-    load_suite(suite)
+    planned = load_suite(suite)
     if notify:
         check_alerts(loaded.notify)
     target_of_environment()
@@ -58,14 +64,22 @@ def run_by_hand(
     check_state_home()
     _check_address_space()
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
-    with _progress(verbose, secrets_of(loaded)) as console:
-        console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
+    if junit and not os.access(junit.parent, os.W_OK | os.X_OK):
+        raise InputError(f"--junit {junit}: its folder cannot be written to; give another")
+    handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify))
+    with _progress(handler, verbose) as console:
+        if not sys.stderr.isatty():  # there it has been said before anything was imported
+            console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
+        threading.Thread(target=_learn, args=(handler, loaded.name, planned.name), daemon=True).start()
         outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, require_baseline=require_baseline)
         if not isinstance(outcome, RunResult):
+            console.quiet = False
             console.print(secrets_of(loaded).out_of_line(outcome.reason), markup=False, highlight=False)
             return outcome.exit_status
+    if junit:
+        junit.write_text(junit_xml(outcome), encoding="utf-8")
     try:
-        _show(outcome, out or Path("runs") / outcome.run_id, as_json)
+        _show(outcome, out or Path("runs") / outcome.run_id, as_json, quiet)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -88,27 +102,52 @@ class Terminal(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)  # what is buffered is written at exit
 
 
+_AWAITED = {
+    "image": "the image",
+    "launch": "the nodes",
+    "compare": "the judge",
+    "collect": "logs of the nodes",
+    "teardown": "the nodes to go down",
+    "record": "files and history",
+}
+
+
+def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
+    """Return the steps of a run in their order, each with what it waits for at first."""
+    checks = {kind.name: "its first result" for kind in CHECKS if suite.section(kind.section)}
+    last = {"upload": "the upload"} if cluster.upload else {}
+    last |= {"notify": "the receivers of alerts"} if notify else {}
+    before = {STARTUP: "Prefect's server", "image": _AWAITED["image"], "launch": _AWAITED["launch"]}
+    return {**before, **checks, **_AWAITED, **last}
+
+
+def _learn(handler: TerminalHandler, cluster: str, suite: str) -> None:
+    """Have the terminal say how long each step took last time, if the history knows."""
+    with suppress(Exception), open_store() as store:  # the run itself says what is wrong with it
+        if last := store.last_run(cluster, suite):
+            handler.usual_s = load_result(Path(last.out)).timings
+
+
 @contextmanager
-def _progress(verbose: bool, secrets: Secrets) -> Iterator[Console]:
+def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
     """Show what the logger `seatrial` says on standard error, and keep Prefect's own console quiet."""
-    console = Terminal(stderr=True)
-    handler = TerminalHandler(console, secrets)
     logger = logging.getLogger("seatrial")
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.addHandler(handler)
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
+    handler.startup(process_age_s())
     try:
-        yield console
+        yield handler.console
     finally:
         handler.stop()
         logger.removeHandler(handler)
 
 
-def _show(result: RunResult, folder: Path, as_json: bool) -> None:
+def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
     from seatrial.report.terminal import closing_line, summary
 
-    console = Terminal(stderr=as_json)
+    console = Terminal(stderr=as_json, quiet=quiet)
     console.print()
     console.print(summary(result))
     report = folder / "report.html"

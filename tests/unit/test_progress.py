@@ -4,9 +4,10 @@ import io
 import logging
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RichCast
 
 from flows.serving.ui import forward_logs
 from seatrial.model.measurement import Measurement, Subject
@@ -44,6 +45,34 @@ def test_columns_stay_where_they_are_on_the_terminal() -> None:
     stream = io.StringIO()
     TerminalHandler(Console(file=stream), SECRETS).emit(record("all_reduce     8M    12.3 us"))
     assert stream.getvalue() == "    said all_reduce     8M    12.3 us\n"
+
+
+def step(name: str, seconds: float | None = None) -> logging.LogRecord:
+    record = logging.LogRecord("seatrial.step", logging.INFO, "x.py", 1, "%s ...", (name,), None)
+    record.__dict__ |= {"step": name} | ({} if seconds is None else {"seconds": seconds})
+    return record
+
+
+def test_the_step_that_runs_says_its_place_what_it_waits_for_and_how_long_it_usually_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[RichCast] = []
+    monkeypatch.setattr(Console, "status", lambda self, text: shown.append(text) or mock.Mock())
+    monkeypatch.setattr("time.monotonic", lambda: 100.0)
+    stream = io.StringIO()
+    handler = TerminalHandler(
+        Console(file=stream, force_terminal=True, color_system=None),
+        SECRETS,
+        {"startup": "Prefect's server", "launch": "the nodes"},
+    )
+    handler.startup(4.2)
+    assert str(shown[-1].__rich__()) == "startup (1 of 2), waiting for Prefect's server: 4 s"
+    handler.usual_s = {"launch": 30.4}
+    handler.emit(step("launch"))
+    assert stream.getvalue() == "  startup      4.2 s\n"
+    assert str(shown[-1].__rich__()) == "launch (2 of 2), waiting for the nodes: 0 s of about 30 s"
+    handler.emit(record("2 of 3 are up"))  # says more than what it waits for
+    assert str(shown[-1].__rich__()) == "launch (2 of 2): 0 s of about 30 s"
 
 
 def test_no_text_passes_for_another_record_of_the_log(tmp_path: Path) -> None:

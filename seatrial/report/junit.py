@@ -1,0 +1,39 @@
+"""A run as JUnit XML, which CI systems show as tests: one test case for each check. Pure."""
+
+from xml.etree import ElementTree
+
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.text.words import plain, verdict_line
+
+_FAILED = (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
+
+
+def junit_xml(result: RunResult) -> str:
+    """Return the document: `failure` for what was measured and is bad, `error` for what could not be measured."""
+    bad = [check.verdict for check in result.checks if check.verdict is not Verdict.PASS]
+    failures = sum(verdict in _FAILED for verdict in bad)
+    suite = ElementTree.Element(
+        "testsuite",
+        name=plain(f"seatrial.{result.cluster}.{result.suite}"),
+        tests=str(len(result.checks)),
+        failures=str(failures),
+        errors=str(len(bad) - failures),
+        time=f"{(result.finished - result.started).total_seconds():.1f}",
+        timestamp=result.started.isoformat(timespec="seconds"),
+    )
+    for check in result.checks:
+        _add(suite, check)
+    line = plain(verdict_line(result.verdict, result.coverage, result.reason))
+    ElementTree.SubElement(suite, "system-out").text = f"{result.run_id}: {line}"
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add(suite: ElementTree.Element, check: Check) -> None:
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=suite.get("name", ""), name=plain(check.name), time=f"{check.seconds:.1f}"
+    )
+    if check.verdict is not Verdict.PASS:
+        kind = "failure" if check.verdict in _FAILED else "error"
+        ElementTree.SubElement(case, kind, type=check.verdict.value, message=plain(check.reason))
