@@ -114,6 +114,8 @@ def test_init_writes_a_cluster_file_from_which_nothing_is_missing(console: Conso
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
     nodeless_cluster.kubectl("create", "--filename", "-", stdin=text)
     try:
+        not_ready = "node.kubernetes.io/not-ready:NoSchedule-"  # which the controllers would take away
+        nodeless_cluster.kubectl("taint", "node", "init-0", "init-1", not_ready)
         done = console.run("init", file, "--platform", "kubernetes", "--yes")
         assert done.status == 0, done.output
         doctor = console.run("doctor", file)
