@@ -1,16 +1,14 @@
 """The pages of docs/ that are made from the code: what cluster and suite files may say, the causes that logs
-name, and the codes of reasons.
+name, and the codes of reasons; and the JSON Schemas of both files.
 
 `make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
 """
 
+import json
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
 from seatrial.builders.failures import CAUSES
@@ -18,12 +16,16 @@ from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
+from seatrial.config.fields import sections
 from seatrial.nccl.causes import CAUSES as LOG_CAUSES
 from seatrial.nccl.causes import XIDS, Cause
 from seatrial.report.listings import rounded
 from seatrial.runs.explanations import AREAS
+from seatrial.system.shipped import CLUSTER_SCHEMA
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SUITE_SCHEMA = "seatrial/checks/suites/suite.schema.json"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
 _PIPE = "\\|"  # within a table
 _PROGRAMS = {
@@ -44,8 +46,6 @@ _PROGRAMS = {
     "shell": "The shell",
 }
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-_LENGTHS = {1: ", at least one", 2: ", two of them"}
 _OF_AREA = {  # of the runbook
     "The run": "`seatrial doctor` says what this machine lacks beforehand. In a run that is `not_run`.",
     "Image": "A build that failed is `inconclusive`; a builder or an image that does not exist is `not_run`. The whole"
@@ -63,9 +63,6 @@ _OF_AREA = {  # of the runbook
     " made](verdicts.md). `seatrial compare GOOD BAD` shows what else changed. Those of `seatrial judge` are"
     " `inconclusive`, unless the meaning says otherwise.",
 }
-_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
-
-Schema = dict[str, Any]
 
 
 def pages() -> dict[Path, str]:
@@ -77,7 +74,15 @@ def pages() -> dict[Path, str]:
         "log-causes.md": "\n".join(_causes()),
         "runbook.md": "\n".join(_codes()),
     }
-    return {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
+    schemas = {ROOT / CLUSTER_SCHEMA: _json_schema(Cluster), ROOT / SUITE_SCHEMA: _json_schema(SuiteFile)}
+    written = {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
+    return {**written, **schemas}
+
+
+def _json_schema(model: type[BaseModel]) -> str:
+    """What an editor checks a file by: the name may be left out, since the file has one."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+    return json.dumps({**schema, "required": [name for name in schema["required"] if name != "name"]}, indent=1) + "\n"
 
 
 def _suites() -> Iterator[str]:
@@ -113,116 +118,18 @@ def _first_paragraph(text: str) -> str:
 
 
 def _reference(model: type[BaseModel]) -> Iterator[str]:
-    """A section for the model and for each model in it, in the order in which they are named."""
-    schema = model.model_json_schema()
-    places: dict[str, list[tuple[str, str]]] = {}
-    _place_all("", "", schema, schema["$defs"], places)
-    titles = _titles(places)
-    yield from _section("Fields", schema, titles)
-    for name, title in titles.items():
-        yield from _section(title, schema["$defs"][name], titles)
+    """A table for the model and for each model in it, in the order in which they are named."""
+    for section in sections(model, _link):
+        yield from (f"## {section.title}", "", _first_paragraph(section.purpose), "")
+        yield from ("| field | legal | default | meaning |", "|---|---|---|---|")
+        for field in section.fields:
+            default = field.default or _FILES_OWN.get(section.title, {}).get(field.name, "**required**")
+            yield _row(f"`{field.name}`", field.legal, default, field.meaning)
+        yield ""
 
 
-def _place_all(
-    path: str, holder: str, model: Schema, models: dict[str, Schema], places: dict[str, list[tuple[str, str]]]
-) -> None:
-    """Collect the fields that hold each model below `path`, with the kind of their `holder`."""
-    for field_name, field in model["properties"].items():
-        names = _references(field)
-        for name in names:
-            new = name not in places
-            kind = "" if len(names) == 1 else _kind(models[name])
-            places.setdefault(name, []).append((path + field_name + kind, holder))
-            if new:
-                _place_all(f"{path}{field_name}.", kind or holder, models[name], models, places)
-
-
-def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
-    """`platform.volumes`; where other fields have the same path, of which holder: `platform.mounts, kind docker`."""
-    held = Counter(path for of_model in places.values() for path, _ in of_model)
-    titles = {}
-    for name, of_model in places.items():
-        kinds: dict[str, list[str]] = {}
-        for path, holder in of_model:
-            kinds.setdefault(path, []).append(holder.removeprefix(", "))
-        titles[name] = " and ".join(
-            path if held[path] == 1 else f"{path}, {' and '.join(of_path)}" for path, of_path in kinds.items()
-        )
-    return titles
-
-
-def _kind(model: Schema) -> str:
-    """Return the kind of one of several models of a field: `, kind gcs`."""
-    kinds = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
-    name, value = next(kinds, ("of", " and ".join(model["required"])))
-    return f", {name} {value}"
-
-
-def _references(field: Any) -> list[str]:
-    """The names of the models that a field may hold."""
-    if isinstance(field, dict):
-        own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
-        inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
-        return list(dict.fromkeys([*own, *(model for value in inner for model in _references(value))]))
-    return [model for part in field for model in _references(part)] if isinstance(field, list) else []
-
-
-def _section(title: str, model: Schema, titles: dict[str, str]) -> Iterator[str]:
-    required = model.get("required", [])
-    yield from (f"## {title}", "", _first_paragraph(model.get("description", "")), "")
-    yield from ("| field | legal | default | meaning |", "|---|---|---|---|")
-    for name, field in model["properties"].items():
-        default = _default(field) if name not in required else _FILES_OWN.get(title, {}).get(name, "**required**")
-        yield _row(f"`{name}`", _legal(field, titles), default, field["description"])
-    yield ""
-
-
-def _default(field: Schema) -> str:
-    value = field.get("default")
-    if value in (None, [], {}):
-        return "unset" if value is None and "default" in field else "none"
-    if isinstance(value, dict):
-        return f"`{value['name']}`" if "name" in value else "its fields' own"
-    written = yaml.safe_dump(value, default_flow_style=True).strip()
-    return f"`{written.removesuffix('...').strip()}`"
-
-
-def _legal(field: Schema, titles: dict[str, str]) -> str:
-    """Describe the values of a field, with links to the sections of models."""
-    match field:
-        case {"$ref": reference}:
-            words = _link(titles.get(reference.rpartition("/")[2]))
-        case {"anyOf": parts} | {"oneOf": parts}:
-            kinds = (_legal(part, titles) for part in parts if part.get("type") != "null")
-            words = " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
-        case {"enum": values}:
-            words = ", ".join(f"`{value}`" for value in values)
-        case {"const": value}:
-            words = f"`{value}`"
-        case {"type": "array"}:
-            items = field.get("items") or field["prefixItems"][0]
-            words = f"list of {_legal(items, titles)}{_LENGTHS.get(field.get('minItems', 0), '')}"
-        case {"type": "object", "additionalProperties": True}:
-            words = "a part of a manifest"
-        case {"type": "object"}:
-            words = f"mapping of names to {_legal(field['additionalProperties'], titles)}"
-        case _:
-            words = _simple(field)
-    return words
-
-
-def _link(title: str | None) -> str:
-    return f"[{title}](#{_anchor(title)})" if title else ""
-
-
-def _simple(field: Schema) -> str:
-    bounds = (f"{words} {field[key]:g}" for key, words in _BOUNDS.items() if key in field)
-    pattern = f" like `{field['pattern']}`" if "pattern" in field else ""
-    return ", ".join((f"{_TYPES[field['type']]}{pattern}", *bounds))
-
-
-def _anchor(title: str) -> str:
-    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+def _link(title: str) -> str:
+    return f"[{title}](#{''.join(c for c in title.lower().replace(' ', '-') if c.isalnum() or c in '-_')})"
 
 
 def _causes() -> Iterator[str]:

@@ -123,9 +123,12 @@ def _exists(file: Path) -> InputError:
 
 def _text(draft: "Draft", kind: str) -> str:
     """Return the file: every field below what it means, and what it rests on."""
+    from seatrial.system.shipped import CLUSTER_SCHEMA, REPOSITORY
+
     described = _descriptions(kind)
     order = {field: i for i, field in enumerate(described)}
-    lines = [f"# Written by `seatrial init` for platform {kind}. Every field: docs/cluster-file.md."]
+    lines = [f"# Written by `seatrial init` for platform {kind}. `seatrial explain FIELD` says more of a field."]
+    lines += [f"# yaml-language-server: $schema={REPOSITORY / CLUSTER_SCHEMA}"]
     for field in sorted((field for field in draft if "." not in field), key=order.__getitem__):
         lines += _lines(field, draft, described[field])
     lines += ["platform:", f"  kind: {kind}"]

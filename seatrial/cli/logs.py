@@ -2,6 +2,8 @@
 
 import sys
 import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,6 +17,7 @@ from seatrial.text.printable import printable
 if TYPE_CHECKING:
     import numpy as np
 
+    from seatrial.config.fields import Field
     from seatrial.judge.logs import Log
     from seatrial.nccl import Sweep
 
@@ -154,30 +157,69 @@ def _beginning(path: str, characters: int) -> str:
 
 
 @click.command()
-@click.argument("code")
+@click.argument("name", metavar="CODE|FIELD")
 @json_option
-def explain(code: str, as_json: bool) -> None:
-    """Print what the CODE of a reason means, and the next step.
+def explain(name: str, as_json: bool) -> None:
+    """Print what the CODE of a reason means and the next step, or what a FIELD of cluster and suite files takes.
 
-    The code is in run.json beside the reason, and in the report.
+    The code is in run.json beside the reason, and in the report. A field is named by its path, platform.queue, or by
+    its own name.
     """
     from seatrial.runs.explanations import CATALOG, current
-    from seatrial.text.words import nearest_of
 
-    explanation = CATALOG.get(current(code))
+    explanation = CATALOG.get(current(name))
     if explanation is None:
-        legal = nearest_of(code[:_SHOWN_CHARS], CATALOG) or "docs/runbook.md lists the codes"
-        raise InputError(f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}")
-    fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
-    if as_json:
-        print_json({"code": code, **fields})
+        _explain_field(name, as_json)
         return
-    print(code)
-    for name, text in fields.items():
+    texts = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
+    if as_json:
+        print_json({"code": name, **texts})
+    else:
+        _print_texts(name, texts)
+
+
+def _explain_field(name: str, as_json: bool) -> None:
+    """Print each field with that path or name; raises InputError without one."""
+    from seatrial.checks.suites import SuiteFile
+    from seatrial.config.cluster import Cluster
+    from seatrial.config.fields import sections
+
+    found: dict[tuple[str, Field], list[str]] = {}
+    paths: list[str] = []
+    for file, model in (("cluster file", Cluster), ("suite file", SuiteFile)):
+        for section in sections(model):
+            for path, field in section.paths():
+                paths += (path, field.name)
+                if name in (path, field.name):
+                    found.setdefault((path, field), []).append(", ".join(filter(None, (file, section.kind))))
+    if not found:
+        raise InputError(_unknown(name, paths))
+    if as_json:
+        print_json([{"path": path, "files": files, **asdict(field)} for (path, field), files in found.items()])
+        return
+    for (path, field), files in found.items():
+        texts = {"meaning": field.meaning, "legal": field.legal, "default": field.default or "required"}
+        _print_texts(path, {"in": "; ".join(files), **{title: text.replace("`", "") for title, text in texts.items()}})
+
+
+def _print_texts(title: str, texts: Mapping[str, str | None]) -> None:
+    print(title)
+    for name, text in texts.items():
         if text:
             print(
                 textwrap.fill(text, 100, initial_indent=f"  {name.replace('_', ' '):<11}", subsequent_indent=" " * 13)
             )
+
+
+def _unknown(name: str, paths: Sequence[str]) -> str:
+    from seatrial.runs.explanations import CATALOG
+    from seatrial.text.words import nearest_of
+
+    legal = (
+        nearest_of(name[:_SHOWN_CHARS], [*CATALOG, *paths])
+        or "docs/runbook.md lists the codes, docs/cluster-file.md the fields"
+    )
+    return f"CODE|FIELD: {printable(name[:_SHOWN_CHARS])!r} is neither a code nor a field; {legal}"
 
 
 @click.command()

@@ -73,7 +73,8 @@ class _Place:
 
 def _place(location: Sequence[str | int], model: type[BaseModel], document: yaml.Node | None) -> _Place:
     """Follow a location of pydantic's through model and document, without the tags of unions."""
-    at, node, line = model, document, None
+    at: Any = model
+    node, line = document, None
     fields: list[str] = []
     for part in location:
         if part == "[key]":
@@ -102,7 +103,9 @@ def _child(node: yaml.Node | None, part: str | int, line: int | None) -> tuple[y
 
 def _explain(problem: Any, at: Any) -> str:
     kind, value = problem["type"], problem.get("input")
-    context = {key: int(each) if _is_whole(each) else each for key, each in problem.get("ctx", {}).items()}
+    context: dict[str, Any] = {
+        key: int(each) if _is_whole(each) else each for key, each in problem.get("ctx", {}).items()
+    }
     if "discriminator" in context:
         context["discriminator"] = str(context["discriminator"]).strip("'")
     if kind == "extra_forbidden":
@@ -143,7 +146,7 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     if value is None or isinstance(value, bool):
-        return {None: "empty", True: "true", False: "false"}[value]
+        return "empty" if value is None else str(value).lower()
     return f"{value!r:.{SHOWN_CHARS}}"
 
 

@@ -84,7 +84,7 @@ _PRODUCT, _GKE, _INSTANCE = (
     "node.kubernetes.io/instance-type",
 )
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-_SHARED = 64  # a plugin offers a device that pods share by the dozens; whole ones are as many as NICs
+_NICS = 32  # of p5; a plugin offers a device that pods share 63 times and more
 _NOT_OF_A_SITE = re.compile(
     r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
 )
@@ -236,7 +236,7 @@ def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
         for name in sorted(offered[0])
         if is_fabric(name) and all(re.fullmatch(r"\d{1,6}", str(each.get(name, "0"))) for each in offered)
     }
-    resources = {name: count if count < _SHARED else 1 for name, count in devices.items() if count}
+    resources = {name: count if count <= _NICS else 1 for name, count in devices.items() if count}
     if resources and not is_family:
         note = f"the nodes offer {', '.join(f'{count} {name}' for name, count in list(devices.items())[:8])}"
         draft["platform.resources"] = Seen(resources, note)

@@ -6,6 +6,7 @@ _PACKAGE = Path(__file__).parents[1]
 REPOSITORY = _packaged if (_packaged := _PACKAGE / "packaged").is_dir() else _PACKAGE.parent
 IMAGES = REPOSITORY / "images"
 CLUSTERS = Path("deployments/clusters")
+CLUSTER_SCHEMA = CLUSTERS / "cluster.schema.json"  # what an editor checks a cluster file by
 
 
 def example(path: Path) -> Path:

@@ -31,8 +31,15 @@ from tests.unit.history.stored import a_run
         (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
         (("run", "a.yaml", "--fast"), "No such option"),
         (("sail",), "No such command 'sail'; see seatrial --help"),
-        (("explain", "ssh-refusd"), "CODE: 'ssh-refusd' is not a code; the nearest are ssh-refused"),
-        (("explain", "\x1b[31m" + "x" * 10_000), "CODE: "),
+        (
+            ("explain", "ssh-refusd"),
+            "CODE|FIELD: 'ssh-refusd' is neither a code nor a field; the nearest are ssh-refused",
+        ),
+        (
+            ("explain", "platfrom.queue"),
+            "CODE|FIELD: 'platfrom.queue' is neither a code nor a field; the nearest are pl",
+        ),
+        (("explain", "\x1b[31m" + "x" * 10_000), "CODE|FIELD: "),
         *(
             ((*words, "no-such-run"), "RUN no-such-run: neither a folder nor a run of the history")
             for words in (["compare", "no-such-run"], ["report"], ["bundle"], ["rejudge"], ["watch"])

@@ -1,5 +1,6 @@
 """The site builds without a warning and loads nothing from elsewhere; what is made from the code says what it says."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -89,6 +91,18 @@ def anchors(path: Path) -> set[str]:
 
 def test_what_is_made_from_the_code_is_as_the_code_says() -> None:
     assert [path.name for path, text in pages().items() if path.read_text() != text] == [], "make docs"
+
+
+def test_an_editor_finds_the_schema_of_every_example_and_no_error_in_it() -> None:
+    examples = [*(ROOT / "deployments" / "clusters").glob("*.yaml"), *(ROOT / "seatrial").rglob("suites/*.yaml")]
+    assert len(examples) > 15
+    for path in examples:
+        text = path.read_text()
+        (named,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", text, re.MULTILINE)
+        schema = json.loads((path.parent / named).read_text())
+        validator = jsonschema.Draft202012Validator(schema)
+        assert [error.message for error in validator.iter_errors(yaml.safe_load(text))] == [], path.name
+        assert not validator.is_valid({**yaml.safe_load(text), "no_such_field": 1})
 
 
 @pytest.mark.parametrize("model", [Cluster, SuiteFile])

@@ -237,3 +237,20 @@ def test_explain_prints_meaning_and_next_step() -> None:
         assert explanation.meaning in printed, code
         assert ("next step" in printed) == bool(explanation.next_step), code
         assert (explanation.next_step or "") in printed, code
+
+
+def test_explain_prints_what_a_field_of_a_file_takes() -> None:
+    done = CliRunner().invoke(app, ["explain", "platform.volumes.claim"], catch_exceptions=False)
+    assert done.stdout.splitlines() == [
+        "platform.volumes.claim",
+        "  in         cluster file, kind pvc",
+        "  meaning    its name; ReadWriteMany, or ReadOnlyMany with read_only",
+        "  legal      text",
+        "  default    required",
+    ]
+    done = CliRunner().invoke(app, ["explain", "python", "--json"], catch_exceptions=False)
+    found = [(field["path"], *field["files"]) for field in json.loads(done.stdout)]
+    assert ("platform.python", "cluster file, kind slurm") in found
+    assert ("platform.python", "cluster file, kind runai") in found
+    suite = CliRunner().invoke(app, ["explain", "collectives.operations"], catch_exceptions=False)
+    assert "  in         suite file\n" in suite.stdout

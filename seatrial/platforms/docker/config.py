@@ -29,7 +29,11 @@ def _as_text(value: object) -> object:
 
 
 Target = Annotated[FullPath, AfterValidator(_legal_target)]
-Gpu = Annotated[str, Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"), BeforeValidator(_as_text)]
+Gpu = Annotated[
+    str,
+    Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"),
+    BeforeValidator(_as_text, json_schema_input_type=int | str),
+]
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 
 

@@ -127,6 +127,9 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+_COUNT = BeforeValidator(_as_text, json_schema_input_type=str | int | float)
+
+
 class Toleration(Strict):
     """As in a pod's spec."""
 
@@ -201,7 +204,7 @@ class KubernetesPlatform(PlatformSettings):
     service_account: DnsName | None = Field(
         None, description="of the pods, for buckets; its token is not mounted; the namespace's default when unset"
     )
-    resources: dict[ResourceName, Annotated[Quantity, BeforeValidator(_as_text)]] = Field(
+    resources: dict[ResourceName, Annotated[Quantity, _COUNT]] = Field(
         default_factory=dict,
         description="what each node's pod asks for besides GPUs, such as rdma/rdma_shared_device_a: 1 or cpu: 32",
     )

@@ -1,5 +1,6 @@
 """`seatrial doctor CLUSTER` on a real cluster, with the role that ships and no more."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,15 +91,37 @@ def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, conso
     assert "kubectl create namespace no-such-namespace" in line
 
 
-def test_init_writes_a_cluster_file_from_which_nothing_is_missing(
-    console: Console, least_rights: None, cluster: Cluster, namespace: str
-) -> None:
+def test_init_writes_a_cluster_file_from_which_nothing_is_missing(console: Console, nodeless_cluster: Cluster) -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "kubernetes.io/arch": "amd64"}
+    offered = {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti", "pods": "110", "rdma/rdma_shared_device_a": "63"}
+    taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
+            "spec": {"taints": [taint]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "capacity": offered,
+                "allocatable": offered,
+            },
+        }
+        for name in ("init-0", "init-1")
+    ]
     file = console.folder / "site.yaml"
-    done = console.run("init", file, "--platform", "kubernetes", "--namespace", namespace, "--yes")
-    assert done.status == 0, done.output
+    console.environment["KUBECONFIG"] = str(nodeless_cluster.kubeconfig)
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
+    nodeless_cluster.kubectl("create", "--filename", "-", stdin=text)
+    try:
+        not_ready = "node.kubernetes.io/not-ready:NoSchedule-"  # which the controllers would take away
+        nodeless_cluster.kubectl("taint", "node", "init-0", "init-1", not_ready)
+        done = console.run("init", file, "--platform", "kubernetes", "--yes")
+        assert done.status == 0, done.output
+        doctor = console.run("doctor", file)
+    finally:
+        nodeless_cluster.kubectl("delete", "node", "init-0", "init-1")
     drafted = load_cluster(file)
-    assert (drafted.nodes, drafted.gpus, drafted.hardware.name) == (2, 8, "gpu")
-    assert drafted.image is not None
-    assert drafted.image.planned.endswith(cluster.image.rpartition("/")[2])
-    doctor = console.run("doctor", file)
+    assert (drafted.nodes, drafted.gpus, drafted.hardware.name) == (2, 8, "H100-SXM")
+    assert drafted.platform.model_dump()["resources"] == {"rdma/rdma_shared_device_a": "1"}
     assert "ok      platform kubernetes" in doctor.out, doctor.output

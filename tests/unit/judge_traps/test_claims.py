@@ -12,7 +12,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.logs import LogsConfig
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
@@ -90,7 +90,7 @@ def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_s
 
 
 def test_a_run_far_below_its_gpus_links_does_not_pass_without_a_fabric() -> None:
-    conditions = {"operation": "all_reduce", "ranks": 32}
+    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "ranks": 32}
     sizes = [Measurement("busbw", 5.0, "GB/s", Subject("cluster", ""), {**conditions, "message_bytes": G})]
     plateau = Measurement("busbw_plateau", 5.0, "GB/s", Subject("cluster", ""), conditions)
     check = Check("collectives", Verdict.PASS, "swept", measurements=(*sizes, plateau))
