@@ -90,7 +90,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
 
 
 def _of_themselves(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
-    """What ranks say of themselves: by the tag of a line, its rank, and its node as the group `host`."""
+    """Return the lines of ranks on themselves: by the tag of a line, its rank, and its node as the group `host`."""
     matches = []
     for line in result.lines:
         match = pattern.search(line)
@@ -113,7 +113,7 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
 
 
 def _unable(unable: Sequence[re.Match[str]]) -> tuple[Verdict, str]:
-    """What keeps ranks from starting, and on which nodes: a GPU or memory that is gone before what was never there."""
+    """Return why ranks cannot start, and on which nodes: a lost GPU or memory before a missing program."""
     gone = [match for match in unable if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])]
     first, *others = gone or unable
     hosts = sorted({match["host"] for match in others} - {first["host"]})
@@ -130,7 +130,7 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
     cause = _cause(findings, complaints) or message
     if cause and complaints:
         return Verdict.FAIL, cause
-    if result.lost:  # what became of it nobody knows; whether the head is still there is asked next
+    if result.lost:  # its end is unknown; whether the head is still there is asked next
         why = f"; before that: {cause}" if cause else ""
         return Verdict.INCONCLUSIVE, Reason.of("head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why)
     if result.timed_out:
@@ -161,7 +161,7 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
 
 
 def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
-    """What a rank said first, unless it only lost a peer; then the earliest primary cause; else what followed from it.
+    """Return the first words of a rank that did more than lose a peer, else the earliest cause, else a consequence.
 
     That ranks say nothing weighs more than what those said that waited for them.
     """
@@ -191,7 +191,7 @@ def silences(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def _complaints(result: MpiResult) -> list[re.Match[str]]:
-    """What ranks of a probe say of their end, with the groups `host`, `rank` and `cause`."""
+    """Return the last words of a probe's ranks, with the groups `host`, `rank` and `cause`."""
     return _of_themselves(_COMPLAINT, result)
 
 

@@ -183,7 +183,7 @@ def _listed(kind: str, number: int) -> Cause:
 
 
 def _said(rest: str) -> str:
-    """What an Xid says behind its number: the action of 154, or unit and link of 144 to 150."""
+    """The words behind the number of an Xid: the action of 154, unit and link of 144 to 150."""
     if match := _ACTION.search(rest) or _SUBCODE.match(rest):
         return f": {', '.join(match.groups())}"
     return ""

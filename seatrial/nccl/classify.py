@@ -80,7 +80,7 @@ class Classifier:
         self._waited: dict[int, tuple[int, str]] = {}  # of torch's watchdog, by rank: which collective
 
     def feed(self, text: str, rank: int | None = None) -> None:
-        """Takes one line that is already `clean`; `rank` is the one its label named."""
+        """Take one line that is already `clean`; `rank` is the one its label named."""
         if not text.strip():
             return
         if _RULE.match(text):
@@ -95,7 +95,7 @@ class Classifier:
             self._line(text, rank)
 
     def findings(self) -> list[Finding]:
-        """What was found, causes before consequences, and each of them in the order of the log."""
+        """Return the findings, causes before consequences, and each of them in the order of the log."""
         self._close_box()
         return sorted(map(self._said_more, self._by_key.values()), key=weight)
 
@@ -255,7 +255,7 @@ def _speaker(text: str) -> str | None:
 
 
 def _waiting(waited: dict[int, tuple[int, str]]) -> str:
-    """Who waited for which collective, and who is behind: those that speak are not the cause."""
+    """Describe which ranks waited for which collective, and which are behind: those that speak are not the cause."""
     latest, operation = max(waited.values())
     behind = sorted(rank for rank, (number, _) in waited.items() if number < latest)
     if behind:

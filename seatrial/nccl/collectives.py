@@ -69,7 +69,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Collective:
-    """What is known of one collective.
+    """The facts of one collective.
 
     `receives`: what a rank of n must receive, given rank and n; None where no probe runs it, so no suite may name it.
     `into_a_node`: the least share of a message that must enter a node, given n and g; None: all that busbw counts.

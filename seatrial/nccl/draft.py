@@ -35,7 +35,7 @@ class Phase(IntEnum):
 
 @dataclass(slots=True)
 class Draft:
-    """What was read of one sweep so far. `hint` and `hint_ranks` come from a command line."""
+    """One sweep as far as it was read. `hint` and `hint_ranks` come from a command line."""
 
     hint: str | None = None
     hint_ranks: int | None = None
@@ -230,7 +230,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
 
 
 def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
-    """Numbers first: a footer counts more than what other lines say, and wrong values more than a footer.
+    """Decide by the numbers first: a footer counts more than other lines, and wrong values more than a footer.
 
     Without a footer a known cause makes an error of it; without a cause it merely ended early.
     """
@@ -260,7 +260,7 @@ def _undoes(finding: Finding) -> bool:
 
 
 def launch_error(findings: Sequence[Finding]) -> Sweep:
-    """What stands for a program that never printed anything: no rows, and the causes."""
+    """Make the sweep of a program that never printed anything: no rows, and the causes."""
     notes = () if any(finding.fatal for finding in findings) else tuple(findings)
     return Sweep(
         None, None, None, (), (), None, None, "error", _texts(findings), findings=tuple(findings), notes=notes
@@ -276,7 +276,7 @@ def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
 
 
 def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Iterator[str]:
-    """What is wrong with the table itself."""
+    """Yield the faults of the table itself."""
     if outcome == "error" and not any(finding.fatal for finding in findings) and draft.seen:
         yield NO_ROWS
     if draft.empty_rows:

@@ -1,4 +1,4 @@
-"""What was read from nccl-tests output: timings, rows, devices and sweeps."""
+"""Timings, rows, devices and sweeps of nccl-tests output."""
 
 import math
 from collections.abc import Iterable
@@ -107,7 +107,7 @@ class Sweep:
 
     @classmethod
     def nothing(cls, error: str) -> "Sweep":
-        """What a log without any result reads as: outcome error, and why."""
+        """Make the sweep of a log without any result: outcome error, and its cause."""
         return cls(None, None, None, (), (), None, None, "error", (error,))
 
     @property

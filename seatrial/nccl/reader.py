@@ -37,7 +37,7 @@ Event = Row | Mark | Other
 
 
 class TableLineReader:
-    """Reads one line at a time.
+    """Read one line at a time.
 
     nccl-tests prints a row in three pieces, and NCCL's log goes to the same stream: another line may stand between two
     pieces, or be glued to one of them. What NCCL wrote is cut out; the pieces are joined until they are a row.
@@ -62,12 +62,12 @@ class TableLineReader:
         return [*self._piece(head), Other(log, rank)] if log else self._whole_line(text, rank)
 
     def restart(self) -> None:
-        """Forgets the table: what follows belongs to another sweep."""
+        """Forget the table: what follows belongs to another sweep."""
         self.layout = None
         self._pending = ""
 
     def _split(self, text: str) -> tuple[str, str]:
-        """What stands before a line of NCCL's log that was glued to it, and that line."""
+        """Return the text before a line of NCCL's log that was glued to it, and that line."""
         match = _NCCL.search(text)
         if match is None:
             return text, ""

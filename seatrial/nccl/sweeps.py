@@ -25,7 +25,7 @@ _HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a scri
 
 
 class SweepReader:
-    """Takes a log line by line; `sweeps` is what it holds. Memory grows with rows and devices only, up to a limit.
+    """Take a log line by line; `sweeps` returns its sweeps. Memory grows with rows and devices only, up to a limit.
 
     `source` is the log's name: it decides between collectives that print the same rows (all_gather.csv).
     """
@@ -41,14 +41,14 @@ class SweepReader:
         self._exports: list[str] = []  # they hold for every program that follows
 
     def feed(self, raw: str) -> list[Row]:
-        """Takes one line and returns the rows that it completed."""
+        """Take one line and return the rows that it completed."""
         events = [event for line in unwrapped(raw) for event in self._lines.feed(line)]
         for event in events:
             self._take(event)
         return [event for event in events if isinstance(event, Row)]
 
     def sweeps(self) -> list[Sweep]:
-        """What was read, in order; empty where the log holds neither a sweep nor a cause of failure."""
+        """Return the sweeps in order; empty where the log holds neither a sweep nor a cause of failure."""
         sweeps: list[Sweep] = []
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):

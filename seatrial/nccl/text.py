@@ -1,4 +1,4 @@
-"""What launchers, terminals and copy-and-paste put around a line of output, and how to take it off again."""
+"""Remove the wrapping that launchers, terminals and copy-and-paste put around a line of output."""
 
 import json
 import re

@@ -46,7 +46,7 @@ NO_NVLS = "Ring/Tree"
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """What NCCL's log says about the network.
+    """The network of a sweep by NCCL's log.
 
     `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
     `plugin` the external network plugin that was loaded; `provider` the one that libfabric selected (`efa`, `cxi`,
@@ -75,7 +75,7 @@ class Transport:
 
     @property
     def algorithm(self) -> str | None:
-        """What the largest message took, by NCCL's own word, else the one that the settings leave; None where unknown.
+        """The algorithm of the largest message by NCCL's log, else the one that the settings leave; None where unknown.
 
         Where they leave several, `NO_NVLS` if NVLS is not among them: NCCL_NVLS_ENABLE=0, NCCL_ALGO=^NVLS.
         """
@@ -96,7 +96,7 @@ class Transport:
 
 
 class TransportReader:
-    """Collects the evidence line by line; memory does not grow with the log."""
+    """Collect the evidence line by line; memory does not grow with the log."""
 
     def __init__(self) -> None:
         self._networks: dict[str, str] = {}
@@ -110,12 +110,12 @@ class TransportReader:
         self._ports: dict[str, set[str]] = {}
 
     def feed(self, raw: str) -> None:
-        """Takes one line."""
+        """Take one line."""
         if any(word in raw for word in _WORDS):
             self.take(clean(raw).text)
 
     def take(self, text: str) -> None:
-        """Takes one line that is already `clean`."""
+        """Take one line that is already `clean`."""
         if "NCCL_" in text or "ALGO=" in text:
             self._settings.update({name: value[:80] for name, value in _SET.findall(text)})
             if match := _CHOSEN_DEVICES.search(text):
@@ -151,7 +151,7 @@ class TransportReader:
             self._take_ports([str(number) for number in range(int(found[1]))], text)
 
     def _take_chosen(self, names: Sequence[str], text: str) -> None:
-        """What NCCL_IB_HCA lists; one name, or one without a number, stands for all devices that begin so."""
+        """Take the devices of NCCL_IB_HCA; one name, or one without a number, stands for all that begin so."""
         if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
             self._take_ports([name if ":" in name else f"{name}:1" for name in names], text)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _CONNECT_S = 30
-_KILLED = 128 + 9  # as a shell tells it
+_KILLED = 128 + 9  # as a shell reports it
 _MAX_BYTES = 1 << 20  # of what one probe prints
 
 
