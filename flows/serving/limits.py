@@ -1,10 +1,12 @@
 """One check of a cluster at a time: a file lock on this machine, a concurrency limit of the Prefect server beyond it.
 
-Two sweeps at once would each measure half a fabric. The second run waits, and its state says for which run. The file
-lock of a holder that is killed is free at once, the slot of the limit when its lease is over.
+Two sweeps at once would each measure half a fabric. The second run waits, and its state says for which run, and how
+many wait before it: who comes first goes first. The file lock of a holder that is killed is free at once, the slot of
+the limit when its lease is over.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,10 +28,10 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
 from flows.serving.server import has_lasting_server
-from flows.serving.ui import PROCESS, RUN, SLOT, cluster_tag, set_label, show_waiting
+from flows.serving.ui import LINE, PROCESS, RUN, SLOT, cluster_tag, set_label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
-from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
+from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by, in_line
 
 log = logging.getLogger("seatrial.lock")
 
@@ -38,6 +40,7 @@ LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
 _LOCKED = 423
 _NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
+_SAY_S, _SILENT_S = 20.0, 90.0  # a run that waits says so this often; one that is silent for longer has lost its place
 _MANY = 200  # the most that the server gives at once
 _UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
@@ -53,12 +56,12 @@ class ClusterLock:
 def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[ClusterLock]":
     """Hold the cluster. Raises MissingError, which names the holder, when it is not free within `wait_s`."""
     held = ClusterLock()
-    deadline = time.monotonic() + wait_s
+    deadline, came = time.monotonic() + wait_s, time.time()
     with _file_lock(cluster, run_id, deadline):
         if not has_lasting_server():
             yield held
             return
-        with _slot(cluster, flow_run_id, deadline, held):
+        with _slot(cluster, Waiter(cluster, flow_run_id, came), deadline, held):
             yield held
 
 
@@ -78,19 +81,54 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
         lock.close()
 
 
+@dataclass(slots=True)
+class Waiter:
+    """The place of a run in the line for the slot: by the time at which it came, on whatever machine."""
+
+    cluster: str
+    flow_run_id: UUID
+    came: float
+    said: float = 0.0
+
+    def ahead(self) -> int:
+        """Count those that came before and still wait."""
+        return sum(1 for run in _checks(self.cluster, self.flow_run_id) if _came(run) < self.came)
+
+    def say(self) -> None:
+        """Tell the server, now and then, that this run waits."""
+        if time.time() - self.said > _SAY_S:
+            self.said = time.time()
+            set_label(self.flow_run_id, LINE, f"{self.came} {self.said}")
+
+    def leave(self) -> None:
+        if self.said:
+            set_label(self.flow_run_id, LINE, "")
+
+
+def _came(run: FlowRun) -> float:
+    """Return when a run that waits came; infinity for one that does not wait, or has been silent for long."""
+    came, _, said = str(run.labels.get(LINE, "")).partition(" ")
+    try:
+        return float(came) if time.time() - float(said) < _SILENT_S else math.inf
+    except ValueError:
+        return math.inf
+
+
 @contextmanager
-def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
+def _slot(cluster: str, waiter: Waiter, deadline: float, held: ClusterLock) -> Iterator[None]:
     """Hold the slot of the cluster's limit; without an answer of the server at the start, hold none."""
-    stack = ExitStack()
+    stack, flow_run_id = ExitStack(), waiter.flow_run_id
     try:
         _make_limit(cluster)
-        if not _take(stack, cluster):
+        if waiter.ahead() or not _take(stack, cluster):
             with show_waiting() as waiting:
-                _wait(lambda: _take_later(stack, cluster), lambda: _holder(cluster, flow_run_id), deadline, waiting)
+                _wait(lambda: _take_later(stack, waiter), lambda: _holder(waiter), deadline, waiting)
     except _NO_ANSWER as error:
         log.warning("the Prefect server keeps no order between machines just now: %s", error)
         yield
         return
+    finally:
+        waiter.leave()
     set_label(flow_run_id, SLOT, "held")
     before = {run.id for run in _others(cluster, flow_run_id)}  # a run that has died keeps its label for a while
     try:
@@ -136,10 +174,11 @@ def _is_taken(cluster: str) -> bool:
         return client.read_global_concurrency_limit_by_name(_name(cluster)).active_slots > 0
 
 
-def _take_later(stack: ExitStack, cluster: str) -> bool:
+def _take_later(stack: ExitStack, waiter: Waiter) -> bool:
     """The same for a run that waits: no answer does not mean that the cluster is free."""
+    waiter.say()
     try:
-        return _take(stack, cluster)
+        return not waiter.ahead() and _take(stack, waiter.cluster)
     except _NO_ANSWER as error:
         log.debug("the Prefect server: %s", error)
         return False
@@ -158,20 +197,27 @@ def _wait(take: Callable[[], bool], who: Callable[[], str], deadline: float, wai
         time.sleep(_LOOK_S)
 
 
-def _holder(cluster: str, but: UUID) -> str:
-    """Describe the run that has the cluster's slot."""
-    run = next(iter(_others(cluster, but)), None)
-    if run is None:
-        return f"cluster {cluster} is being checked by another run, or by one that has died a minute ago"
-    since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
-    return held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
+def _holder(waiter: Waiter) -> str:
+    """Describe the run that has the cluster's slot, and the place in the line."""
+    cluster = waiter.cluster
+    run = next(iter(_others(cluster, waiter.flow_run_id)), None)
+    holds = f"cluster {cluster} is being checked by another run, or by one that has died a minute ago"
+    if run:
+        since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
+        holds = held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
+    return in_line(holds, waiter.ahead())
 
 
 def _others(cluster: str, but: UUID) -> list[FlowRun]:
     """Return other runs that have the cluster's slot by their label; none if the server does not answer."""
+    return [run for run in _checks(cluster, but) if run.labels.get(SLOT)]
+
+
+def _checks(cluster: str, but: UUID) -> list[FlowRun]:
+    """Return other checks of the cluster that are at work or wait; none if the server does not answer."""
     try:
         with get_client(sync_client=True) as client:
-            return [run for run in running(client, cluster) if run.id != but and run.labels.get(SLOT)]
+            return [run for run in running(client, cluster) if run.id != but]
     except httpx.HTTPError as error:
         log.debug("the Prefect server: %s", error)
         return []

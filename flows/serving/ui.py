@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial")
 
 MOST_CHARACTERS = 2000  # of a message in Prefect
-RUN, PROCESS, SLOT = "seatrial.run", "seatrial.process", "seatrial.slot"
+RUN, PROCESS, SLOT, LINE = "seatrial.run", "seatrial.process", "seatrial.slot", "seatrial.line"
 _EVERY_S = 2.0
 _STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collect", "teardown", "record")
 _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers

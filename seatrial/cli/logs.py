@@ -1,9 +1,11 @@
 """Commands that need no nodes: parse, judge, explain and simulate."""
 
+import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -86,9 +88,9 @@ def judge(
 ) -> NoReturn:
     """Judge the nccl-tests LOGS of one run, from any launcher, against reference values for the hardware.
 
-    LOGS are files, text or JSON; - is standard input. Output of dcgmi diag, nvbandwidth, perftest and nvidia-smi -q
-    may be among them. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
-    3 inconclusive or not_run.
+    LOGS are files, text or JSON, or folders with files NAME.log; - is standard input. Output of dcgmi diag,
+    nvbandwidth, perftest and nvidia-smi -q may be among them. Exit status: 0 pass, 1 degraded, fail or corrupt,
+    2 bad input, 3 inconclusive or not_run.
     """
     from seatrial.judge.logs import LogsConfig, judge_logs
     from seatrial.report.terminal import show_judged, to_dict
@@ -128,6 +130,7 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     from seatrial.judge.logs import Log
     from seatrial.nccl import parse_file, parse_text
 
+    paths = tuple(file for path in paths for file in _files(path))
     stems = [Path(path).stem for path in paths]
     read: list[Log] = []
     nothing: NothingFoundError | None = None
@@ -139,6 +142,8 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
             sweeps = tuple(parse_file(path) if text is None else parse_text(text, "standard input"))
         except NothingFoundError as error:
             nothing = error
+            if text is None and Path(path).name in _OTHERS:
+                continue
         check = None
         if not any(sweep.rows for sweep in sweeps):
             check = read_tool(_beginning(path, MAX_TEXT) if text is None else text, name)
@@ -146,6 +151,20 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     if nothing and not any(log.sweeps or log.check for log in read):
         raise nothing
     return read
+
+
+_OTHERS = ("hostnames.log", "training.log")  # of the script for Slurm, and no collectives
+_MOST_FILES = 10_000
+
+
+def _files(path: str) -> list[str]:
+    """Return the logs of a folder, else the path itself. Raises InputError for a folder of none or of too many."""
+    if not os.path.isdir(path):
+        return [path]
+    found = sorted(str(file) for file in islice(Path(path).glob("*.log"), _MOST_FILES + 1))
+    if not found or len(found) > _MOST_FILES:
+        raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files NAME.log")
+    return found
 
 
 _MAX_STDIN = 256 << 20  # bytes

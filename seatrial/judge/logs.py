@@ -35,7 +35,7 @@ from seatrial.judge.knowledge import Knowledge
 from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.result import conclude as conclude_run
-from seatrial.model.setup import Setup, arm_of_settings
+from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES
@@ -88,6 +88,7 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Check, Arm]:
     """One sweep among all as a check, and with its plateau."""
+    config = _of_one_node(arm, arms, config)
     is_control = treatment_of(arm, arms, config.nodes) is not None
     claim = _with_fabric(config, arm.sweep)
     outcome = _outcome(arm.sweep, claim, is_control)
@@ -98,6 +99,17 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Chec
     check = replace(check, reason=join((check.reason, *notes))) if notes else check
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)
+
+
+def _of_one_node(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> LogsConfig:
+    """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
+    settings, is_whole = settings_of(arm.sweep), any(len(_hosts(other)) >= config.nodes for other in arms)
+    is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
+    return replace(config, nodes=1, fabric=None) if is_whole and is_inside and len(_hosts(arm)) == 1 else config
+
+
+def _hosts(arm: Arm) -> set[str]:
+    return {device.host for device in arm.sweep.devices}
 
 
 def _judged(checks: tuple[Check, ...]) -> LogsJudgement:

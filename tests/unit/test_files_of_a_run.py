@@ -119,7 +119,7 @@ def test_the_history_and_locks_are_their_users_alone(tmp_path: Path, monkeypatch
     open_store().close()
     FileLock("c", "r1").close()
     modes = {path.name: mode_of(path) for path in [folder, *folder.rglob("*")]}
-    assert modes == {"seatrial": 0o700, "history.sqlite": 0o600, "locks": 0o700, "c.lock": 0o600}
+    assert modes == {"seatrial": 0o700, "history.sqlite": 0o600, "locks": 0o700, "c.lock": 0o600, "c.line": 0o700}
 
 
 def test_a_history_that_is_a_link_is_refused(tmp_path: Path, victim: Path) -> None:

@@ -215,7 +215,9 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     assert re.search(r", next \d{4}-\d\d-\d\d 02:00$", trial)
     assert paused == "nightly  other, suite quick: 30 5 * * 1 (Europe/Berlin), paused"
     over = deployments(ServeConfig(site.clusters, suite="acceptance"))
-    assert {s.parameters["suite"] for d in over if d.name == "nightly" for s in d.schedules or []} == {"acceptance"}
+    assert {(s.parameters or {})["suite"] for d in over for s in d.schedules or [] if d.name == "nightly"} == {
+        "acceptance"
+    }
     assert all(re.fullmatch(r"flows\.\w+\.\w+", deployment.entrypoint or "") for deployment in by_name.values())
 
 

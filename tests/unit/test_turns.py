@@ -22,7 +22,7 @@ from prefect.states import Cancelled, Cancelling, Completed, Running
 
 from flows.serving import limits
 from flows.serving.limits import ClusterLock, end_if_dead
-from flows.serving.ui import PROCESS
+from flows.serving.ui import LINE, PROCESS
 from seatrial.model.errors import MissingError
 from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
 
@@ -48,7 +48,12 @@ class Limit:
 
 @contextmanager
 def slot(
-    limit: Limit, monkeypatch: pytest.MonkeyPatch, seconds: float, held: ClusterLock, others: Sequence[object] = ()
+    limit: Limit,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    held: ClusterLock,
+    others: Sequence[object] = (),
+    line: Sequence[object] = (),
 ) -> Iterator[list[str]]:
     shown: list[str] = []
 
@@ -60,10 +65,11 @@ def slot(
     monkeypatch.setattr(limits, "_make_limit", lambda _: None)
     monkeypatch.setattr(limits, "_is_taken", lambda _: False)
     monkeypatch.setattr(limits, "_others", lambda *_: others)
+    monkeypatch.setattr(limits, "_checks", lambda *_: line)
     monkeypatch.setattr(limits, "set_label", lambda *_: None)
     monkeypatch.setattr(limits, "show_waiting", waiting)
     monkeypatch.setattr(limits, "_LOOK_S", 0.01)
-    with limits._slot("a", uuid4(), time.monotonic() + seconds, held):
+    with limits._slot("a", limits.Waiter("a", uuid4(), time.time()), time.monotonic() + seconds, held):
         yield shown
 
 
@@ -104,6 +110,23 @@ def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkey
     assert not limit.given_back
 
 
+def waits(seconds_ago: float, said_ago: float = 1) -> Any:
+    """A run that came so long ago and waits, as its label says."""
+    now = time.time()
+    return SimpleNamespace(id=uuid4(), labels={LINE: f"{now - seconds_ago} {now - said_ago}"})
+
+
+def test_the_slot_goes_to_the_run_that_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = [waits(600), waits(60), waits(-60), waits(600, said_ago=600), SimpleNamespace(id=uuid4(), labels={})]
+    with (
+        pytest.raises(MissingError, match=r"; 2 runs before this one; start it again later"),
+        slot(Limit(None), monkeypatch, 0.1, ClusterLock(), line=line),
+    ):
+        pytest.fail("it has passed two that came before")
+    with slot(Limit(None), monkeypatch, 30, ClusterLock(), line=line[2:]) as shown:
+        assert not shown
+
+
 def failing(number: int) -> Any:
     def fail(*_: Any) -> None:
         raise OSError(number, os.strerror(number))
@@ -141,6 +164,21 @@ def test_a_lock_names_its_holder_and_is_free_when_that_is_gone() -> None:
     other.close()
     assert mine.take()
     mine.close()
+
+
+def test_the_lock_goes_to_the_run_that_came_first_and_the_dead_lose_their_place() -> None:
+    holder, second, third, last = (FileLock("line", f"run-{i}") for i in range(4))
+    assert holder.take()
+    assert not last.take()
+    assert last.holder().endswith(" UTC; 2 runs before this one")
+    holder.close()
+    assert not last.take()
+    os.close(second._line._file)  # as the kernel does when its process dies
+    assert last.holder().endswith(" UTC; 1 run before this one")
+    assert third.take()
+    third.close()
+    assert last.take()
+    last.close()
 
 
 def test_a_place_knows_whether_its_process_is_gone() -> None:

@@ -4,7 +4,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.collectives.section import ARM_OPERATION, Collectives
@@ -144,13 +143,12 @@ def pyxis_image(image: str) -> str:
 
 
 MEASURE_SCRIPT = "measure.sbatch"
-_PROBES = Path(__file__).parents[2] / "remote" / "probes"
 
 _HEAD = """\
 #
-# Measures the nodes of this job, and judges nothing:
+# Measures the nodes of this job, and judges nothing. They need no seatrial:{probes}
 #     sbatch measure.sbatch
-# Then, where seatrial is installed, for each log in {logs}/:
+# Then, where seatrial is installed:
 #     {judge}
 #
 # Every measurement is one srun. If one fails, the others still run, and the job ends with status 1.
@@ -171,24 +169,26 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script for measuring by hand, with the sizes of the run's suite."""
-    cluster = run.cluster
-    container = container_of(
-        cluster,
-        run.nodes_image,
-        {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]},
-        ['"$probes":"$probes":ro'],
+    cluster, names = run.cluster, _probe_names(run)
+    variables = {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}
+    plain, probing = (
+        container_of(cluster, run.nodes_image, variables, mounts) for mounts in ((), ['"$probes":"$probes":ro'])
     )
     lines = [
         "#!/bin/bash",
         *directives(cluster, settings, f"seatrial-{cluster.name}", cluster.slots),
         f"#SBATCH --output={_in_folder(settings, 'seatrial-%j.out')}",
-        _HEAD.format(judge=_judge_command(cluster), logs=_in_folder(settings, "seatrial-JOBID")),
+        _HEAD.format(
+            judge=_judge_command(cluster, _in_folder(settings, "seatrial-JOBID")),
+            probes="".join(f"\n#     seatrial probe {name} # its file goes where you submit" for name in names),
+        ),
         *load_modules(settings),
         *(f"export {assignment}" for assignment in _assignments(settings, cluster.env)),
         f"out={_in_folder(settings, 'seatrial-$SLURM_JOB_ID')}",
         _FUNCTIONS,
-        f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}} # programs of seatrial's own",
-        *_ranks(cluster, settings, container),
+        "options=() # of srun, for some of the measurements",
+        "# What NCCL is told begins each log: `seatrial judge` knows an arm by it.",
+        *_ranks("ranks", cluster, settings, plain),
         "",
         "# Connectivity: a task starts on every node of the job.",
         f"measure hostnames srun --mpi=none --ntasks={cluster.nodes} --ntasks-per-node=1 hostname",
@@ -196,7 +196,7 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
         f'    {{ echo "hostnames: {cluster.nodes} different ones are expected"; failed=1; }}',
         "",
         *(_nccl_tests(run, settings) if cluster.gpus else ()),
-        *_probes(run, settings),
+        *(_probes(run, settings, probing) if names else ()),
         'exit "$failed"',
         "",
     ]
@@ -207,17 +207,15 @@ def _in_folder(settings: SlurmPlatform, name: str) -> str:
     return f"{settings.output}/{name}" if settings.output else name
 
 
-def _judge_command(cluster: Cluster) -> str:
-    argv = ["seatrial", "judge", "LOG", "--hardware", cluster.hardware.name, "--nodes", str(cluster.nodes)]
+def _judge_command(cluster: Cluster, logs: str) -> str:
+    argv = ["seatrial", "judge", logs, "--hardware", cluster.hardware.name, "--nodes", str(cluster.nodes)]
     argv += ["--gpus-per-node", str(cluster.gpus)] if cluster.gpus else []
     return shlex.join([*argv, "--fabric", cluster.fabric] if cluster.fabric else argv)
 
 
-def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
+def _ranks(name: str, cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
     """The shell function that starts one rank for each GPU, or slot, in the container if there is one."""
-    yield "options=() # of srun, for some of the measurements"
-    yield "# What NCCL is told begins each log: `seatrial judge` knows an arm by it."
-    yield "ranks() { # COMMAND..."
+    yield f"{name}() {{ # COMMAND..."
     yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
     yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
     yield from (f"        {option} \\" for option in (*container.options, '${options[@]+"${options[@]}"}'))
@@ -241,7 +239,7 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
         yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None))}"
     yield ""
     if cluster.gpus > 1:
-        yield "# NVLink only: each node by itself. Judge these logs with --nodes 1."
+        yield "# NVLink only: each node by itself."
         yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
         yield f'    options=(--nodes=1 --ntasks={cluster.gpus} --nodelist="$node")'
         yield f"    {' '.join(_assignments(settings, ENVIRONMENT[INTRA]))} \\"
@@ -260,14 +258,25 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     yield ""
 
 
-def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:
+def _probe_names(run: Run) -> list[str]:
+    """The probes that the script starts."""
+    of_processors = run.suite.section(Collectives) and not run.cluster.gpus
+    return ["collective"] * bool(of_processors) + ["training"] * bool(run.suite.section(Training))
+
+
+def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator[str]:
     """Programs of seatrial: collectives on nodes without GPUs, and the training smoke."""
     cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
-    yield "# Probes: they need a seatrial that all nodes can read, and torch."
+    yield "# Files of `seatrial probe`, in a folder that all nodes see. They need torch, and nothing of seatrial."
+    yield "probes=${SEATRIAL_PROBES:-$PWD}"
+    ranks = "ranks" if container == Container() else "probing_ranks"  # in a container they need a mount
+    yield from () if ranks == "ranks" else _ranks(ranks, cluster, settings, container)
     yield "probe() { # NAME OPTION...: by every rank, which meet at the first node of the job"
     yield "    local name=$1"
     yield "    shift"
-    yield f'    ranks {shlex.quote(settings.python)} "$probes/$name.py" "$@" \\'
+    yield "    local file=$probes/$name.pyz"
+    yield '    [ -f "$file" ] || { echo "$file is missing: seatrial probe $name writes it"; return 1; }'
+    yield f'    {ranks} {shlex.quote(settings.python)} "$file" "$@" \\'
     yield '        --master-port "$((20000 + SLURM_JOB_ID % 10000))"'
     yield "}"
     if collectives and not cluster.gpus:
