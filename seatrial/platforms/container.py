@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seatrial.system.shipped import IMAGES
+
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
     from seatrial.config.image import Mount, Ulimits
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 
 KEYS = "/etc/seatrial"  # where the entry point looks for the run's keys
 # The entry point, which any image may have as its command: it travels with the keys.
-ENTRY_FILES = ("seatrial-node", "seatrial-functions", "seatrial-ready", "seatrial-session", "sshd_config")
+_ENTRY_FILES = (*(f"bin/seatrial-{name}" for name in ("node", "functions", "ready", "session")), "sshd_config")
+ENTRY_FILES = tuple(Path(name).name for name in _ENTRY_FILES)
 ENTRY_POINT, READY = ["/bin/sh", f"{KEYS}/seatrial-node"], ["/bin/sh", f"{KEYS}/seatrial-ready"]
 KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
@@ -34,7 +37,7 @@ def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
 @cache
 def entry_files() -> dict[str, str]:
     """The entry point and what it reads, by name."""
-    return {name: (Path(__file__).with_name("sshd") / name).read_text() for name in ENTRY_FILES}
+    return {Path(name).name: (IMAGES / "common" / name).read_text() for name in _ENTRY_FILES}
 
 
 def has_amd_gpus(cluster: "Cluster") -> bool:

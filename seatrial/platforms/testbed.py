@@ -13,6 +13,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.testbed import Dial, Node, Testbed
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import KeyPair, answers, connected, fan_out, on_each
+from seatrial.system.shipped import IMAGES
 
 log = logging.getLogger("seatrial.launch")
 
@@ -77,7 +78,7 @@ def wait_for_sshd(
     return True
 
 
-_SCRIPTS = ("seatrial-functions", "node.sh")
+_SCRIPTS = (IMAGES / "common" / "bin" / "seatrial-functions", Path(__file__).with_name("sshd") / "node.sh")
 MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
 
 
@@ -104,7 +105,7 @@ def node_script(
     }
     assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
     # The entry point of images uses the same functions.
-    functions, script = (Path(__file__).with_name("sshd").joinpath(name).read_text() for name in _SCRIPTS)
+    functions, script = (file.read_text() for file in _SCRIPTS)
     return assignments + functions.removeprefix("#!/bin/sh\n") + script
 
 

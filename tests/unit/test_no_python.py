@@ -8,8 +8,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 import seatrial.remote
 from seatrial.remote.answers import Facts
 
@@ -41,13 +39,19 @@ def test_the_command_has_its_variables_and_gives_its_status() -> None:
     process.communicate()
 
 
-@pytest.mark.parametrize(("limit_s", "said"), [("0.0", "time is up"), ("3600.0", "not wanted any more")])
-def test_it_ends_what_the_command_has_started(limit_s: str, said: str) -> None:
-    process = supervise(limit_s, "sh", "-c", "sleep 3600 & echo $!; wait")
+def test_a_command_ends_when_its_time_is_up() -> None:
+    process = supervise("0.0", "sleep", "3600")
+    assert process.stdout
+    assert process.stdout.read() == "seatrial-supervisor: time is up\n"
+    process.communicate()
+
+
+def test_it_ends_what_the_command_has_started_when_its_input_closes() -> None:
+    process = supervise("3600.0", "sh", "-c", "sleep 3600 & echo $!; wait")
     assert process.stdout
     pid = int(process.stdout.readline())
     out, _ = process.communicate()  # closes its standard input
-    assert out == f"seatrial-supervisor: {said}\n"
+    assert out == "seatrial-supervisor: not wanted any more\n"
     with suppress(FileNotFoundError, ProcessLookupError):
         while ") Z " not in Path(f"/proc/{pid}/stat").read_text():  # killed, and on its way out
             time.sleep(0.01)

@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 from seatrial import platforms
+from seatrial.system.shipped import IMAGES
 from seatrial.text.secret_values import SECRET_NAME
 
 SCRIPT = Path(platforms.__file__).parent / "sshd" / "node.sh"
-FUNCTIONS = Path(platforms.__file__).parent / "sshd" / "seatrial-functions"
+FUNCTIONS = IMAGES / "common" / "bin" / "seatrial-functions"
 
 
 def test_what_it_has_started_is_seen_while_other_processes_end(tmp_path: Path) -> None:
