@@ -25,6 +25,7 @@ from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.table import repeat_checks
 from seatrial.localize.findings import Localization
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update, verdict
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import SURE, Check, Suspect, merge_suspects
 from seatrial.model.setup import NETWORK, arm_of
@@ -102,17 +103,17 @@ def _doubts(check: Check) -> list[Doubt]:
 
 def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
     """The first sweep over all nodes that was bad or has no number, at the sizes of its plateau."""
-    bad = {
-        (j.measurement.conditions.get("operation"), arm_of(j.measurement))
-        for j in check.judgements
-        if j.verdict.is_fault
-    }
-    measured = {(m.conditions.get("operation"), arm_of(m)) for m in check.measurements}
+    bad = {_sweep_of(judgement.measurement) for judgement in check.judgements if judgement.verdict.is_fault}
+    measured = {_sweep_of(m) for m in check.measurements}
     over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
     keys = {(sweep.operation, sweep.arm): sweep for sweep in over_all}
     sweep = next((sweep for key, sweep in keys.items() if key in bad or key not in measured), over_all[0])
     sizes = plateau_sizes(sweep.sizes.sizes())
     return replace(sweep, sizes=sweep.sizes.model_copy(update={"min_bytes": sizes[0], "max_bytes": sizes[-1]}))
+
+
+def _sweep_of(measurement: Measurement) -> tuple[object, str]:
+    return measurement.conditions.get("operation"), arm_of(measurement)
 
 
 class _Trial:

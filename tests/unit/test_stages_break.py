@@ -51,6 +51,7 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         "launch_task": lambda *_: testbed,
         "check_task": passes,
         "compare_task": lambda checks, *_: checks,
+        "is_due": lambda *_: False,
         "collect": lambda *_: None,
         "keep": lambda *_: None,
         "teardown": lambda *_: None,

@@ -242,7 +242,7 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
 class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and logs its rows."""
 
-    def __init__(self, planned: PlannedSweep, *, quiet: bool) -> None:
+    def __init__(self, planned: PlannedSweep, *, quiet: bool = False) -> None:
         self.transport = TransportReader()
         self._planned = planned
         self._quiet = quiet  # one of many at once
