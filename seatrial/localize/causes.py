@@ -1,8 +1,9 @@
 """Candidate causes of slow tests, and the tests that each of them slows. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import lgamma, log
 from typing import Literal
 
@@ -18,6 +19,7 @@ PENETRANCES = (ALWAYS, 0.5, 0.2)  # of a rail: which path data takes is up to a 
 _EXPECTED: Mapping[CauseKind, float] = {
     "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.5, "node": 1.0, "gpu": 0.5, "link": 0.5,
 }  # fmt: skip
+_MANY = 40  # tests, of which a cause slows at least a fifth of what it should: less is chance in one of a thousand
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
 
@@ -62,7 +64,16 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
-    return [column for column in found if observed.bad[column.tests].any()]
+    return [column for column in found if _plausible(column, observed)]
+
+
+def _plausible(column: Column, observed: Observed) -> bool:
+    """Whether a test of it was bad, and of many tests not far fewer than it slows."""
+    bad = observed.bad[column.tests]
+    if len(bad) < _MANY or not bad.any():
+        return bool(bad.any())
+    shift = observed.value[column.tests].mean() < -observed.scale[column.tests].mean() / 2
+    return bool(shift or bad.mean() > column.cause.penetrance / 5)
 
 
 def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:
@@ -104,12 +115,13 @@ def _gpus(observed: Observed) -> tuple[Found, int]:
     Where a node took part with the same GPUs in all tests, node and GPU are one.
     """
     by_node: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    bad = {node for i in np.flatnonzero(observed.bad) for node in observed.tests[i].nodes}
     for i, test in enumerate(observed.tests):
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
             by_node[node][addresses].append(i)
     places: Found = {}
     for node, tests in by_node.items():
-        if len(tests) > 1 and any(observed.bad[i] for where in tests.values() for i in where):
+        if len(tests) > 1 and node in bad:
             for address in {address for addresses in tests for address in addresses}:
                 where = [i for addresses, some in tests.items() if address in addresses for i in some]
                 places[f"{node}/{address}"] = ((node,), sorted(where))
@@ -133,13 +145,16 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     part of the tests with it is slow, or of those that have it at one end alone.
     """
     columns: dict[tuple[str, str], list[int]] = defaultdict(list)
+    nodes: dict[tuple[str, ...], set[str]] = defaultdict(set)
     users: dict[str, set[str]] = defaultdict(set)
     by_gpus: dict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
     for i, test in enumerate(tests):
         by_gpus[test.gpus].append(i)
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
-            for address in addresses:
-                users[address].add(node)
+            nodes[addresses].add(node)
+    for addresses, some in nodes.items():
+        for address in addresses:
+            users[address] |= some
     for gpus, where in by_gpus.items():
         ends = Counter(address for addresses in gpus for address in set(addresses))
         single = all(len(addresses) == 1 for addresses in gpus)
@@ -147,7 +162,7 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
             columns[address, "always"] += where
             columns[address, "single"] += where if single else []
             columns[address, "one end"] += where if single and count == 1 and len(gpus) > 1 else []
-    rails = [rail for rail, nodes in users.items() if len(nodes) > 1 and len(columns[rail, "always"]) < len(tests)]
+    rails = [rail for rail, some in users.items() if len(some) > 1 and len(columns[rail, "always"]) < len(tests)]
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
     found = []
     for rail in rails:
@@ -176,7 +191,8 @@ def _placements(tests: Sequence[GroupTest]) -> Found:
     return {name: ((), where) for name, where in found.items() if len(where) < len(tests)}
 
 
-def _sockets(addresses: Iterable[str]) -> frozenset[bool]:
+@lru_cache(1024)
+def _sockets(addresses: tuple[str, ...]) -> frozenset[bool]:
     return frozenset(_bus(address) >= _SECOND_SOCKET for address in addresses)
 
 

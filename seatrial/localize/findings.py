@@ -135,6 +135,9 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
         cut = Cause("cut", "", tuple(sorted(apart)))
         findings += [_finding(posterior, cause, 0.5) for cause in (cut, *_nodes(posterior, apart))]
         together = NextTest(tuple(sorted(apart)[:2]))
+    if behind := _behind_a_cut(posterior, findings):
+        findings = [replace(f, confidence=min(f.confidence, 0.5)) if f in behind else f for f in findings]
+        together = together or _across(posterior, behind[0])
     findings.sort(key=lambda finding: -finding.confidence)
     return _concluded(posterior, tuple(findings), together)
 
@@ -153,6 +156,36 @@ def _never_together(posterior: Posterior, findings: Sequence[Finding]) -> set[st
 def _apart(posterior: Posterior, nodes: set[str]) -> set[str]:
     met = [nodes.intersection(test.nodes) for test in posterior.observed.tests]
     return nodes - {node for some in met if len(some) > 1 for node in some}
+
+
+def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+    """The named links whose ends no chain of fine tests joins: a cut between the ends explains them as well."""
+    links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
+    sides = _joined(posterior.observed) if links else {}
+    return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
+
+
+def _joined(observed: Observed) -> dict[str, str]:
+    """Of each node, the first of those that chains of fine tests join it with."""
+    above = {node: node for test in observed.tests for node in test.nodes}
+
+    def first(node: str) -> str:
+        while above[node] != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    for test, is_fine in zip(observed.tests, observed.fine, strict=True):
+        for node in test.nodes[1:] if is_fine else ():
+            above[first(node)] = first(test.nodes[0])
+    return {node: first(node) for node in above}
+
+
+def _across(posterior: Posterior, link: Finding) -> NextTest | None:
+    """A pair of other nodes, each joined with one end of the link by fine tests."""
+    sides = _joined(posterior.observed)
+    ends = [[node for node, side in sides.items() if side == sides[end] and node != end] for end in link.cause.nodes]
+    a, b = (nodes or [end] for nodes, end in zip(ends, link.cause.nodes, strict=True))
+    return NextTest((a[0], b[0]))
 
 
 def _nodes(posterior: Posterior, names: set[str]) -> list[Cause]:
@@ -197,10 +230,13 @@ def unsettled(posterior: Posterior) -> Bools:
     """
     observed = posterior.observed
     limit = max(3.0, -NormalDist().inv_cdf(0.05 / max(1, len(observed.tests))))
-    keys = [(test.like, test.nodes, test.gpus) for test in observed.tests]
-    fine = {key for key, is_fine in zip(keys, observed.fine, strict=True) if is_fine}
-    repeated_fine = np.array([key in fine for key in keys], dtype=bool)
-    odd: Bools = (posterior.unexplained(limit=limit) & ~repeated_fine) | observed.fast
+    odd, tests = posterior.unexplained(limit=limit), observed.tests
+    nodes = {tests[i].nodes for i in np.flatnonzero(odd)}
+    again = [i for i, test in enumerate(tests) if test.nodes in nodes and observed.fine[i]]
+    fine = {(tests[i].like, tests[i].nodes, tests[i].gpus) for i in again}
+    for i in np.flatnonzero(odd):
+        odd[i] = (tests[i].like, tests[i].nodes, tests[i].gpus) not in fine
+    odd |= observed.fast
     return odd
 
 
@@ -226,7 +262,8 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
     if cause.kind != "node":
         return True
     partners = {frozenset(observed.tests[i].nodes) - set(cause.nodes) for i in hit}
-    return partners == {frozenset()} or len(partners) > 1
+    fine = {frozenset(observed.tests[i].nodes) - set(cause.nodes) for i in tests[observed.fine[tests]]} - partners
+    return partners == {frozenset()} or len(partners) > max(1, 2 * len(fine))  # else links of it explain them as well
 
 
 def _findings(posterior: Posterior, effect: Effect) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from seatrial.localize.observations import Floats, Observed
+from seatrial.localize.observations import Floats, Ints, Observed
 
 # Log slowdowns that a cause may have: from 7 % to a twentieth, in steps of a third.
 SLOWDOWNS = 0.075 * 1.35 ** np.arange(13)
@@ -38,30 +38,37 @@ class Likelihood:
         if count >= 5:  # they lie together
             centre = float(np.median(observed.value[odd]))
             self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
-        self._usual = self._density(base)
+        self._usual = self._density(base, np.arange(len(base)))
         self.log_total = float((observed.weight * np.log(self._usual))[known].sum())
 
-    def ratios(self, *penetrances: float) -> Floats:
+    @property
+    def tests(self) -> int:
+        """How many there are."""
+        return len(self._base)
+
+    def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
         """Log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
 
-        One table for each of the probabilities `penetrances` with which a cause affects its tests.
+        One table for each of the probabilities `penetrances` with which a cause affects its tests. Default: all tests.
         """
-        slowed = np.maximum(self._base[:, None], SLOWDOWNS[None, :])
-        affected = self._density(slowed) / self._usual[:, None]
-        observed, tables = self._observed, np.zeros((len(penetrances), len(self._base), len(SLOWDOWNS) + 1))
-        failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * self._fails) / self._fails).clip(min=0)
-        dead = np.where(observed.failed, np.log(FAILS_IF_DEAD / self._fails), np.log(1 - FAILS_IF_DEAD))
+        tests = np.arange(self.tests) if tests is None else tests
+        slowed = np.maximum(self._base[tests, None], SLOWDOWNS[None, :])
+        affected = self._density(slowed, tests) / self._usual[tests, None]
+        failed, fails = self._observed.failed[tests], self._fails[tests]
+        tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))
+        failing = np.log(np.minimum(0.5, _FAILS_IF_SLOW * fails) / fails).clip(min=0)
+        dead = np.where(failed, np.log(FAILS_IF_DEAD / fails), np.log(1 - FAILS_IF_DEAD))
         for table, penetrance in zip(tables, penetrances, strict=True):
             values = np.log(penetrance * affected + 1 - penetrance)
-            table[:, :-1] = np.where(observed.failed[:, None], penetrance * failing[:, None], values)
+            table[:, :-1] = np.where(failed[:, None], penetrance * failing[:, None], values)
             table[:, -1] = dead.clip(max=3.0)
-        tables[:, observed.alone] = 0
-        tables *= observed.weight[:, None]
+        tables[:, self._observed.alone[tests]] = 0
+        tables *= self._observed.weight[tests, None]
         return tables
 
-    def _density(self, slowdown: Floats) -> Floats:
-        """Of each test, for its slowdown or for several of them."""
-        whole = (..., None) if slowdown.ndim > 1 else ...
+    def _density(self, slowdown: Floats, tests: Ints) -> Floats:
+        """Of those tests, for the slowdown of each or for several of them."""
+        whole = (tests, None) if slowdown.ndim > 1 else tests
         value, stray = self._observed.value[whole], self._stray[whole]
         width = width_of(self._observed.scale[whole], slowdown)
         return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray

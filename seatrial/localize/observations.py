@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +46,20 @@ class GroupTest:
     @property
     def crossed(self) -> bool:
         """Whether the nodes took part with GPUs of different addresses."""
-        return len({frozenset(each) for each in self.gpus}) > 1
+        return len(set(self.gpus)) > 1 and len({frozenset(each) for each in self.gpus}) > 1
 
     @property
     def neighbours(self) -> Iterable[tuple[str, str]]:
         """The links of a ring over the nodes, which NCCL closes in the order of the ranks."""
         if len(self.nodes) < 2:
             return ()
+        if len(self.nodes) == 2:
+            return ((min(self.nodes), max(self.nodes)),)
         ring = zip(self.nodes, (*self.nodes[1:], self.nodes[0]), strict=True)
         return {(min(a, b), max(a, b)) for a, b in ring}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Observed:
     """What each test shows: `value`, the log ratio to like tests, with the `scale` of its noise.
 
@@ -73,20 +76,20 @@ class Observed:
     weight: Floats
     share: Floats
 
-    @property
+    @cached_property
     def slow(self) -> Bools:
         """Below like tests by more than noise: three times its scale."""
         return ~self.failed & ~self.alone & (self.value < -3 * self.scale)
 
-    @property
+    @cached_property
     def fine(self) -> Bools:
         return ~self.failed & ~self.alone & ~self.slow
 
-    @property
+    @cached_property
     def bad(self) -> Bools:
         return self.slow | self.failed
 
-    @property
+    @cached_property
     def fast(self) -> Bools:
         """Faster than what is taken for the usual speed."""
         return ~self.failed & ~self.alone & (self.value > np.maximum(5 * self.scale, _FAST))
@@ -109,11 +112,11 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
         scale[where] = _scale_of(ratio[known])
     slow = (value < -3 * scale) | failed
     gpus: dict[object, set[object]] = defaultdict(set)
-    for test, is_slow in zip(tests, slow.tolist(), strict=True):
-        if is_slow:
-            gpus[test.like, frozenset(test.nodes)].add(test.gpus)
-    many = [len(gpus.get((test.like, frozenset(test.nodes)), "1")) for test in tests]
-    weight = np.where(slow, np.array(many) ** -0.5, 1.0)
+    for i in np.flatnonzero(slow).tolist():
+        gpus[tests[i].like, frozenset(tests[i].nodes)].add(tests[i].gpus)
+    weight = np.ones(len(tests))
+    for i in np.flatnonzero(slow).tolist():
+        weight[i] = len(gpus[tests[i].like, frozenset(tests[i].nodes)]) ** -0.5
     times = Counter(frozenset(test.nodes) for test in tests)
     share = np.array([1 / times[frozenset(test.nodes)] for test in tests])
     return Observed(tuple(tests), value, scale, failed, alone, weight, share)

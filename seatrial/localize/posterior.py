@@ -80,6 +80,8 @@ class _Design:
         self.test = np.concatenate([c.tests for c in found]).astype(np.int64)
         order = np.lexsort((collective[self.test], cause))
         self.test, self.entry_cause = self.test[order], cause[order]
+        self.used = np.unique(self.test)  # the tests that a cause may have slowed
+        self.place = np.searchsorted(self.used, self.test)
         run = self.entry_cause * (collective.max() + 1) + collective[self.test]
         self.starts = np.flatnonzero(np.diff(run, prepend=-1))
         self.run_cause = self.entry_cause[self.starts]
@@ -181,18 +183,20 @@ def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
     weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))]
     side = best_side(observed.tests, weight)
     column = cut_column(observed.tests, side, nodes)
-    pairs = {frozenset(observed.tests[i].nodes) for i in column.tests[observed.slow[column.tests]]}
+    slow = column.tests[observed.slow[column.tests]]
+    pairs = {frozenset(observed.tests[i].nodes) for i in slow}
     within = np.array([len(side.intersection(test.nodes)) > 1 for test in observed.tests])
     within[column.tests] = False
-    slow_inside = (within & observed.slow).sum() > (within & observed.fine).sum()
+    as_slow = observed.slow & (observed.value < np.median(observed.value[slow]) / 2) if len(slow) else observed.slow
+    slow_inside = (within & as_slow).sum() > (within & ~as_slow & ~observed.failed).sum()
     possible = len(pairs) >= LEAST_OF_A_CUT and 2 <= len(side) <= nodes - 2 and not slow_inside
     return column if possible else None
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
     """The log of prior times Bayes factor of each cause; the sums of its tests, and their log likelihood ratios."""
-    layers = likelihood.ratios(*PENETRANCES)
-    sums = np.add.reduceat(layers[design.layer, design.test], design.starts, axis=0)
+    layers = likelihood.ratios(*PENETRANCES[: design.layer.max() + 1], tests=design.used)
+    sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
     factor = np.bincount(design.run_cause, log_mean(sums, design.weights), len(design.columns))
     return design.log_prior + factor, sums, layers
 
@@ -207,14 +211,14 @@ def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> E
     shares = weights / total
     chosen = np.flatnonzero(shares >= _SHOWN)
     chosen = chosen[np.argsort(-shares[chosen], kind="stable")]
-    explained, fails = _follows(design, sums, layers, int(np.argmax(shares)))
+    explained, fails = np.zeros(likelihood.tests), np.zeros(likelihood.tests)
+    _follows(design, sums, layers, int(np.argmax(shares)), explained, fails)
     causes = tuple(design.columns[i].cause for i in chosen)
     return Effect(causes, tuple(shares[chosen].tolist()), none / total, explained, fails)
 
 
-def _follows(design: _Design, sums: Floats, layers: Floats, cause: int) -> tuple[Floats, Floats]:
-    """Of each test, the log slowdown and the probability of failing that follow from the likeliest cause."""
-    explained, fails = np.zeros(layers.shape[1]), np.zeros(layers.shape[1])
+def _follows(design: _Design, sums: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
+    """Write of each test the log slowdown and the probability of failing that follow from the likeliest cause."""
     penetrance = design.columns[cause].cause.penetrance
     ends = np.append(design.starts[1:], len(design.test))
     for run in np.flatnonzero(design.run_cause == cause):
@@ -222,9 +226,8 @@ def _follows(design: _Design, sums: Floats, layers: Floats, cause: int) -> tuple
         tests = design.test[entries]
         weight = np.exp(sums[run] - sums[run].max()) * design.weights[run]
         weight /= weight.sum()
-        log_ratio = layers[design.layer[entries], tests] @ weight
+        log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
         affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))
         dead = weight[-1]
         explained[tests] = affected * (weight[:-1] @ SLOWDOWNS) / max(1 - dead, 1e-9) if dead < 0.5 else 0.0
         fails[tests] = dead * FAILS_IF_DEAD
-    return explained, fails

@@ -96,12 +96,18 @@ class _Round:
         self.fine: set[str] = set()  # nodes with a fine test on all GPUs
         self.met: set[frozenset[str]] = set()  # pairs that have been tested
         self.apart: set[str] = set()  # nodes that have been tested on single GPUs
+        self.good: dict[tuple[str, ...], None] = {}  # pairs that were fine together on all GPUs
+        self.compared = False  # one of them has been tested on single GPUs
+        self.helpers: list[str] = []  # nodes that are fine, at random
         self.by_gpu = True
         self.random = random.Random(state.rounds)
         observed, slow_apart = state.found.posterior.observed, set[str]()
         for test, is_fine in zip(observed.tests, observed.fine, strict=True):
             single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
             self.fine.update(test.nodes if is_fine and not single else ())
+            if is_fine and not single and len(test.nodes) == 2:
+                self.good[test.nodes] = None
+            self.compared |= single and test.nodes in self.good
             self.apart.update(test.nodes if single else ())
             if len(test.nodes) == 2 or is_fine:
                 self.met.update(map(frozenset, test.neighbours))
@@ -166,32 +172,37 @@ class _Round:
                 self._add(pair, self.state.gpus)
 
     def _with_a_fine_one(self, node: str) -> None:
-        """A node with one that was fine: the first time on each GPU by itself, all at once, since one may be slow.
-
-        In the first such round a pair of fine nodes does the same, for comparison.
-        """
+        """A node with one that was fine: the first time on each GPU by itself, all at once, since one may be slow."""
+        by_gpu = len(self.state.gpus) > 1 and node not in self.apart and self.by_gpu
+        if by_gpu:
+            self._compare()
         partner = self._fine_one(node)
         if partner is None:
             return
-        if len(self.state.gpus) < 2 or node in self.apart or not self.by_gpu:
+        if by_gpu:
+            self._by_gpu((node, partner))
+            self.apart.add(node)
+        else:
             self._add((node, partner), self.state.gpus)
-            return
-        self._by_gpu((node, partner))
-        if not self.apart:
-            first = next((n for n in self.free if n in self.fine), "")
-            partner = self._fine_one(first)
-            if partner:
-                self._by_gpu((first, partner))
-        self.apart.add(node)
 
-    def _by_gpu(self, pair: tuple[str, str]) -> None:
+    def _compare(self) -> None:
+        """Once, a pair that was fine together on each GPU: behind a cut, all other such pairs may be slow alike."""
+        pair = next((pair for pair in self.good if all(node in self.free for node in pair)), None)
+        if pair and not self.compared:
+            self._by_gpu(pair)
+            self.compared = True
+
+    def _by_gpu(self, pair: tuple[str, ...]) -> None:
         self.chosen += [Group(pair, (gpu,)) for gpu in self.state.gpus]
         self._take(pair)
 
     def _fine_one(self, node: str) -> str | None:
         """A free node that was fine and has not been tested with this free one, at random."""
-        free = [n for n in self.free if n in self.fine and n != node and frozenset((n, node)) not in self.met]
-        return self.random.choice(free) if free and node in self.free else None
+        if not self.helpers:
+            self.helpers = [n for n in self.free if n in self.fine]
+            self.random.shuffle(self.helpers)
+        free = (n for n in self.helpers if n in self.free and n != node and frozenset((n, node)) not in self.met)
+        return next(free, None) if node in self.free else None
 
     def _add(self, nodes: Sequence[str], gpus: tuple[str, ...]) -> None:
         if all(node in self.free for node in nodes):
@@ -218,9 +229,11 @@ class _Round:
 
     def at_random(self, most: int) -> None:
         """Pairs at random of all nodes that are left, in every other round on single rails until something is found."""
+        by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.found.findings
+        if by_rail:
+            self._compare()
         free = list(self.free)
         self.random.shuffle(free)
-        by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.found.findings
         every = max(1, min(len(self.state.gpus), len(free) // 6))
         for i, pair in enumerate(self._strangers(free)):
             if len(self.chosen) >= most:

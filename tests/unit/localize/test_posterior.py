@@ -1,7 +1,7 @@
 """Levels, the next test, and a posterior that can be worked out by hand."""
 
 import math
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -49,6 +49,27 @@ def test_one_slow_test_names_no_part_whatever_it_says() -> None:
     found = localize([*tests, pair("a", "x", 1)])
     assert found.suspects == ()
     assert found.next_test == NextTest(("a", "x"))
+
+
+def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
+    """Two leaf switches with the ranks in order: only two neighbours in the ring are on different ones."""
+    ring = [*pairwise("abcdefgh"), ("h", "a")]
+    behind = {("d", "e"), ("h", "a")}
+    tests = [pair(a, b, 20 if (a, b) in behind else 40) for a, b in ring * 3]
+    found = localize(tests)
+    assert found.verdict == "inconclusive"
+    assert found.next_test is not None
+    a, b = found.next_test.nodes
+    assert (a in "abcd") != (b in "abcd")
+    fine = localize([*tests, pair("b", "g", 40), pair("c", "f", 40)])
+    assert {f.cause.name for f in fine.findings if f.named} == {"d--e", "a--h"}
+
+
+def test_a_node_that_is_fine_with_another_is_not_named_for_two_slow_links() -> None:
+    tests = [pair(a, b, 20 if "d" in (a, b) else 40) for a, b in [*pairwise("abcdefgh"), ("h", "a")] * 3]
+    assert [s.name for s in localize(tests).suspects if s.kind == "node" and s.confidence >= 0.9] == ["d"]
+    found = localize([*tests, pair("d", "g", 40)])
+    assert not [f for f in found.findings if f.cause.kind == "node" and f.named]
 
 
 def test_a_slow_test_whose_repeat_is_fine_is_settled() -> None:

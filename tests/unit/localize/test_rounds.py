@@ -99,3 +99,11 @@ def test_a_healthy_fleet_names_nothing() -> None:
     found, rounds = localized(16, lambda _: 1)
     assert named(found) == set()
     assert rounds == 5
+
+
+def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
+    side = set(random.Random(7).sample(nodes(232), 90))
+    found, _ = localized(232, lambda group: 0.55 if len(side.intersection(group.nodes)) == 1 else 1)
+    (cut,) = (finding for finding in found.findings if finding.named)
+    assert cut.kind == "cut"
+    assert side in (set(cut.sides[0]), set(cut.sides[1]))
