@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from seatrial import __version__
+from seatrial.cli.at_work import status, watch
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
 from seatrial.cli.init import init
 from seatrial.cli.localize import localize
@@ -23,7 +24,7 @@ from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
     init, run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report,
-    bundle, verify, simulate, probe, prune, reap, doctor, ssh, dial, serve,
+    bundle, verify, status, watch, simulate, probe, prune, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 
 

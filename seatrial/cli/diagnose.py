@@ -1,12 +1,13 @@
 """`seatrial doctor`: requirements that this machine lacks, each with the next step."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
+from seatrial.cli.options import print_json
 from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import code_of
@@ -21,20 +22,26 @@ _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 Finding = tuple[str, str | None]  # what was looked at, and what is wrong with it
 
 
-def diagnose(cluster_file: Path | None) -> int:
+def diagnose(cluster_file: Path | None, *, as_json: bool = False) -> int:
     """Print one line per thing that a run needs; 0 when all is there, 1 when something is missing.
 
     Raises InputError when the cluster file is not what it should be.
     """
     cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
-    problems = 0
-    for next_step, findings in groupby(_findings(cluster, cluster_file), _next_step):
-        for subject, problem in findings:
-            problems += problem is not None
+    findings = list(_findings(cluster, cluster_file))
+    if as_json:
+        print_json([{"what": f[0], "missing": f[1], "next_step": _next_step(f)} for f in findings])
+    else:
+        _show(findings)
+    return int(any(problem is not None for _, problem in findings))
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    for next_step, group in groupby(findings, _next_step):
+        for subject, problem in group:
             print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
         if next_step:
             print(f"        next step: {next_step}")
-    return 1 if problems else 0
 
 
 def _next_step(finding: Finding) -> str | None:

@@ -1,6 +1,7 @@
 """Commands on runs that are over: history, compare, rejudge, replay, report, bundle and verify."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -35,8 +36,9 @@ def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json:
         raise InputError("history: --links needs a CLUSTER: a name or a cluster file")
     with open_store() as store:
         rows = store.runs(cluster, 1 if links else limit)
-        if cluster and not rows and (recorded := sorted({row.cluster for row in store.runs(None, 1000)})):
-            raise InputError(f"history: no runs of cluster {cluster!r}; clusters with runs: {', '.join(recorded)}")
+        if cluster and not rows:
+            recorded = ", ".join(sorted({row.cluster for row in store.runs(None, 1000)})) or "none"
+            raise InputError(f"history: no runs of cluster {cluster!r}; clusters with runs: {recorded}")
         if links and rows:
             _links(store, rows[0], as_csv, as_json)
             return
@@ -62,26 +64,38 @@ def _links(store: "Store", newest: "RunRow", as_csv: bool, as_json: bool) -> Non
 
 
 @click.command()
-@click.argument("before", metavar="RUN")
-@click.argument("after", metavar="RUN")
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
+@click.option(
+    "--fail-on-change",
+    is_flag=True,
+    help="Exit with 1 if a verdict differs, or a number by more than runs of a healthy cluster do.",
+)
 @csv_option
 @json_option
-def compare(before: str, after: str, as_csv: bool, as_json: bool) -> None:
-    """Show what changed between two RUNs: verdicts, software, and measurements that moved beyond their noise.
+def compare(runs: tuple[str, ...], fail_on_change: bool, as_csv: bool, as_json: bool) -> NoReturn:
+    """Show what changed between RUNs: verdicts, software, and measurements that moved beyond their noise.
 
-    A RUN is a run's folder, its run.json, or its id in the history.
+    A RUN is a run's folder, its run.json, or its id in the history. Each of several is compared with the first, and
+    --json prints a list.
     """
     from seatrial.report.terminal import show_difference
-    from seatrial.runs.difference import difference
+    from seatrial.runs.difference import difference, moves
     from seatrial.runs.login import run_of
 
-    changes = difference(run_of(before), run_of(after))
+    if len(runs) < 2:
+        raise InputError("compare: needs two RUNs or more")
+    first, *others = map(run_of, runs)
+    changes = [difference(first, other) for other in others]
     if as_json:
-        print_json(changes.to_dict())
+        documents = [each.to_dict() for each in changes]
+        print_json(documents if len(documents) > 1 else documents[0])
     elif as_csv:
-        print_csv(changes.measurements.drop(columns="conditions"))  # `what` says them
+        print_csv(moves(changes))
     else:
-        show_difference(changes)
+        for number, each in enumerate(changes):
+            print("\n" if number else "", end="")
+            show_difference(each)
+    sys.exit(int(fail_on_change and any(each.is_change for each in changes)))
 
 
 @click.command()
@@ -165,7 +179,8 @@ def report(run: str, form: str) -> None:
 @click.argument("run", metavar="RUN")
 @click.option("--out", type=FILE, help="Output file; default: seatrial-RUN_ID.tar.gz.")
 @click.option("--sign", "key", type=FILE, help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.")
-def bundle(run: str, out: Path | None, key: Path | None) -> None:
+@json_option
+def bundle(run: str, out: Path | None, key: Path | None, as_json: bool) -> None:
     """Pack RUN for a hand-over: result, measurements, report and raw logs, with a manifest of checksums."""
     from seatrial.bundle.pack import pack
 
@@ -174,14 +189,18 @@ def bundle(run: str, out: Path | None, key: Path | None) -> None:
         _write(result, folder, "html")
     target = out or Path(f"seatrial-{result.run_id}.tar.gz")
     names = pack(result, folder, target, key)
-    print(f"{target}: {len(names)} files, {'signed' if key else 'not signed'}")
+    if as_json:
+        print_json({"run_id": result.run_id, "bundle": str(target), "files": names, "signed": bool(key)})
+    else:
+        print(f"{target}: {len(names)} files, {'signed' if key else 'not signed'}")
 
 
 @click.command()
 @click.argument("bundle_file", metavar="BUNDLE", type=FILE)
 @click.option("--key", type=FILE, help="The signer's public SSH key.")
 @click.option("--allowed-signers", type=FILE, help="Allowed signers file, see ssh-keygen(1).")
-def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) -> NoReturn:
+@json_option
+def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None, as_json: bool) -> NoReturn:
     """Verify that BUNDLE is unchanged, and show who signed it. Does not unpack it.
 
     Exit status: 0 unchanged, 1 changed (names the first change), 2 bad input.
@@ -194,11 +213,13 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
         raise InputError("--key, --allowed-signers: give one of them")
     trusted = TrustedSigners(key, allowed_signers)
     verified = verify_bundle(bundle_file, trusted)
-    if verified.problem:  # its names of files are the packer's
+    if as_json:
+        print_json({"bundle": str(bundle_file), **asdict(verified), "trusted": bool(verified.by and trusted)})
+    elif verified.problem:  # its names of files are the packer's
         print(f"{bundle_file}: tampered with or damaged: {plain(verified.problem)}")
-        sys.exit(1)
-    print(f"{bundle_file}: {verified.files} files are unchanged; {plain(_signer(verified.by, bool(trusted)))}")
-    sys.exit(0)
+    else:
+        print(f"{bundle_file}: {verified.files} files are unchanged; {plain(_signer(verified.by, bool(trusted)))}")
+    sys.exit(1 if verified.problem else 0)
 
 
 def _signer(by: str, trusted: bool) -> str:

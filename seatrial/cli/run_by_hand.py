@@ -145,9 +145,9 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
 
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
-    from seatrial.report.terminal import closing_line, summary
+    from seatrial.report.terminal import closing_line, summary, unwrapped
 
-    console = Terminal(stderr=as_json, quiet=quiet)
+    console = unwrapped(Terminal(stderr=as_json, quiet=quiet))
     console.print()
     console.print(summary(result))
     report = folder / "report.html"

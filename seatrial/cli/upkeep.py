@@ -141,10 +141,11 @@ def _size(size_bytes: int) -> str:
 
 @click.command()
 @click.argument("cluster", type=FILE, required=False)
-def doctor(cluster: Path | None) -> NoReturn:
+@json_option
+def doctor(cluster: Path | None, as_json: bool) -> NoReturn:
     """List what this machine lacks for a run, each with the next step.
 
     Without CLUSTER, check for the local platform. Exit status: 0 nothing is missing, 1 something is missing."""
     from seatrial.cli.diagnose import diagnose
 
-    sys.exit(diagnose(cluster))
+    sys.exit(diagnose(cluster, as_json=as_json))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from itertools import combinations
+from itertools import combinations, compress
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -39,7 +39,7 @@ def catalog_json(listing: Listing) -> dict[str, Any]:
 
 def show_catalog(listing: Listing) -> None:
     """Print three tables; nodes are nodes x GPUs per node. Lines are not wrapped without a terminal."""
-    console = output(width=400)
+    console = output()
     rows = (
         (r.hardware, f"{r.nodes} x {r.gpus_per_node}", r.fabric, r.collective, r.algorithm or "-", r.arm or "-",
          format_size(r.message_bytes), _range(r.low_gb_s, r.busbw_gb_s, "GB/s"), _kind(r.kind), r.source)
@@ -120,7 +120,7 @@ _DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
 
 def show_pins(pins: Iterable[Pin]) -> None:
     """Print one line per pin: interval, approver, date and run."""
-    console = output(width=400)
+    console = output()
     rows = (
         (_readable(p.series), _expected(p), p.unit, p.pinned_by, f"{p.pinned_at:%Y-%m-%d}", p.run_id or "", p.note)
         for p in pins
@@ -134,7 +134,7 @@ def pins_json(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
 
 def show_differences(differences: Iterable[PinDifference]) -> None:
     """Print one line per pin: interval, measured value and deviation."""
-    console = output(width=400)
+    console = output()
     rows = map(_difference_cells, differences)
     console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
 
@@ -172,17 +172,22 @@ def _readable(series: str) -> str:
 
 
 _COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
+_NARROW = 120  # columns; below, the reason would have no room for the node that it names
+_LEFT_OUT = ("suite", "started", "took")  # there; a run's id begins with its date and time
 
 
 def show_history(rows: Sequence[RunRow]) -> None:
-    """Print the table; without a terminal it is wide enough for all but long reasons."""
+    """Print the table; on a narrow terminal without the columns that say the least."""
     console = output()
-    console.print(history_table(rows, console.encoding))
+    console.print(history_table(rows, console.encoding, console.width))
 
 
-def history_table(rows: Sequence[RunRow], encoding: str) -> Table:
+def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
     """Return a table with one line per run, in local time."""
-    grid = table(_COLUMNS, map(_cells, rows), encoding)
+    is_of_one = len({row.cluster for row in rows}) == 1
+    left_out = (*_LEFT_OUT, *(("cluster",) if is_of_one else ())) if width < _NARROW else ()
+    shown = [name not in left_out for name in _COLUMNS]
+    grid = table(list(compress(_COLUMNS, shown)), (list(compress(_cells(row), shown)) for row in rows), encoding)
     grid.expand = True
     grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"  # whole in run.json and with --json
     return grid

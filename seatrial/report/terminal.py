@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -32,19 +33,40 @@ STYLES: dict[str, str] = {
 }
 
 
-def output(width: int = 200) -> Console:
-    """Standard output; `width` columns where it is no terminal, so that hardly a line wraps."""
-    console = Console()
+_WIDE = 10_000  # columns where there is no terminal: a row is a line, for grep
+
+
+def output() -> Console:
+    """Standard output, on which a table wraps only on a terminal."""
+    return unwrapped(Console())
+
+
+def unwrapped(console: Console) -> Console:
+    """`console`, on which a table wraps only if it is a terminal."""
     if not console.is_terminal:
-        console.width = width
+        console.width = _WIDE
     return console
+
+
+class _Grid(Table):
+    """A table whose lines end with their text: rich pads each to the width of the widest."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        rendered = (each for each in super().__rich_console__(console, options) if isinstance(each, Segment))
+        for line in Segment.split_lines(rendered):
+            while line and not line[-1].text.strip():
+                line.pop()
+            yield from line[:-1]
+            if line:
+                yield Segment(line[-1].text.rstrip(), line[-1].style)
+            yield Segment.line()
 
 
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str | Text]], encoding: str, folded: Collection[str] = ()
 ) -> Table:
     """A borderless table; columns named in `folded` may take several lines, all others take one."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    grid = _Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         grid.add_column(heading, no_wrap=heading not in folded, overflow="fold")
     for row in rows:

@@ -6,7 +6,7 @@ a number (seatrial/judge/tolerance.py).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,11 @@ class Difference:
     only_before: int
     only_after: int
 
+    @property
+    def is_change(self) -> bool:
+        """Whether a verdict differs, or a number by more than an interval of earlier runs would allow."""
+        return bool(self.verdicts) or bool((self.measurements["sigmas"] > INTERVAL_WIDTH).any())
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "before": _run(self.before),
@@ -62,6 +67,17 @@ class Difference:
             "only_before": self.only_before,
             "only_after": self.only_after,
         }
+
+
+def moves(differences: Sequence[Difference]) -> "DataFrame":
+    """Return the measurements of all as one table; of more than two runs, with the ids of both in each row."""
+    import pandas as pd
+
+    tables = [each.measurements.drop(columns="conditions") for each in differences]  # `what` says them
+    if len(tables) == 1:
+        return tables[0]
+    runs = [{"run_before": each.before.run_id, "run_after": each.after.run_id} for each in differences]
+    return pd.concat([table.assign(**ids) for table, ids in zip(tables, runs, strict=True)], ignore_index=True)
 
 
 def difference(before: RunResult, after: RunResult) -> Difference:

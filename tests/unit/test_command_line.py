@@ -1,5 +1,6 @@
 """What the command line says of what it cannot take: one line, exit status 2."""
 
+import json
 import tarfile
 from pathlib import Path
 
@@ -32,7 +33,12 @@ from tests.unit.history.stored import a_run
         (("sail",), "No such command 'sail'; see seatrial --help"),
         (("explain", "ssh-refusd"), "CODE: 'ssh-refusd' is not a code; the nearest are ssh-refused"),
         (("explain", "\x1b[31m" + "x" * 10_000), "CODE: "),
-        (("compare", "no-such-run", "no-such-run"), "RUN no-such-run: neither a folder nor a run of the history"),
+        *(
+            ((*words, "no-such-run"), "RUN no-such-run: neither a folder nor a run of the history")
+            for words in (["compare", "no-such-run"], ["report"], ["bundle"], ["rejudge"], ["watch"])
+        ),
+        (("compare", "no-such-run"), "compare: needs two RUNs or more"),
+        (("history", "no-such-cluster"), "history: no runs of cluster 'no-such-cluster'; clusters with runs: none"),
         (("baseline", "list", "--hardware", "X999"), "--hardware X999: unknown; known: cpu, A100-SXM"),
         (("prune",), "prune: needs --older-than AGE (such as 30d), --keep N, or both"),
         (
@@ -68,6 +74,13 @@ def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys:
 def test_without_words_it_says_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert command() == 2
     assert "  reap " in capsys.readouterr().err
+
+
+def test_the_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    status = command("doctor", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert status == any(row["missing"] for row in document)
+    assert {"platform local", "open files", "history"} <= {row["what"] for row in document}
 
 
 def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

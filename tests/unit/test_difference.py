@@ -132,6 +132,37 @@ def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.Captu
     assert (row["what"], row["before"], row["after"]) == ("busbw plateau of all_reduce", "100.0", "30.0")
 
 
+def test_each_of_several_runs_is_compared_with_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = {"a": 100.0, "b": 99.9, "c": 30.0}
+    paths = [
+        written(tmp_path / name, run(judgements=[by_history(plateau(value), 100.0, 90.0)], run_id=name))
+        for name, value in values.items()
+    ]
+    assert command("compare", *paths, "--json") == 0
+    documents = json.loads(capsys.readouterr().out)
+    assert [(d["before"]["run_id"], d["after"]["run_id"]) for d in documents] == [("a", "b"), ("a", "c")]
+    assert command("compare", *paths, "--csv") == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [(row["run_after"], row["after"]) for row in rows] == [("b", "99.9"), ("c", "30.0")]
+    assert command("compare", *paths) == 0
+    assert [line[:8] for line in capsys.readouterr().out.splitlines() if line.startswith("after")] == [
+        "after: b",
+        "after: c",
+    ]
+
+
+def test_only_a_verdict_or_a_move_beyond_the_noise_of_many_numbers_fails_a_comparison(tmp_path: Path) -> None:
+    first, near, far = (
+        written(tmp_path / name, run(judgements=[by_history(plateau(value), 100.0, 90.0)]))
+        for name, value in (("a", 100.0), ("b", 95.0), ("c", 30.0))
+    )
+    failed = written(tmp_path / "d", run(plateau(100.0), verdict=Verdict.FAIL))
+    assert command("compare", first, near, "--fail-on-change") == 0
+    assert command("compare", first, near, far, "--fail-on-change") == 1
+    assert command("compare", first, failed, "--fail-on-change") == 1
+    assert command("compare", first, far) == 0
+
+
 def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "a", run(judgements=[by_history(plateau(100.0), 100.0, 90.0)]))
     assert command("compare", path, path) == 0

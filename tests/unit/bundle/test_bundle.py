@@ -1,5 +1,6 @@
 """Bundles are made and checked by the real ssh-keygen, and tampered with by the tools that anyone has."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 
 from seatrial.bundle import MANIFEST
 from seatrial.config.run import set_aside
-from tests.unit.bundle.packed import TOP, leave_a_run, run, tampered, verify
+from tests.unit.bundle.packed import TOP, leave_a_run, put, run, tampered, verify
 
 if shutil.which("ssh-keygen") is None:
     pytest.skip("ssh-keygen is not installed", allow_module_level=True)
@@ -26,6 +27,17 @@ def test_bundle_and_verify_count_the_same_files(bundle: Path, folder: Path, keys
     packed = run("bundle", folder, "--out", bundle, "--sign", keys / "ours").output
     assert packed == f"{bundle}: 6 files, signed\n"
     assert verify(bundle)[1].startswith(f"{bundle}: 6 files are unchanged")
+
+
+def test_bundle_and_verify_as_json(bundle: Path, folder: Path, keys: Path) -> None:
+    document = json.loads(run("bundle", folder, "--out", bundle, "--sign", keys / "ours", "--json").output)
+    assert (len(document["files"]), document["signed"], document["bundle"]) == (6, True, str(bundle))
+    for options, trusted in (((), False), (("--key", keys / "ours.pub"), True)):
+        verified = json.loads(verify(bundle, "--json", *options)[1])
+        assert (verified["files"], verified["problem"], verified["trusted"]) == (6, "", trusted)
+    changed = tampered(bundle, lambda members: put(members, "run.json", b"{}"))
+    status, output = verify(changed, "--json")
+    assert (status, "run.json" in json.loads(output)["problem"]) == (1, True)
 
 
 @pytest.mark.parametrize("packed", [TOP, "."])

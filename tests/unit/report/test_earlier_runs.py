@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from seatrial.history import open_store
 from seatrial.model.verdict import Verdict
@@ -12,13 +13,11 @@ from tests.unit.history.stored import a_run
 
 
 def test_the_table_and_the_json_show_every_run() -> None:
-    from rich.console import Console
-
     with open_store("sqlite://") as store:
         store.save(a_run(1, verdict=Verdict.FAIL, reason="[red]node-2[/red] is slow"), Path("/runs/1"))
         rows = store.runs()
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(history_table(rows, console.encoding))
+    console.print(history_table(rows, console.encoding, console.width))
     assert "[red]node-2[/red] is slow" in console.export_text()
     assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
 
@@ -33,6 +32,31 @@ def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.Captu
     assert f" {rows[0].cluster} " in line
     assert " fail " in line
     assert "node-2 is slow" in line
+
+
+def test_eighty_columns_have_room_for_the_node_that_a_reason_names() -> None:
+    reason = "node-2 is slow: sends 23.6 MB/s, peers 374 (94 % less)"
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.INCONCLUSIVE, reason=reason), Path("/runs/1"))
+        rows = store.runs()
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(history_table(rows, console.encoding, console.width))
+    heading, line = console.export_text().splitlines()
+    assert heading.split() == ["run", "verdict", "reason"]
+    assert line.startswith(f"{rows[0].run_id}  ")
+    assert "node-2 is slow: sends" in line
+    assert len(line) <= 80
+
+
+def test_a_piped_table_has_a_line_for_each_row_and_no_blanks_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store("sqlite://") as store:
+        for number, reason in ((1, "well"), (2, "node-2 is slow, " * 40 + "end")):
+            store.save(a_run(number, verdict=Verdict.FAIL, reason=reason), Path("/runs"))
+        rows = store.runs()
+    show_history(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == lines
+    assert [line.rpartition(" ")[2] for line in lines] == ["reason", "end", "well"]
 
 
 def test_the_frame_has_a_column_for_each_version() -> None:
