@@ -1,6 +1,7 @@
 """Run the flow `check` from a terminal, with a temporary server unless one is configured, to an exit status."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import signal
@@ -113,6 +114,7 @@ def by_hand(
 def _run_flow(**parameters: Any) -> Any:
     """Return the flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server()
+    gc.disable()  # imports make no garbage
     import httpx
     from prefect.events.clients import PrefectEventsClient
     from prefect.events.worker import EventsWorker
@@ -121,6 +123,7 @@ def _run_flow(**parameters: Any) -> Any:
     from flows.check import check
     from flows.serving.ui import errors, results
 
+    gc.enable()
     threading.Thread(target=_import_ahead, daemon=True).start()
     if not has_lasting_server():
         get_current_settings().flows.heartbeat_frequency = None  # not watched, and its thread takes a second to end

@@ -173,8 +173,9 @@ _QUICK_S, _TRIES = 60.0, 3  # a server that dies sooner than this, this often in
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
 _SERVE = """
-import ctypes, sys
+import ctypes, gc, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+gc.disable()  # imports make no garbage: looking for it is a sixth of the start
 import uvicorn
 from prefect.server.api.server import create_app
 from flows.serving.server import collect_apart

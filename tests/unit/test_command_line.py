@@ -1,6 +1,8 @@
 """What the command line says of what it cannot take: one line, exit status 2."""
 
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -74,6 +76,13 @@ def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys:
 def test_without_words_it_says_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert command() == 2
     assert "  reap " in capsys.readouterr().err
+
+
+def test_the_command_line_starts_without_what_only_some_commands_need() -> None:
+    code = (
+        "import sys, seatrial.cli.app; print({'numpy', 'pydantic', 'rich', 'sqlalchemy', 'prefect'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_the_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
