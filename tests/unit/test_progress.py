@@ -57,7 +57,12 @@ def test_the_step_that_runs_says_its_place_what_it_waits_for_and_how_long_it_usu
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[RichCast] = []
-    monkeypatch.setattr(Console, "status", lambda self, text: shown.append(text) or mock.Mock())
+
+    def status(self: Console, text: RichCast) -> mock.Mock:
+        shown.append(text)
+        return mock.Mock()
+
+    monkeypatch.setattr(Console, "status", status)
     monkeypatch.setattr("time.monotonic", lambda: 100.0)
     stream = io.StringIO()
     handler = TerminalHandler(
