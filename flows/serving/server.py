@@ -133,7 +133,8 @@ def collect_apart() -> None:
     which another thread may be using to wait for a write. On the event loop that write is then never committed, and the
     server stands still until SQLite gives up, a minute later.
     """
-        gc.freeze()
+    gc.disable()
+    gc.freeze()
     threading.Thread(target=_collect, name="garbage", daemon=True).start()
 
 
