@@ -41,8 +41,13 @@ def shipped(name: str) -> Values:
 
 QUEUED = {"launcher": "jobset", "queue": "a4-high"}
 BLOCK = "cloud.google.com/gce-topology-block"
+_NO_VALUES = {"pod_spec", "container", "labels", "compute_domain", "plugin_image", "networks"}  # of the chart
 HELD_AGAINST = {
-    **{name: file for name, file in CLUSTERS.items() if file["platform"]["launcher"] in ("job", "jobset")},
+    **{
+        name: file
+        for name, file in CLUSTERS.items()
+        if file["platform"].get("launcher", "job") in ("job", "jobset") and not _NO_VALUES & set(file["platform"])
+    },
     "deployments/clusters/a4-gke.yaml": shipped("a4-gke.yaml"),
     "queued job": changed("job", {"queue": "night"}),
     "preferred topology": changed("a4", {**QUEUED, "topology": {"preferred": BLOCK}}),
