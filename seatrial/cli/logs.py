@@ -226,7 +226,13 @@ def _print_texts(title: str, texts: Mapping[str, str | None]) -> None:
     for name, text in texts.items():
         if text:
             print(
-                textwrap.fill(text, 100, initial_indent=f"  {name.replace('_', ' '):<11}", subsequent_indent=" " * 13)
+                textwrap.fill(
+                    text,
+                    100,
+                    break_on_hyphens=False,
+                    initial_indent=f"  {name.replace('_', ' '):<11}",
+                    subsequent_indent=" " * 13,
+                )
             )
 
 
