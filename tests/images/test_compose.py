@@ -96,7 +96,7 @@ def _fill_in(site: Compose, image: str) -> None:
     (site.folder / ".env").write_text(text + "\n")
 
 
-def until(true: Callable[[], bool], timeout_s: float = 120) -> None:
+def until(true: Callable[[], bool], timeout_s: float = 600) -> None:
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, lane.Container(f"{PROJECT}_worker_1", "").logs()[-4000:]
