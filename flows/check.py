@@ -260,6 +260,8 @@ def publish_results(run_state: RunState, store: "Store | None", notify: bool) ->
     """Record, upload, publish and notify. A step that fails becomes a check, and the others go on."""
     run = run_state.run
     written: Mapping[str, Path] = {}
+    if store is not None:
+        run_state.remember(store)
     with run_state.attempt("record"):
         written = record_task(run_state.result(), run, store, run.logs / "run.log")
         if missing := [name for name in RESULT if name not in written]:

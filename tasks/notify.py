@@ -24,7 +24,7 @@ from prefect.utilities.urls import url_for
 from seatrial.alerts.alert import Alert, overdue, report_address, silent
 from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.config.cluster import Cluster
-from seatrial.config.run import secrets_of
+from seatrial.config.run import published, secrets_of
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.errors import SeatrialError
@@ -199,7 +199,9 @@ def alert_of(site: AlertContext, incident: Incident, current: RunResult | None) 
     """Return the incident with the run that shows or ended it."""
     shown = _shown(site, incident, current)
     link = site.run_link if shown is current else None
-    path = str(site.report) if site.report and shown is current else None
+    report = site.report if shown is current else None
+    folder = published(report.parent) if report else None
+    path = (f"{folder}/{report.name}" if folder else str(report)) if report else None
     upload = site.cluster.upload
     address = report_address(site.cluster.notify, shown.run_id, incident.cluster, upload, path) if shown else None
     return Alert(incident, shown, _since(site, shown) if shown and not incident.closed else None, link, address)

@@ -29,6 +29,7 @@ from seatrial.runs.run_state import without_details
 from seatrial.system.disk_reserve import release
 from seatrial.system.private import write_atomic
 from seatrial.text.escape import as_text, escape
+from seatrial.text.headline import lines
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -180,8 +181,9 @@ def record_task(
     written = record(result, run, store, log_file)
     key = f"judgements-{run.cluster.name}"
     with _logging_failure(f"the Prefect artifact {key}"):
-        verdict = escape(f"{result.verdict.value}: {result.reason}")
-        create_table_artifact(table=judgement_rows(result), key=key, description=verdict)
+        create_table_artifact(
+            table=judgement_rows(result), key=key, description="\n\n".join(map(escape, lines(result)))
+        )
     key = f"summary-{run.cluster.name}"
     with _logging_failure(f"the Prefect artifact {key}"):
         create_markdown_artifact(markdown=summary(result), key=key)

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 from seatrial.history import RunRow
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import Judgement, RunResult, Suspect, conclude
+from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import EarlierRuns, LogFile, Number, ReportContext, headlines
+from seatrial.text.headline import conclude
 from tests import samples
 
 NODES = 1000

@@ -9,9 +9,10 @@ from typing import Any
 from seatrial.catalog import physics, with_links
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
-from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.text.headline import conclude
 
 STARTED = datetime(2026, 3, 14, 2, 0, 7, tzinfo=UTC)
 CLUSTER = Subject("cluster", "cluster")

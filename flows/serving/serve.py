@@ -25,7 +25,6 @@ from flows.serving.server import (
     CLIENT_AUTH,
     HEARTBEAT_S,
     ORIGINS,
-    RUNS_URL,
     SERVER_AUTH,
     TEMPORARY,
     auth_file,
@@ -39,6 +38,7 @@ from flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.alerts.settings import check_alerts
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.run import RUNS_URL
 from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason

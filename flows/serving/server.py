@@ -33,7 +33,6 @@ from seatrial.text.lines import last_line
 
 SERVER_AUTH = "PREFECT_SERVER_API_AUTH_STRING"  # what a server asks for
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"  # what a client gives
-RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 _FILE = "seatrial-serve.auth"
 _LONGEST = 512

@@ -24,13 +24,12 @@ from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run as current
 from prefect.states import Crashed, Running
 
-from flows.serving.server import RUNS_URL
 from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import nodes_of
 from seatrial.checks.table import CHECKS
-from seatrial.config.run import PICTURE, Run, Suite, secrets_of
+from seatrial.config.run import PICTURE, Run, Suite, published, secrets_of
 from seatrial.model.errors import SeatrialError
-from seatrial.model.result import RunResult, exit_status
+from seatrial.model.result import RunResult, exit_status, verdict_line
 from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
 from seatrial.runs.cluster_lock import ProcessIdentity
@@ -39,7 +38,6 @@ from seatrial.system.private import write_atomic
 from seatrial.text.escape import escape
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
-from seatrial.text.words import verdict_line
 from tasks.check import STATES
 
 if TYPE_CHECKING:
@@ -254,10 +252,9 @@ def _send(artifact: UUID, watcher: _Watcher, over: threading.Event) -> None:
 
 def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None:
     """Link the report and show the picture, if a browser can reach the run's folder."""
-    base = os.environ.get(RUNS_URL)
-    if not base or run.out != Path("runs").absolute() / run.run_id:
+    where = published(run.out)
+    if where is None:
         return
-    where = f"{base.rstrip('/')}/{run.run_id}"
     try:
         if "report.html" in written:
             create_link_artifact(f"{where}/report.html", link_text="report", key=f"report-{run.cluster.name}")

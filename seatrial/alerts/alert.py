@@ -7,14 +7,16 @@ from itertools import islice
 from typing import Any
 
 from seatrial.config.notify import Notify
-from seatrial.history.incident import Incident, RunOutcome, count_runs
+from seatrial.history.incident import Incident, RunOutcome
 from seatrial.history.rows import RunRow
 from seatrial.model.curves import bad_judgements
 from seatrial.model.reason import Reason
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Difference
+from seatrial.runs.explanations import CATALOG
 from seatrial.text import words
+from seatrial.text.headline import lines
 
 ROWS = 3  # as many as convince
 _MOVED = 3.0  # sigmas: less is no news
@@ -59,7 +61,7 @@ def headline(incident: Incident) -> str:
     return (
         sentence
         if incident.run_count == 1 or incident.kind == "silent"
-        else f"{sentence} ({count_runs(incident.run_count)})"
+        else f"{sentence} ({words.count(incident.run_count, 'run')})"
     )
 
 
@@ -69,11 +71,11 @@ def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
 
 
 def span(incident: Incident) -> str:
-    """Return duration, number of runs and worst verdict: "since 2026-03-14 02:00 UTC, 3 runs, worst fail"."""
-    opened = f"{incident.opened:%Y-%m-%d %H:%M} UTC"
-    lasted = f"from {opened} to {incident.closed:%Y-%m-%d %H:%M} UTC" if incident.closed else f"since {opened}"
+    """Return duration, number of runs and worst verdict: "since 14 Mar 2026 02:00 UTC, 3 runs, worst fail"."""
+    opened = words.moment(incident.opened)
+    lasted = f"from {opened} to {words.moment(incident.closed)}" if incident.closed else f"since {opened}"
     worst = f", worst {words.label(incident.worst)}" if incident.worst is not incident.verdict else ""
-    counted = "" if incident.kind == "silent" else f", {count_runs(incident.run_count)}"
+    counted = "" if incident.kind == "silent" else f", {words.count(incident.run_count, 'run')}"
     return f"{lasted}{counted}{worst}"
 
 
@@ -115,18 +117,15 @@ def _moved(row: Any) -> str:
     return f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})"
 
 
-def next_command(alert: Alert) -> str | None:
-    """Return the command to run next: `doctor`, `report`, `history` or `compare`."""
-    run, before = alert.result, alert.since.before if alert.since else None
+def told(alert: Alert) -> tuple[str, ...]:
+    """Return the lines of the verdict: those of the run, or what is known of a check that did not run."""
+    incident = alert.incident
     if alert.over:
-        return None
-    if alert.incident.kind == "silent" or run is None:
-        return f"seatrial history {words.plain(alert.incident.cluster)}"
-    if run.verdict is Verdict.NOT_RUN:
-        return "seatrial doctor"
-    if run.verdict is Verdict.INCONCLUSIVE or before is None:
-        return f"seatrial report {words.plain(run.run_id)}"
-    return f"seatrial compare {words.plain(before.run_id)} {words.plain(run.run_id)}"
+        return (f"It was: {incident.reason}",)
+    if alert.result:
+        return lines(alert.result)
+    step = f"next: {CATALOG['run-overdue'].next_step}; seatrial history {incident.cluster}"
+    return tuple(map(words.plain, (f"{words.label(incident.verdict)}: {incident.reason}", span(incident), step)))
 
 
 def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None) -> str | None:
@@ -187,7 +186,7 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
     parts = [
         [headline(incident)],
         _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
-        [f"It was: {incident.reason}" if alert.over else f"{words.label(incident.verdict)}: {incident.reason}"],
+        told(alert),
         *(_findings(alert, alert.result) if alert.result and not alert.over else []),
     ]
     notes = alert.result.notes if alert.result and not alert.over else ()
@@ -199,7 +198,7 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
 
 def digest(result: RunResult) -> str:
     """Return one line for a run with nothing new."""
-    return words.harmless(f"{words.headline(result)}, {result.suite}: {result.reason}")[:LINE_CHARS]
+    return words.harmless(f"{result.cluster}, {result.suite}: {lines(result)[0]}")[:LINE_CHARS]
 
 
 def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
@@ -239,7 +238,10 @@ def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
     return [
         _bullets(
             "Suspects",
-            [f"{s.kind} {s.name} ({s.confidence:.0%}): {s.evidence}" for s in run.suspects[:MAX_SUSPECTS]],
+            [
+                f"{words.suspect_name(s, run.nodes)}, {words.fraction(s.confidence)} sure: {s.evidence}"
+                for s in run.suspects[:MAX_SUSPECTS]
+            ],
             len(run.suspects) - MAX_SUSPECTS,
         ),
         _bullets("Not as expected", [_judgement(j) for j in worst_judgements(run)]),
@@ -248,12 +250,11 @@ def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
 
 
 def _where(alert: Alert) -> list[str]:
-    incident, command = alert.incident, next_command(alert)
+    incident = alert.incident
     return [
         f"cluster {incident.cluster}, suite {incident.suite}, {span(incident)}",
         *([f"run: {run}"] if (run := alert.run_link or alert.run_id) else []),
         *([f"report: {alert.report_link}"] if alert.report_link else []),
-        *([f"next: {command}"] if command else []),
     ]
 
 

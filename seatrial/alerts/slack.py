@@ -2,16 +2,16 @@
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
+from seatrial.alerts.alert import ROWS, Alert, headline, numbers, software, span, told, worst_judgements
 from seatrial.model.curves import bad_judgements
 from seatrial.model.result import UNJUDGED, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
+from seatrial.text.headline import lines, own_reason, steps
 
 HEADER_CHARS = 150
 TEXT_CHARS = 3000
@@ -36,11 +36,6 @@ def clip(escaped: str, limit: int) -> str:
     if len(escaped) <= limit:
         return escaped
     return re.sub(r"&[a-z]{0,3}$", "", escaped[: limit - 1]) + "…"
-
-
-def code(text: str) -> str:
-    line = html.escape(words.plain(text).replace("`", "'"), quote=False)
-    return f"`{clip(line, 200)}`"
 
 
 def link(address: str, words: str) -> str:
@@ -93,7 +88,9 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     message = [header(title), section(_verdict(alert, mentions))]
     if alert.result and not alert.over:
         suspects = alert.result.suspects
-        message += listed("Suspects", [suspect(s) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS)
+        message += listed(
+            "Suspects", [suspect(s, alert.result.nodes) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS
+        )
         message += [*_rows(alert.result), *_since(alert)]
     message.append(context(_about(alert)))
     if links := _links(alert):
@@ -110,9 +107,7 @@ def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> s
 
 def digest(result: RunResult) -> str:
     """Return one line for a run with nothing new."""
-    line = (
-        f"{_EMOJI[result.standing]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
-    )
+    line = f"{_EMOJI[result.standing]} {escape(result.cluster)}, {escape(result.suite)}: {escape(lines(result)[0])}"
     return clip(line, DIGEST_CHARS)
 
 
@@ -123,9 +118,10 @@ def mention(who: str) -> str:
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
 
 
-def suspect(suspect: Suspect) -> str:
-    return f"*{suspect.kind} {escape(cut(suspect.name, 80))}* ({suspect.confidence:.0%}): " + clip(
-        escape(suspect.evidence), 400
+def suspect(suspect: Suspect, nodes: Sequence[Mapping[str, Any]]) -> str:
+    return (
+        f"*{escape(cut(words.suspect_name(suspect, nodes), 120))}*, {words.fraction(suspect.confidence)} sure: "
+        + clip(escape(suspect.evidence), 400)
     )
 
 
@@ -142,12 +138,10 @@ def judgement(judgement: Judgement) -> str:
 
 def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     incident = alert.incident
-    if alert.over:
-        blamed = f" (suspects: {escape(', '.join(incident.suspects[:MAX_SUSPECTS]))})" if incident.suspects else ""
-        was = f"It was: {escape(incident.reason)}{blamed}"
-        return f"{_EMOJI[Verdict.PASS]} {clip(was, 2000)}"
-    line = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
-    return " ".join([line, *map(mention, mentions)])
+    emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
+    first, *others = (clip(escape(line), 1200) for line in told(alert))
+    bold = first if alert.over else f"*{first}*"
+    return "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
 
 
 def _rows(result: RunResult) -> list[Block]:
@@ -161,32 +155,31 @@ def _since(alert: Alert) -> list[Block]:
         return listed("Since the last good run", ["there is none: nothing passed here before"])
     before = alert.since.before
     changed = software(alert.since)
-    lines = [escape(cut(line, 240)) for line in numbers(alert.since)]
-    lines.append(f"software: {escape(cut('; '.join(changed), 800))}" if changed else "software: as it was")
-    return listed(f"Since the last good run, {before.started:%Y-%m-%d %H:%M} UTC", lines)
+    moved = [escape(cut(line, 240)) for line in numbers(alert.since)]
+    moved.append(f"software: {escape(cut('; '.join(changed), 800))}" if changed else "software: as it was")
+    return listed(f"Since the last good run, {words.moment(before.started)}", moved)
 
 
 def _about(alert: Alert) -> list[str]:
     """Return cluster, suite, run, span and notes, one element each."""
     incident, run = alert.incident, alert.result
     shown = f" · run {alert.run_id}" if alert.run_id else ""
-    lines = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
+    about = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
     if run and not alert.over:
         took = words.duration((run.finished - run.started).total_seconds())
-        lines.append(f"{len(run.nodes):,} nodes · {took}")
-        lines += run.notes
+        about.append(f"{words.count(len(run.nodes), 'node')} · {took}")
+        about += run.notes
     if alert.report_link and not alert.report_link.startswith("http"):
-        lines.append(f"report: {alert.report_link}")
-    return [clip(text, 600) for line in lines if (text := escape(line))]
+        about.append(f"report: {alert.report_link}")
+    return [clip(text, 600) for line in about if (text := escape(line))]
 
 
 def _links(alert: Alert) -> str:
-    """Return links to run and report, and the next command."""
+    """Return links to run and report."""
     parts = [link(alert.run_link, "The run")] if alert.run_link else []
     if alert.report_link and alert.report_link.startswith("http"):
         parts.append(link(alert.report_link, "The report"))
-    command = next_command(alert)
-    return "  ·  ".join([*parts, *([f"*Next*  {code(command)}"] if command else [])])
+    return "  ·  ".join(parts)
 
 
 MAX_LINES = 20
@@ -194,21 +187,22 @@ TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
-    """Return suspects, checks, bad numbers and software as plain text and blocks."""
+    """Return suspects, checks, bad numbers, next steps and software as plain text and blocks."""
     bad = [j for _, j in bad_judgements(result.checks)]
     checks = [
-        f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(c.reason), 500)}"
+        f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(reason), 500)}"
         for c in result.checks
-        for standing in [c.standing]
+        for standing, reason in [(c.standing, own_reason(c, result.suspects))]
     ]
     parts = {
-        "Suspects": [suspect(s) for s in result.suspects[:MAX_LINES]],
+        "Suspects": [suspect(s, result.nodes) for s in result.suspects[:MAX_LINES]],
         "Checks": checks,
         "Not as expected": [judgement(j) for j in bad[:MAX_LINES]],
+        "Next steps": [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]],
     }
     hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}
     message = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
-    message = [*_within(TOTAL_CHARS, message), context([*_explained(result), _software(result)])]
+    message = [*_within(TOTAL_CHARS, message), context([_software(result)])]
     return f"Details of run {clip(escape(result.run_id), 200)}", message
 
 
@@ -231,11 +225,6 @@ def _pages(lines: Iterable[str]) -> list[str]:
             pages.append("")
         pages[-1] += f"\n{line}" if pages[-1] else line
     return pages
-
-
-def _explained(result: RunResult) -> list[str]:
-    codes = codes_to_explain(result)
-    return [f"Meaning and next step: {' · '.join(f'`seatrial explain {code}`' for code in codes)}"] if codes else []
 
 
 def _software(result: RunResult) -> str:

@@ -15,7 +15,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 # Rates are exact, protocols take their part of them, and no published row reaches its limit; times are rounded.
 _ALLOWANCE = 1.05
@@ -47,14 +47,14 @@ class Limit:
 
     @property
     def links(self) -> str:
-        return f"{self.kind} links of {short(self.rate)} GB/s"
+        return f"{self.kind} links of {number(self.rate)} GB/s"
 
     @property
     def words(self) -> str:
         """The limit in words: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400 GB/s allow"."""
         if self.gb_s == self.rate:
-            return f"the {short(self.rate)} GB/s of {self.kind} links"
-        return f"the {short(self.gb_s)} GB/s that {self.links} allow"
+            return f"the {number(self.rate)} GB/s of {self.kind} links"
+        return f"the {number(self.gb_s)} GB/s that {self.links} allow"
 
 
 def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
@@ -67,7 +67,7 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
         return None
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
-    detail = f"the {short(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
+    detail = f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
     detail += _as_if_joined(measurement, setup)
     return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
 
@@ -100,8 +100,8 @@ def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Set
     if limit is not None and limit.high is not None and threshold > limit.high:
         operation = measurement.conditions["operation"]
         raise InputError(
-            f"{measurement.metric} of {operation}: a threshold of {short(threshold)} GB/s is beyond {limit.detail};"
-            f" no run reaches more than {short(limit.centre)}"
+            f"{measurement.metric} of {operation}: a threshold of {number(threshold)} GB/s is beyond {limit.detail};"
+            f" no run reaches more than {number(limit.centre)}"
         )
 
 
@@ -253,4 +253,4 @@ def _share(m: Measurement, setup: Setup) -> float | None:
 def _words(m: Measurement, setup: Setup) -> str:
     limit = wire(m, part_of(m, setup))
     share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit and m.finite else ""
-    return f"plateau {short(m.value)} GB/s{share}"
+    return f"plateau {number(m.value)} GB/s{share}"

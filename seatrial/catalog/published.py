@@ -13,7 +13,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 # How far below a measured reference is still as expected. Two tools on one machine agree within 1 %; two clouds with
 # the same parts differ by 10 %. Between nodes it is less where the loss of one NIC would be: see `_tolerance`.
@@ -36,7 +36,7 @@ class Claim:
 
     @property
     def words(self) -> str:
-        return f"{self.row.source} expects at least {short(self.low_gb_s)} GB/s"
+        return f"{self.row.source} expects at least {number(self.low_gb_s)} GB/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +120,15 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
 
 def _published(row: Reference) -> Figure:
     how = "measured on" if row.kind == "measured" else "set as floor for"
-    return Figure(row.busbw_gb_s, 1, f"{short(row.busbw_gb_s)} GB/s {how} {row.place} at {_size(row)} ({row.source})")
+    return Figure(row.busbw_gb_s, 1, f"{number(row.busbw_gb_s)} GB/s {how} {row.place} at {_size(row)} ({row.source})")
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
     part = math.log(message_bytes / a.message_bytes) / math.log(b.message_bytes / a.message_bytes)
     value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
-    ends = f"{short(a.busbw_gb_s)} at {_size(a)} and {short(b.busbw_gb_s)} at {_size(b)}"
+    ends = f"{number(a.busbw_gb_s)} at {_size(a)} and {number(b.busbw_gb_s)} at {_size(b)}"
     return Figure(
-        value, 2, f"{short(value)} GB/s interpolated on log scales between {ends}, measured on {a.place} ({a.source})"
+        value, 2, f"{number(value)} GB/s interpolated on log scales between {ends}, measured on {a.place} ({a.source})"
     )
 
 
@@ -145,7 +145,7 @@ def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tole
     if floor:
         fail = min(low, floor.busbw_gb_s)
         low = max(low, floor.busbw_gb_s)
-        words += f", whose floor is {short(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
+        words += f", whose floor is {number(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
     if claim and claim.low_gb_s < low:
         low, fail = claim.low_gb_s, min(fail, claim.low_gb_s)
         words += f"; {claim.words}"
@@ -184,12 +184,12 @@ def _disputes(claim: Reference, floor: Reference) -> bool:
 
 def _claim_only(claim: Claim) -> Baseline:
     row = claim.row
-    words = f"the {short(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+    words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
     return Baseline("catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words)
 
 
 def _floor_only(floor: Reference) -> Baseline:
-    words = f"the floor of {short(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
+    words = f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
     return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
 
 
@@ -287,7 +287,7 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
     row = next((row for row in trainings() if not list(_differences(row, measurement, setup))), None)
     if row is None or row.low_samples_s is None:
         return None
-    words = f"the {short(row.samples_s)} samples/s expected of {row.place} ({row.source})"
+    words = f"the {number(row.samples_s)} samples/s expected of {row.place} ({row.source})"
     return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
 
 
@@ -303,7 +303,7 @@ def beside(measurement: Measurement, setup: Setup) -> str | None:
     differences = " and ".join(_differences(row, measurement, setup))
     cause = f"differs in {differences}" if differences else "it has no range to judge by"
     words = "expected of" if row.kind == "expected" else "measured on"
-    return f"not judged by the {short(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
+    return f"not judged by the {number(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
 
 
 def _is_throughput(measurement: Measurement) -> bool:
@@ -357,5 +357,5 @@ def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
 
 
 def _words(row: DeviceFigure) -> str:
-    figure = f"{short(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
+    figure = f"{number(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
     return f"not judged by the {figure} ({row.kind}, {row.source})"

@@ -25,7 +25,7 @@ from seatrial.model.sizes import format_size
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 LOW, FLOOR = 0.8, 0.5  # of what the model says: below LOW is degraded, below FLOOR fails
 SMALLEST_BYTES = 256 << 20  # below it latency decides, which differs more between fabrics than the model knows
@@ -49,7 +49,7 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     centre = median(modelled)
     operation, ranks = busbw.conditions["operation"], ranks_of(busbw, setup)
     at = format_size(sorted(behind)[len(behind) // 2])
-    words = f"the {short(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
+    words = f"the {number(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
     return Baseline("model", centre, LOW * centre, None, FLOOR * centre, 0, words)
 
 
@@ -66,7 +66,7 @@ def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> str | Non
     if at_largest is None or at_any is None or largest.value >= part * at_largest or best.value >= part * at_any:
         return None
     nics = round(1 / one_nic(setup))
-    return Reason.of("one-nic-less", best=short(best.value), fewer=nics - 1, nics=nics, limit=short(part * at_any))
+    return Reason.of("one-nic-less", best=number(best.value), fewer=nics - 1, nics=nics, limit=number(part * at_any))
 
 
 def _is_ring_between_nodes(busbw: Measurement, setup: Setup) -> bool:

@@ -66,15 +66,15 @@ def watch(run: str, require_baseline: bool) -> NoReturn:
 
     Exit status: as for `seatrial run`; 3 if its process has gone without a verdict. Ctrl-C ends only the watching.
     """
+    from seatrial.report.terminal import closing_lines
     from seatrial.runs.login import find_run
-    from seatrial.text.words import plain, verdict_line
 
     found = find_run(run)
     folder = found if found.is_dir() else found.parent
     if not (folder / _LOG).is_file():
         raise InputError(f"RUN {run}: has no {_LOG}; give the folder that the run writes to")
     result = _followed(folder)
-    print(plain(verdict_line(result.verdict, result.coverage, result.reason)))
+    print(closing_lines(result))
     sys.exit(exit_status(result.verdict, result.coverage, require_baseline))
 
 

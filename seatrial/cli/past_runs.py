@@ -122,14 +122,16 @@ def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
 
 
 def _show(was: "RunResult", now: "RunResult") -> None:
-    """Print the earlier verdict, each check, and `verdict: reason` as the last line."""
-    from seatrial.text.words import plain, verdict_line
+    """Print the earlier verdict, each check, and the three lines, `verdict: reason` as the last."""
+    from seatrial.text.headline import lines
+    from seatrial.text.words import label, plain
 
-    print(plain(f"{was.run_id} was {was.verdict.value}: {was.reason}"))
+    print(plain(f"{was.run_id} was {lines(was)[0]}"))
     for old, new in zip(was.checks, now.checks, strict=True):
-        before = "" if old.verdict is new.verdict else f" (was {old.verdict.value})"
-        print(plain(f"{new.name}: {new.verdict.value}{before}: {new.reason}"))
-    print(plain(verdict_line(now.verdict, now.coverage, now.reason)))
+        before = "" if old.standing == new.standing else f" (was {label(old.standing)})"
+        print(plain(f"{new.name}: {label(new.standing)}{before}: {new.reason}"))
+    verdict, since, step = lines(now)
+    print(f"{since}\n{step}\n{verdict}")
 
 
 @click.command()

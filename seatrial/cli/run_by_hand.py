@@ -145,7 +145,7 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
 
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
-    from seatrial.report.terminal import closing_line, summary, unwrapped
+    from seatrial.report.terminal import closing_lines, summary, unwrapped
 
     console = unwrapped(Terminal(stderr=as_json, quiet=quiet))
     console.print()
@@ -157,4 +157,5 @@ def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
-    print(closing_line(result), file=sys.stderr if as_json else sys.stdout)
+    told = closing_lines(result)
+    print(told.splitlines()[-1] if quiet else f"\n{told}", file=sys.stderr if as_json else sys.stdout)

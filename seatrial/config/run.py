@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 from pydantic import Field
 
@@ -48,6 +49,7 @@ def setup_of(cluster: Cluster) -> Setup:
 
 
 RESULT = ("run.json", "measurements.csv", "report.html")  # the files with the results of a run
+RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`, under `seatrial serve`
 PICTURE = "busbw.png"  # of its curves, for Prefect's UI
 _WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's folder holds
 
@@ -131,6 +133,12 @@ def below_runs(out: str) -> Path:
     if not below:
         raise InputError(f"out {out!r}: must be a folder below {runs}, such as {runs / 'NAME'}; or leave it empty")
     return folder
+
+
+def published(folder: Path) -> str | None:
+    """Return the address of a run's folder in `runs`, if browsers can reach it."""
+    base = os.environ.get(RUNS_URL)
+    return f"{base.rstrip('/')}/{quote(folder.name)}" if base and folder.parent == Path("runs").absolute() else None
 
 
 def check_runs_folder() -> None:

@@ -94,7 +94,7 @@ def outcome_of(result: RunResult) -> RunOutcome:
         _kind(result.verdict),
         result.verdict,
         words.plain(result.reason)[:REASON_CHARS],
-        _unique(f"{s.kind} {s.name}" for s in result.suspects if s.confidence >= SURE),
+        _unique(words.suspect_name(s) for s in result.suspects if s.confidence >= SURE),
         _unique(c.name for c in result.checks if c.verdict.is_fault),
     )
 
@@ -126,7 +126,7 @@ def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
 
 def _over(incident: Incident) -> str:
     of = (
-        f" after {count_runs(incident.run_count)} of {words.label(incident.verdict)}"
+        f" after {words.count(incident.run_count, 'run')} of {words.label(incident.verdict)}"
         if incident.kind == "fault"
         else ""
     )
@@ -203,8 +203,3 @@ def _kind(verdict: Verdict) -> Kind | None:
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words.plain(name) for name in names))
-
-
-def count_runs(count: int) -> str:
-    """Format a number of runs: "1 run", "3 runs"."""
-    return f"{count} run{'' if count == 1 else 's'}"

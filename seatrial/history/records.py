@@ -44,6 +44,7 @@ def run_record(result: RunResult, out: Path) -> Record:
         "fingerprint": dict(result.fingerprint),
         "out": str(out),
         "setup": asdict(result.setup) if result.setup else None,
+        "judged": result.coverage.extent or "none",
     }
 
 

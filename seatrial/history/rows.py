@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from seatrial.model.result import standing_of
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ class RunRow:
     reason: str
     fingerprint: dict[str, str]
     out: str
+    judged: str | None = None  # how much of it was compared: none, some or all; None in runs of earlier versions
+
+    @property
+    def standing(self) -> str:
+        """The verdict, or `unjudged`."""
+        return standing_of(self.verdict, self.judged in (None, "all"))
 
     def to_dict(self) -> dict[str, Any]:
         """The row as `seatrial history --json` prints it."""

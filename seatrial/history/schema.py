@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0009"
+HEAD = "0010"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -94,6 +94,7 @@ runs = Table(
     Column("fingerprint", JSON, nullable=False),
     Column("out", CleanText, nullable=False),
     Column("setup", JSON),
+    Column("judged", String(8)),  # none, some or all of its numbers; null in runs of earlier versions
     Index("ix_runs_cluster_started", "cluster", "started"),
 )
 

@@ -26,6 +26,7 @@ from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
+from seatrial.text.headline import also
 
 # Sanity and physics say that a number is wrong, which no noise explains.
 _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
@@ -200,9 +201,9 @@ class RunJudge:
             groups = self._knowledge.groups.words if any(j.measurement.subject.nodes for j in new) else ""
             rest = join(part for part in (check.reason, rests_on(new), groups) if part)
             return rest if check.verdict is Verdict.PASS else check.reason
-        more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
-        first = rewritten(counted[0].reason, lambda text: text + more)
-        return first if check.verdict is Verdict.PASS else join((check.reason, first))
+        own = () if check.verdict is Verdict.PASS else (check.reason,)
+        others = also(judgement.measurement for judgement in counted[1:])
+        return join((*own, counted[0].reason, *([others] if others else [])))
 
 
 def _with_cause(judgement: Judgement, together: Judgement | None) -> Judgement:

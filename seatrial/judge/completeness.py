@@ -11,7 +11,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup, part_of
 from seatrial.model.verdict import Verdict
-from seatrial.text.words import short, some_of
+from seatrial.text.words import number, some_of
 
 _OF_A_NODE = ("node", "gpu")
 
@@ -43,7 +43,7 @@ def far_below_links(check: Check, setup: Setup, without_fabric: bool) -> Iterato
     sizes = swept_sizes(check.measurements)
     for m in check.measurements:
         if m.metric == "busbw_plateau" and is_far_below_links(m, part_of(m, setup), max(sizes(m), default=None)):
-            values = {"value": short(m.value), "links": short(setup.gpu_link_gb_s or 0)}
+            values = {"value": number(m.value), "links": number(setup.gpu_link_gb_s or 0)}
             yield Reason.of("far-below-links", operation=m.operation, fabric=setup.fabric or "none", **values)
             return
 

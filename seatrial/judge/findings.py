@@ -11,16 +11,16 @@ from typing import cast
 
 import numpy as np
 
-from seatrial.judge.number import number_words
 from seatrial.judge.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.references import AGREEING, ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
 from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, code_of, recorded
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict
-from seatrial.text.words import short, some_of
+from seatrial.text.headline import also
+from seatrial.text.words import measured, number, some_of
 
 # How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
 _CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))
@@ -67,7 +67,7 @@ class JudgedSeries:
         unproven = bool(self.unproven[i])
         code = "low-unproven" if unproven else f"worse-than-{self.source(i)}" if bad else "within-limit"
         words: dict[str, object] = {
-            "number": number_words(self.measurement(i)),
+            "number": measured(self.measurement(i)),
             "against": self._against(i),
             "limit": self.limit_percent(i),
         }
@@ -114,7 +114,7 @@ class JudgedSeries:
         return round(min(sure, 1 - float(self.outcome.strays[i])), 2)
 
     def _against(self, i: int) -> str:
-        m, centre = self.table.first[i], short(self.table.value(i, self._centre[i]))
+        m, centre = self.table.first[i], number(self.table.value(i, self._centre[i]))
         kinds, peers, runs = _kinds(m), self._sizes[i], self._runs[i]
         if runs >= ENOUGH or (runs and peers == 1):
             words = f"its median of {centre} in {runs} runs"
@@ -134,7 +134,7 @@ class JudgedSeries:
 
 def percent_words(distance: float, m: Measurement) -> str:
     """How far a value is from another one, given the distance of their logs; of times, how much longer."""
-    return short(round(100 * abs(math.exp(-distance if m.better == "lower" else distance) - 1), 1))
+    return f"{round(100 * abs(math.exp(-distance if m.better == 'lower' else distance) - 1), 1):g}"
 
 
 def _kinds(m: Measurement) -> str:
@@ -233,8 +233,8 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))
             continue
-        others = f" (and {len(places) - 1} more of it)" if len(places) > 1 else ""
-        evidence = recorded(judgement.reason + others, code_of(judgement.reason))
+        others = also(judged.table.first[i] for i in places if i != worst)
+        evidence = join(part for part in (judgement.reason, others) if part)
         sure = max(judged.confidence(i) for i in places)
         suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence)
         yield Finding(judgement, tuple(places), (suspect,))

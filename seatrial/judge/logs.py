@@ -34,12 +34,12 @@ from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check, Coverage, coverage
-from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.text.words import short, some_of
+from seatrial.text.headline import conclude as conclude_logs
+from seatrial.text.words import number, some_of
 
 _MAX_REASONS = 4
 
@@ -113,7 +113,7 @@ def _hosts(arm: Arm) -> set[str]:
 
 
 def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
-    verdict, reason = conclude_run(checks)
+    verdict, reason = conclude_logs(checks)
     if len(checks) == 1:
         return LogsJudgement(verdict, checks[0].reason, checks)
     if verdict is Verdict.PASS:
@@ -230,7 +230,7 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     largest_bytes = max((row.size for row in sweep.rows), default=None)
     if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
         return None
-    return Reason.of("log-over-sockets", seen=f"{short(plateau.value)} GB/s between nodes is what TCP sockets reach")
+    return Reason.of("log-over-sockets", seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach")
 
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:

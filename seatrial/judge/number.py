@@ -8,9 +8,8 @@ from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import TIMES, Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
-from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.text.words import short
+from seatrial.text.words import measured, number
 
 # Best first: a person's word, then what others published, then a model of that.
 _PREFERENCE = ("pinned", "catalog", "model")
@@ -43,7 +42,7 @@ def from_pin(measurement: Measurement, pin: Pin) -> Baseline | None:
     if bound is None or pin.unit != measurement.unit:
         return None
     floor = bound * FAIL_FACTOR if measurement.better == "lower" else bound / FAIL_FACTOR
-    detail = f"the {short(pin.centre)} {pin.unit} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}"
+    detail = f"the {number(pin.centre)} {pin.unit} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}"
     return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
@@ -64,14 +63,14 @@ def _is_single_rank(measurement: Measurement) -> bool:
 def _insane(m: Measurement) -> Judgement | None:
     """Numbers that no cluster yields; None for those that one does."""
     if not m.finite:
-        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=number_words(m)))
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=measured(m)))
     if not m.above_zero or m.value > 0:
         return None
     if m.value < 0 or m.better == "lower":
-        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=number_words(m), quantity=_kind(m)))
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=measured(m), quantity=_kind(m)))
     if _rounded_to_zero(m):
-        return _sanity(m, Verdict.PASS, Reason.of("rounded-to-zero", number=number_words(m)))
-    return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=number_words(m)))
+        return _sanity(m, Verdict.PASS, Reason.of("rounded-to-zero", number=measured(m)))
+    return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=measured(m)))
 
 
 def _kind(m: Measurement) -> str:
@@ -99,7 +98,7 @@ def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judge
 
 def _by_sanity(m: Measurement) -> Judgement:
     tried = "finite, positive" if m.above_zero else "finite"
-    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=number_words(m), tested=tried))
+    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=measured(m), tested=tried))
 
 
 def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
@@ -144,26 +143,15 @@ def _compared(m: Measurement, baseline: Baseline) -> str:
     deviation = _deviation(m, baseline) or 0.0
     percent = round(abs(deviation) * 100)
     where = f"{percent} % {'below' if deviation < 0 else 'above'}" if percent else "at"
-    return f"{number_words(m)} is {where} {baseline.detail}"
+    return f"{measured(m)} is {where} {baseline.detail}"
 
 
 def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
     bound, floor = _bound(m, baseline), baseline.floor
     words = "at most" if m.better == "lower" else "at least"
-    expected = f"expected {words} {short(bound)}" if bound is not None else "no bound on that side"
+    expected = f"expected {words} {number(bound)}" if bound is not None else "no bound on that side"
     return (
-        f"{expected}; {words} {short(floor)} or it fails" if verdict is Verdict.FAIL and floor is not None else expected
+        f"{expected}; {words} {number(floor)} or it fails"
+        if verdict is Verdict.FAIL and floor is not None
+        else expected
     )
-
-
-def number_words(m: Measurement) -> str:
-    """What was measured, as a sentence begins: all_reduce busbw 0.02 GB/s at 16M on node-3."""
-    size = m.conditions.get("message_bytes")
-    parts = (
-        m.operation or "",
-        f"{m.metric} {short(m.value)} {m.unit}".strip(),
-        f"at {format_size(size)}" if isinstance(size, int) else "",
-        "in place" if m.conditions.get("placement") == "in_place" else "",
-        f"on {m.subject.name}" if m.subject.kind != "cluster" else "",
-    )
-    return " ".join(part for part in parts if part)

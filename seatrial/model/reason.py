@@ -68,10 +68,15 @@ class Reason(str):
         return cls(_EXPLANATIONS[code].template.format(**plain), code, plain)
 
 
+def explanation_of(code: str) -> Explanation | None:
+    """The explanation of a code, if the package that it comes from is imported."""
+    return _EXPLANATIONS.get(code)
+
+
 def join(reasons: Iterable[str]) -> str:
     """Join reasons into one, each once; it has the code of the first that has one."""
     distinct: dict[Hashable, str] = {}
-    for reason in (part for each in reasons for part in _joined_parts(each)):
+    for reason in (part for each in reasons for part in parts_of(each)):
         distinct.setdefault(identity(reason), reason)
     parts = tuple(distinct.values())
     if len(parts) == 1:
@@ -79,7 +84,7 @@ def join(reasons: Iterable[str]) -> str:
     return Reason("; ".join(parts), next(filter(None, map(code_of, parts)), None), parts=parts)
 
 
-def _joined_parts(reason: str) -> tuple[str, ...]:
+def parts_of(reason: str) -> tuple[str, ...]:
     """The parts of a joined reason; a placed one, which has one part, stays whole."""
     return reason.parts if isinstance(reason, Reason) and len(reason.parts) > 1 else (reason,)
 

@@ -1,15 +1,15 @@
 """The result of a run: judgements, checks, suspects and the document `run.json` (schema 1)."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from seatrial.model.measurement import Measurement, finite
-from seatrial.model.reason import Reason, code_of, identity, join, placed
+from seatrial.model.reason import code_of, join
 from seatrial.model.setup import Setup
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 
 SCHEMA = 1
 UNJUDGED = "unjudged"  # how a pass without a comparison is shown
@@ -39,8 +39,8 @@ class Coverage:
 
     @property
     def words(self) -> str:
-        """The words for a headline; empty if everything was compared."""
-        return "" if self.extent == "all" else f"{self.judged:,} of {self.numbers:,} judged, no baseline yet"
+        """The words beside a pass; empty if everything was compared."""
+        return "" if self.extent == "all" else f"{UNJUDGED}: {self.judged:,} of {self.numbers:,} have a baseline"
 
     def to_dict(self) -> dict[str, Any]:
         return {"judged": self.judged, "measured": self.numbers, "without_baseline": list(self.without_baseline)}
@@ -211,6 +211,8 @@ class RunResult:
     setup: Setup | None = None  # the cluster's facts that numbers are held against
     localization: Mapping[str, Any] | None = None  # as run.json has it: findings and tests of groups of nodes
     folder: Path | None = None  # of the run's files, where its flow returns it
+    since: str = ""  # second and third line of the summary (seatrial/text/headline.py)
+    next_step: str = ""
 
     @property
     def coverage(self) -> Coverage:
@@ -231,6 +233,7 @@ class RunResult:
             "started": self.started.isoformat(timespec="seconds"),
             "finished": self.finished.isoformat(timespec="seconds"),
             **_outcome(self.verdict, self.reason),
+            "summary": [verdict_line(self.verdict, compared, self.reason), self.since, self.next_step],
             "judged": compared.extent or "none",
             "numbers": compared.to_dict(),
             "nodes": [dict(node) for node in self.nodes],
@@ -246,6 +249,12 @@ class RunResult:
 
 def _outcome(verdict: Verdict, reason: str) -> dict[str, Any]:
     return {"verdict": verdict.value, "code": code_of(reason), "reason": reason}
+
+
+def verdict_line(verdict: Verdict, coverage: Coverage, reason: str) -> str:
+    """`verdict: reason`; a pass compared with too little says so: "pass (unjudged: 3 of 49 have a baseline)"."""
+    extent = f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
+    return f"{verdict.value}{extent}: {reason}"
 
 
 def coverage(checks: Iterable[Check]) -> Coverage:
@@ -274,31 +283,6 @@ def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) ->
     if require_baseline and verdict is Verdict.PASS and coverage.extent != "all":
         return Verdict.INCONCLUSIVE.exit_status
     return verdict.exit_status
-
-
-def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
-    """Return the run's verdict, the worst of its checks, and the reasons of the checks with that verdict, at most two.
-
-    The reason of a fault begins with the suspects.
-    """
-    verdict = worst(check.verdict for check in checks)
-    if verdict is Verdict.PASS:
-        return verdict, f"{', '.join(check.name for check in checks)}: all pass"
-    bad = [check for check in checks if check.verdict is verdict]
-    # A step that was not tried repeats the reason of the step before it; two may break for the same reason.
-    first_hand = [check for check in bad if code_of(check.reason) != "prerequisite-failed"] or bad
-    distinct: dict[Hashable, str] = {}
-    for check in first_hand:
-        distinct.setdefault(identity(check.reason), placed(check.name, check.reason))
-    if not distinct:
-        return verdict, Reason.of("nothing-measured")
-    reason = join(list(distinct.values())[:2])
-    names = tuple(s.name for s in merge_suspects(bad) if s.confidence >= SURE) if verdict.is_fault else ()
-    return verdict, placed(_some(names), reason) if names and not first_hand[0].reason.startswith(names) else reason
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:2]) + (f" and {len(names) - 2:,} more" if len(names) > 2 else "")
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:

@@ -282,8 +282,11 @@ def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
-    stride = -(-len(sizes) // _MAX_TICKS)
-    ticks = list(reversed(sizes[::-1][::stride]))  # the largest message always has its tick
+    apart = math.log2(max(sizes) / min(sizes)) / _MAX_TICKS
+    ticks = [sizes[-1]]  # the largest message always has its tick
+    for size in reversed(sizes[:-1]):
+        if math.log2(ticks[0] / size) >= apart:
+            ticks.insert(0, size)
     axes.set_xticks(ticks, [format_size(size) for size in ticks], minor=False)
     axes.set_xticks([], minor=True)
 
@@ -341,7 +344,10 @@ def _draw_expected_span(axes: "Axes", headline: Headline) -> None:
 def _dates(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     stride = -(-len(trend) // _MAX_DATES)
     ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
-    axes.set_xticks(ticks, [f"{trend[i].started:%-d %b}" for i in ticks])
+    days = {then.started.date() for then in trend}
+    axes.set_xticks(
+        ticks, [f"{trend[i].started:{'%-d %b' if len(days) == len(trend) else '%-d %b %H:%M'}}" for i in ticks]
+    )
     axes.set_xlim(-0.7, len(trend) - 0.3)
 
 

@@ -216,7 +216,7 @@ def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
 
 log = logging.getLogger("seatrial.report")
 
-LOG_TAIL_LINES = 60
+LOG_TAIL_LINES = 25
 MAX_LOGS = 3000
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from seatrial.model.curves import Reading, readings
-from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import RunResult
-from seatrial.model.verdict import Verdict
+from seatrial.model.measurement import Measurement, Subject, SubjectKind
+from seatrial.model.result import SURE, UNJUDGED, RunResult, standing_of
+from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
 
 NODES_SHOWN = 40  # on lines of their own; the others are in the full table
@@ -37,15 +37,26 @@ NOT_MEASURED = Cell(Verdict.NOT_RUN, Verdict.NOT_RUN, "not measured", "not measu
 
 @dataclass(frozen=True, slots=True)
 class HeatMapRow:
-    """A node and its cells; `blamed` is the confidence that it is to blame, where it is a suspect."""
+    """A node and its cells; a suspect has the confidence that it is to blame, and the verdict that blames it."""
 
     node: str
     cells: tuple[Cell, ...]
-    blamed: float | None
+    blamed: float | None = None
+    blamed_for: Verdict | None = None
 
     @property
     def verdicts(self) -> tuple[Verdict | None, ...]:
         return tuple(cell.verdict for cell in self.cells)
+
+    @property
+    def standings(self) -> tuple[str | None, ...]:
+        return tuple(cell.standing for cell in self.cells)
+
+    @property
+    def standing(self) -> str:
+        """The worst verdict of the node; `unjudged` where nothing of it was compared."""
+        found = [verdict for verdict in (*self.verdicts, self.blamed_for) if verdict]
+        return standing_of(worst(found), any(cell.standing not in (None, UNJUDGED) for cell in self.cells))
 
     @property
     def clean(self) -> bool:
@@ -79,15 +90,31 @@ def heat_map(result: RunResult) -> HeatMap | None:
     columns, cells = _cells(result)
     if not columns:
         return None
-    blamed = {suspect.name: suspect.confidence for suspect in result.suspects if suspect.kind == "node"}
+    blamed = _blamed(result)
     names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
     rows = [
-        HeatMapRow(name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), blamed.get(name))
+        HeatMapRow(
+            name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), *blamed.get(name, (None, None))
+        )
         for name in names
     ]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
     return HeatMap(tuple(columns), lines, alone, tuple(_alike(lines[len(alone) :])))
+
+
+def _blamed(result: RunResult) -> dict[str, tuple[float, Verdict | None]]:
+    """Return the confidence in each suspect, by node, and the worst verdict of the checks that are sure of it."""
+    blamed: dict[str, tuple[float, Verdict | None]] = {}
+    for verdict, suspect in (
+        *((None, suspect) for suspect in result.suspects),
+        *((check.verdict, suspect) for check in result.checks for suspect in (*check.suspects, *check.raw.suspects)),
+    ):
+        if node := _node(Subject(cast(SubjectKind, suspect.kind), suspect.name)):
+            confidence, before = blamed.get(node, (0.0, None))
+            sure = [each for each in (before, verdict if suspect.confidence >= SURE else None) if each]
+            blamed[node] = max(confidence, suspect.confidence), worst(sure) if sure else None
+    return blamed
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Cell]]:
@@ -149,12 +176,12 @@ def _severity(reading: Reading) -> tuple[int, float]:
 
 
 def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
-    bad = sorted(verdict.severity for verdict in line.verdicts if verdict)
+    bad = sorted(verdict.severity for verdict in (*line.verdicts, line.blamed_for) if verdict)
     return (line.clean, bad, -(line.blamed or 0.0))
 
 
 def _alike(lines: Iterable[HeatMapRow]) -> list[NodeGroup]:
     groups: dict[tuple[str | None, ...], list[str]] = {}
     for line in lines:
-        groups.setdefault(tuple(cell.standing for cell in line.cells), []).append(line.node)
+        groups.setdefault(line.standings, []).append(line.node)
     return [NodeGroup(tuple(nodes), standings) for standings, nodes in groups.items()]

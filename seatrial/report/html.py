@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import logging
-import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.table import CHECKS
 from seatrial.model.curves import (
-    SHARE,
     LatencyTable,
     Point,
     bad_judgements,
@@ -20,21 +19,20 @@ from seatrial.model.curves import (
     latency_table,
     losses,
     plateau,
-    readings,
     share,
 )
 from seatrial.model.measurement import Measurement
-from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.result import UNJUDGED, Check, Judgement, RunResult
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
 from seatrial.report.charts import trend_chart
 from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
-from seatrial.report.heatmap import heat_map
+from seatrial.report.heatmap import HeatMap, heat_map
 from seatrial.report.pairs import pair_matrix
-from seatrial.runs.explanations import codes_to_explain
 from seatrial.text import words
+from seatrial.text.headline import lines, own_reason, steps
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
@@ -68,18 +66,6 @@ class JudgementGroup:
         return min(self.rows, key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)))
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """Measurements of one metric that nothing judged, summed up."""
-
-    title: str
-    unit: str
-    count: int
-    low: Measurement
-    median: float
-    high: Measurement
-
-
 def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
     """Group judgements, the worst group first."""
     by_title: dict[str, list[JudgementRow]] = {}
@@ -88,17 +74,6 @@ def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
         by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
     sorted_groups = [JudgementGroup(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
     return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
-
-
-def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
-    """Sum up by metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
-    by_metric: dict[tuple[str, str], list[Measurement]] = {}
-    for m in measurements:
-        drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
-        if m.finite and not drawn:
-            each = f", by {m.subject.kind}" if m.subject.kind != "cluster" else ""
-            by_metric.setdefault((_title(m) + each, m.unit), []).append(m)
-    return tuple(_summed_up(title, unit, group) for (title, unit), group in by_metric.items())
 
 
 def _in_row(measurement: Measurement) -> tuple[str, ...]:
@@ -128,12 +103,6 @@ def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
     return at, "" if placement == "out_of_place" else placement, row.judgement.verdict.severity, m.subject.name
 
 
-def _summed_up(title: str, unit: str, group: Sequence[Measurement]) -> Recorded:
-    ordered = sorted(group, key=lambda m: m.value)
-    middle = statistics.median(m.value for m in group)
-    return Recorded(title, words.unit_name(unit), len(group), ordered[0], middle, ordered[-1])
-
-
 log = logging.getLogger("seatrial.report")
 
 MAX_BAD_ROWS = 200
@@ -151,11 +120,16 @@ class Section:
     latency: LatencyTable | None
     bad: tuple[JudgementGroup, ...]
     good: tuple[JudgementGroup, ...]
+    passed: str
     left_out: int
-    recorded: tuple[Recorded, ...]
     problem: str
     plateaus: str
     logs: tuple[LogFile, ...]
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it has more to show than its line among the checks."""
+        return any((self.busbw, self.loss, self.latency, self.bad, self.good, self.problem, self.logs))
 
 
 def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
@@ -176,8 +150,8 @@ def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
         latency=latency_table(check),
         bad=groups(bad[:MAX_BAD_ROWS]),
         good=groups(good[:MAX_GOOD_ROWS]),
+        passed=_counted(j.standing for j in good),
         left_out=max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
-        recorded=recorded(r.measurement for r in readings(check) if r.judgement is None),
         problem="; ".join(problems),
         plateaus=_plateaus(check),
         logs=_logs(check, context.logs),
@@ -235,41 +209,70 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
     """Return the variables of the template."""
     headlines = headline_numbers(result, context.past)
     problems: list[str] = []
+    heat = heat_map(result)
     return {
         "result": result,
-        "codes": codes_to_explain(result),
+        "lines": lines(result),
+        "steps": steps(result),
         "context": context,
         "past": context.past,
         "headlines": headlines,
         "trends": _trends(headlines, problems),
         "problems": problems,
-        "heat": heat_map(result),
+        "heat": heat,
         "sections": [section(check, context) for check in result.checks],
-        "facts": _facts(result),
+        "facts": _facts(result, heat),
         "suspects": list(result.suspects)[:MAX_SUSPECTS],
         "pairs": pair_matrix(result),
         "blamed": {suspect.name for suspect in result.suspects if suspect.kind == "node"},
         "software": software(result, context.past),
         "nodes": sorted(result.nodes, key=_blamed_first(result))[:MAX_NODES],
-        "node_fields": list(dict.fromkeys(str(field) for node in result.nodes[:MAX_NODES] for field in node)),
+        "node_fields": [field for field in _fields(result.nodes[:MAX_NODES]) if field != "hardware_ids"],  # digests
         "timings": _timings(result.timings),
         "logs_open": LOGS_OPEN,
+        "seen": {
+            result.standing,
+            *(check.standing for check in result.checks),
+            *(j.standing for check in result.checks for j in check.judgements),
+            *(standing for line in (heat.lines if heat else ()) for standing in (line.standing, *line.standings)),
+        },
     }
 
 
-def _facts(result: RunResult) -> list[tuple[str, str]]:
+def _facts(result: RunResult, heat: HeatMap | None) -> list[tuple[str, str]]:
     judgements = [j for check in result.checks for j in check.judgements]
-    passed = sum(check.verdict is Verdict.PASS for check in result.checks)
-    good = len(judgements) - len(bad_judgements(result.checks))
     gpus = sum(int(node.get("gpus") or 0) for node in result.nodes if str(node.get("gpus") or 0).isdecimal())
+    nodes = f"{len(result.nodes):,}"
     facts = [
-        ("nodes", f"{len(result.nodes):,}"),
+        ("nodes", _counted(line.standing for line in heat.lines) if heat else nodes),
         ("GPUs", f"{gpus:,}" if gpus else ""),
-        ("checks passed", f"{passed} of {len(result.checks)}"),
-        ("judgements passed", f"{good:,} of {len(judgements):,}" if judgements else ""),
+        ("checks", _counted(check.standing for check in result.checks)),
+        ("numbers", _counted(j.standing for j in judgements)),
         ("took", words.duration((result.finished - result.started).total_seconds())),
     ]
     return [(name, text) for name, text in facts if text]
+
+
+def _counted(standings: Iterable[str]) -> str:
+    """How many stand how: "3 pass, 1 corrupt"."""
+    counts = Counter(standings)
+    return ", ".join(f"{counts[standing]:,} {words.label(standing)}" for standing in words.GLYPHS if counts[standing])
+
+
+def _fields(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(field) for node in nodes for field in node))
+
+
+def _judged(judgement: Judgement) -> str:
+    """How a number was judged; of a pass, which change would have been seen."""
+    if judgement.standing == UNJUDGED:
+        return "compared with nothing yet"
+    m, bound = judgement.measurement, judgement.expected.high if judgement.measurement.better == "lower" else None
+    bound = judgement.expected.low if bound is None else bound
+    if judgement.verdict is not Verdict.PASS or not bound or judgement.deviation is None or judgement.deviation <= -1:
+        return judgement.reason
+    change = words.fraction(abs(bound * (1 + judgement.deviation) / m.value - 1)) if m.value else "any size"
+    return f"would have seen {'an increase' if m.better == 'lower' else 'a loss'} of {change}"
 
 
 def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
@@ -324,7 +327,8 @@ def _environment() -> "Environment":
         Verdict=Verdict,
         glyphs=words.GLYPHS,
         meanings=words.MEANINGS,
-        headline=words.headline,
+        count=words.count,
+        own_reason=own_reason,
         plateau=plateau,
         script=script(),
         script_hash=base64.b64encode(hashlib.sha256(script().encode()).digest()).decode(),
@@ -340,5 +344,9 @@ def _environment() -> "Environment":
         size=format_size,
         unit=words.unit_name,
         subject=words.subject_name,
+        suspect=words.suspect_name,
+        percentage=words.fraction,
+        moment=words.moment,
+        judged=_judged,
     )
     return environment

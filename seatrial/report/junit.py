@@ -4,7 +4,8 @@ from xml.etree import ElementTree
 
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.text.words import plain, verdict_line
+from seatrial.text.headline import lines
+from seatrial.text.words import plain
 
 _FAILED = (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
 
@@ -24,8 +25,7 @@ def junit_xml(result: RunResult) -> str:
     )
     for check in result.checks:
         _add(suite, check)
-    line = plain(verdict_line(result.verdict, result.coverage, result.reason))
-    ElementTree.SubElement(suite, "system-out").text = f"{result.run_id}: {line}"
+    ElementTree.SubElement(suite, "system-out").text = f"{result.run_id}: {lines(result)[0]}"
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -17,7 +17,7 @@ from seatrial.model.sizes import format_size
 from seatrial.report.terminal import output, print_line, table, verdict_cell
 from seatrial.runs.approve import PinDifference
 from seatrial.text import words
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,7 +45,7 @@ def show_catalog(listing: Listing) -> None:
          format_size(r.message_bytes), _range(r.low_gb_s, r.busbw_gb_s, "GB/s"), _kind(r.kind), r.source)
         for r in listing.collectives
     )  # fmt: skip
-    figures = ((d.hardware, d.metric, f"{short(d.value)} {d.unit}", _kind(d.kind), d.source) for d in listing.devices)
+    figures = ((d.hardware, d.metric, f"{number(d.value)} {d.unit}", _kind(d.kind), d.source) for d in listing.devices)
     trained = (
         (t.hardware, f"{t.gpus}", t.model, t.precision, f"{t.batch_per_rank}",
          _range(t.low_samples_s, t.samples_s, "samples/s"), _kind(t.kind), t.source)
@@ -59,7 +59,7 @@ def show_catalog(listing: Listing) -> None:
 
 
 def _range(low: float | None, value: float, unit: str) -> str:
-    return f"{short(value)} {unit}" if low is None else f"{short(low)} to {short(value)} {unit}"
+    return f"{number(value)} {unit}" if low is None else f"{number(low)} to {number(value)} {unit}"
 
 
 def _kind(kind: str) -> str:
@@ -140,10 +140,10 @@ def show_differences(differences: Iterable[PinDifference]) -> None:
 
 
 def _difference_cells(d: PinDifference) -> tuple[str | Text, ...]:
-    value = "not measured" if d.value is None else short(d.value)
+    value = "not measured" if d.value is None else number(d.value)
     off = "" if d.deviation is None else f"{d.deviation:+.1%}"
     outside = Text("outside", "bold red") if d.inside is False else ""
-    return _readable(d.pin.series), short(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside
+    return _readable(d.pin.series), number(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside
 
 
 def differences_json(differences: Iterable[PinDifference]) -> list[dict[str, Any]]:
@@ -158,8 +158,8 @@ def _pin_dict(pin: Pin) -> dict[str, Any]:
 
 def _expected(pin: Pin) -> str:
     parts = (
-        f"at least {short(pin.low)}" if pin.low is not None else "",
-        f"at most {short(pin.high)}" if pin.high else "",
+        f"at least {number(pin.low)}" if pin.low is not None else "",
+        f"at most {number(pin.high)}" if pin.high else "",
     )
     return ", ".join(part for part in parts if part)
 
@@ -209,7 +209,7 @@ def _cells(row: RunRow) -> tuple[str | Text, ...]:
     started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
     seconds = round((row.finished - row.started).total_seconds())
     plain = (row.run_id, row.cluster, row.suite, started, _duration(seconds))
-    return (*plain, verdict_cell(row.verdict), row.reason)
+    return (*plain, verdict_cell(row.standing), row.reason)
 
 
 def _duration(seconds: int) -> str:

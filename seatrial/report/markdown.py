@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.report.context import Headline, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import heat_map
 from seatrial.text import words
 from seatrial.text.escape import code, escape
+from seatrial.text.headline import lines, own_reason
 
 MAX_ROWS = 20
 
@@ -16,13 +17,18 @@ Cell = str | float | None
 
 
 def summary(result: RunResult) -> str:
-    """Verdict, reason, suspects, checks, notes, the worst judgements and the software, in that order."""
+    """The three lines, suspects, checks, notes, the worst judgements and the software, in that order."""
+    verdict, since, step = map(escape, lines(result))
     parts = [
-        f"## {words.GLYPHS[result.standing]} {escape(words.headline(result))}",
-        f"**{words.label(result.verdict)}**: {escape(result.reason)}",
+        f"## {words.GLYPHS[result.standing]} {escape(result.cluster)}",
+        f"**{verdict}**\n\n{since}\n\n{step}",
         _facts(result),
         _suspects(result),
-        _table("Checks", ("check", "verdict", "reason", "time"), map(_check_row, result.checks)),
+        _table(
+            "Checks",
+            ("check", "verdict", "reason", "time"),
+            (_check_row(check, result.suspects) for check in result.checks),
+        ),
         _notes(result),
         _bad(result),
         " · ".join(f"{escape(name)} `{code(version)}`" for name, version in result.fingerprint.items() if version),
@@ -67,19 +73,19 @@ def _judgement_row(check: Check, judgement: Judgement) -> dict[str, Cell]:
 
 def _facts(result: RunResult) -> str:
     took = words.duration((result.finished - result.started).total_seconds())
-    nodes = f"{len(result.nodes)} node{'' if len(result.nodes) == 1 else 's'}"
-    started = result.started.strftime("%Y-%m-%d %H:%M %Z")
+    nodes = words.count(len(result.nodes), "node")
+    started = words.moment(result.started)
     return f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"
 
 
 def _suspects(result: RunResult) -> str:
     if not result.suspects:
         return ""
-    lines = [
-        f"- **{s.kind} {escape(s.name)}** ({s.confidence:.0%}): {escape(s.evidence)}"
+    listed = [
+        f"- **{escape(words.suspect_name(s, result.nodes))}** ({words.fraction(s.confidence)}): {escape(s.evidence)}"
         for s in result.suspects[:MAX_ROWS]
     ]
-    return "\n".join(["### Suspects", "", *lines, *_more(len(result.suspects), "suspects")])
+    return "\n".join(["### Suspects", "", *listed, *_more(len(result.suspects), "suspects")])
 
 
 def _headline_row(headline: Headline) -> tuple[str, ...]:
@@ -94,14 +100,14 @@ def _headline_row(headline: Headline) -> tuple[str, ...]:
     )
 
 
-def _check_row(check: Check) -> tuple[str, ...]:
+def _check_row(check: Check, suspects: Sequence[Suspect]) -> tuple[str, ...]:
     verdict = f"{words.GLYPHS[check.standing]} {words.label(check.standing)}"
-    return check.name, verdict, check.reason, words.duration(check.seconds)
+    return check.name, verdict, own_reason(check, suspects), words.duration(check.seconds)
 
 
 def _notes(result: RunResult) -> str:
-    lines = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
-    return "\n".join([*lines, *_more(len(result.notes), "notes")])
+    listed = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
+    return "\n".join([*listed, *_more(len(result.notes), "notes")])
 
 
 def _bad(result: RunResult) -> str:
@@ -127,10 +133,10 @@ def _bad_row(judgement: Judgement) -> tuple[str, ...]:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
-    if not lines:
+    body = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
+    if not body:
         return ""
-    return "\n".join([f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
+    return "\n".join([f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *body])
 
 
 def _more(count: int, what: str) -> list[str]:
@@ -142,7 +148,7 @@ def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
     last = context.past.last_good
     heat = heat_map(result)
     titles = [f"{column.check}: {column.title}" for column in heat.columns] if heat else []
-    lines = heat.lines if heat else ()
+    rows = heat.lines if heat else ()
     return {
         "run": result.to_dict(),
         "last_good": {"run_id": last.run_id, "started": last.started.isoformat(timespec="seconds")} if last else None,
@@ -152,7 +158,7 @@ def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
         ],
         "nodes": [
             {"name": line.node, "blamed": line.blamed, "verdicts": dict(zip(titles, line.verdicts, strict=True))}
-            for line in lines
+            for line in rows
         ],
         "logs": [{"name": file.name, "bytes": file.size} for file in context.logs],
     }

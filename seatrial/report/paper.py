@@ -14,6 +14,7 @@ from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict, worst
 from seatrial.report.charts import LastValue, busbw_caption, busbw_title, draw_busbw, empty_axes, styled
 from seatrial.text import words
+from seatrial.text.headline import lines
 
 _HOW_TO = (
     "install seatrial with its extra `pdf`",
@@ -90,7 +91,9 @@ def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | Non
     if not curves:
         return None
     earlier = {p.series: p.busbw_gb_s for curve in (_curves(before) if before else ()) for p in curve.points}
-    return _drawn(curves, lambda point: earlier.get(point.series), words.plain(words.headline(result))[:90])
+    return _drawn(
+        curves, lambda point: earlier.get(point.series), words.plain(f"{result.cluster}: {lines(result)[0]}")[:90]
+    )
 
 
 def described(result: RunResult) -> str:

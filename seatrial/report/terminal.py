@@ -1,7 +1,7 @@
 """Results on a terminal: the end of a run, judgements of logs, and the difference of two runs."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,13 @@ from seatrial.judge.logs import Log, LogsJudgement
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import code_of
-from seatrial.model.result import UNJUDGED, Check, Expected, RunResult, Suspect
+from seatrial.model.result import UNJUDGED, Check, Expected, RunResult, Suspect, verdict_line
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Change, Difference
-from seatrial.runs.explanations import CATALOG, codes_to_explain
+from seatrial.runs.explanations import CATALOG
 from seatrial.text import words
+from seatrial.text.headline import lines, own_reason
 from seatrial.text.redact import Secrets
 
 STYLES: dict[str, str] = {
@@ -97,32 +98,34 @@ class TerminalSummary:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         if self.result.suspects:
-            yield _suspects(self.result.suspects, options.encoding)
+            yield _suspects(self.result.suspects, self.result.nodes, options.encoding)
             yield Text()
-        yield _checks(self.result.checks, options.encoding)
+        yield _checks(self.result.checks, self.result.suspects, options.encoding)
         curves = [(check, curve) for check in self.result.checks for curve in busbw_curves(check)]
         if curves:
             yield Text()
             yield _sweep(curves, options.encoding)
-        if codes := codes_to_explain(self.result):
-            yield Text()
-            yield Text(f"meaning and next step: seatrial explain {' | '.join(codes)}", "dim")
 
 
 def summary(result: RunResult) -> TerminalSummary:
-    """Return the summary at the end of a run, for `Console.print`."""
+    """Return the evidence at the end of a run, for `Console.print`; `closing_lines` come after it."""
     return TerminalSummary(result)
 
 
-def closing_line(result: RunResult, encoding: str | None = None) -> str:
-    """`verdict: reason` on one line, in characters that `encoding` (standard output's when None) can print."""
-    return words.plain(
-        words.verdict_line(result.verdict, result.coverage, result.reason), encoding or sys.stdout.encoding or "ascii"
+def closing_lines(result: RunResult, encoding: str | None = None) -> str:
+    """Since when, the next step, and `verdict: reason` last, where scripts look for it.
+
+    In characters that `encoding` (standard output's when None) can print.
+    """
+    verdict, since, step = lines(result)
+    return "\n".join(words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (since, step, verdict))
+
+
+def _checks(checks: Sequence[Check], suspects: Sequence[Suspect], encoding: str) -> Table:
+    rows = (
+        (check.name, verdict_cell(check.standing), words.duration(check.seconds), own_reason(check, suspects))
+        for check in checks
     )
-
-
-def _checks(checks: Sequence[Check], encoding: str) -> Table:
-    rows = ((check.name, verdict_cell(check.standing), words.duration(check.seconds), check.reason) for check in checks)
     grid = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
     grid.columns[2].justify = "right"
     return grid
@@ -160,10 +163,10 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round(max(0.0, value) / top * (len(_BARS) - 1))] for value in values)
 
 
-def _suspects(suspects: Sequence[Suspect], encoding: str) -> Table:
+def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], encoding: str) -> Table:
     headings = ("suspect", "confidence", "evidence")
     rows: list[Sequence[str | Text]] = [
-        (Text(words.plain(f"{s.kind} {s.name}", encoding), "bold"), f"{s.confidence:.0%}", s.evidence)
+        (Text(words.plain(words.suspect_name(s, nodes), encoding), "bold"), words.fraction(s.confidence), s.evidence)
         for s in suspects[:MAX_SUSPECTS]
     ]
     if len(suspects) > MAX_SUSPECTS:
@@ -210,10 +213,10 @@ def show_judged(judged: LogsJudgement) -> None:
     console.print(table(_COLUMNS, rows, console.encoding, folded=("log",)))
     console.print()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
-    lines = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
+    told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
     steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
-    lines += [f"next step: {CATALOG[code].next_step}" for code in steps if code in CATALOG and CATALOG[code].next_step]
-    for line in (*lines, words.verdict_line(judged.verdict, judged.coverage, judged.reason)):
+    told += [f"next step: {CATALOG[code].next_step}" for code in steps if code in CATALOG and CATALOG[code].next_step]
+    for line in (*told, verdict_line(judged.verdict, judged.coverage, judged.reason)):
         print_line(console, line)
 
 
@@ -272,7 +275,7 @@ def _rest(difference: Difference, beyond: int) -> str:
 
 def _run(run: RunResult) -> str:
     started = run.started.strftime("%Y-%m-%d %H:%M %Z")
-    return f"{run.run_id} of {run.cluster}, {run.suite}, {started}: {words.label(run.verdict)}: {run.reason}"
+    return f"{run.run_id} of {run.cluster}, {run.suite}, {started}: {lines(run)[0]}"
 
 
 def _sides(change: Change) -> tuple[str, str, str]:

@@ -1,16 +1,13 @@
-"""All codes of reasons by area, and those of a run that `seatrial explain` has a next step for."""
+"""All codes of reasons by area."""
 
 from collections.abc import Mapping
 
 from seatrial import builders, checks, history, localize, model, platforms, remote, runs
 from seatrial.checks import collectives, connectivity, devices, training
-from seatrial.model.reason import Explanation, code_of
-from seatrial.model.result import RunResult
-from seatrial.model.verdict import Verdict
+from seatrial.model.reason import Explanation
 from seatrial.nccl import causes
 from seatrial.platforms import baremetal, docker, kubernetes, local, runai, slurm
 
-MAX_CODES = 5
 AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "The run": runs.REASONS,
     "Image": builders.REASONS,
@@ -38,14 +35,3 @@ _CURRENT = {former: code for code, entry in CATALOG.items() for former in entry.
 def current(code: str) -> str:
     """The code that stands for `code` today, which an earlier version may have written."""
     return _CURRENT.get(code, code)
-
-
-def codes_to_explain(result: RunResult) -> tuple[str, ...]:
-    """The codes of the checks that are no pass, then of the suspects; each once, at most `MAX_CODES`.
-
-    A code that the catalog lacks is left out: a result may have been written by another version.
-    """
-    reasons = [check.reason for check in result.checks if check.verdict is not Verdict.PASS]
-    evidence = [suspect.evidence for suspect in result.suspects]
-    codes = (current(code) for code in map(code_of, (*reasons, *evidence)) if code)
-    return tuple(dict.fromkeys(code for code in codes if code in CATALOG))[:MAX_CODES]

@@ -209,6 +209,7 @@ class _RunDocument(_VerdictWithReason):
     setup: Annotated[Setup, AfterValidator(_measurable)] | None = None
     timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
     notes: Annotated[list[Text], Field(max_length=MAX_NODES)] = []
+    summary: Annotated[list[Text], Field(min_length=3, max_length=3)] = ["", "", ""]
 
 
 def load_result(path: Path) -> RunResult:
@@ -235,6 +236,8 @@ def load_result(path: Path) -> RunResult:
         setup=run.setup,
         localization=run.localization.model_dump() if run.localization else None,
         notes=tuple(run.notes),
+        since=run.summary[1],
+        next_step=run.summary[2],
     )
 
 

@@ -48,9 +48,9 @@ REASONS = {
         "Add earlier runs to the file.",
     ),
     "prerequisite-failed": Explanation(
-        "{step}: {cause}",
-        "This step was not tried, because an earlier step did not work. The reason of that step follows its name.",
-        "Run `seatrial explain` with the code of the earlier step.",
+        "{step} did not work",
+        "This step was not tried, because an earlier step did not work.",
+        "Look at the reason of that step.",
     ),
     "prerequisite-missing": Explanation(
         "step {step} did not run",

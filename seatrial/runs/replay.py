@@ -23,10 +23,11 @@ from seatrial.judge.references import AGREEING, Floats, Ints, Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
-from seatrial.model.reason import Reason, rewritten
-from seatrial.model.result import Judgement, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import NodeHardware, Setup
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
+from seatrial.text.headline import also, conclude, next_step
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
@@ -227,12 +228,9 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
         if judged_series:
             reason = Reason.of("replayed-pass", judged=judged_series, series=count)
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
-    verdict = worst(judgement.verdict for judgement in bad)
-    worst_reason = min(bad, key=lambda j: j.verdict.severity).reason
-    others = sum(1 if f.judgement.measurement.subject.kind == "group" else len(f.series) for f in found)
-    others += len(unproven) + len(broken) - 1
-    more = f" (and {others} more)" if others else ""
-    return ReplayedRun(run_id, verdict, rewritten(worst_reason, lambda text: text + more), suspects, readings)
+    first = min(bad, key=lambda j: j.verdict.severity)
+    others = also(judgement.measurement for judgement in bad if judgement is not first)
+    return ReplayedRun(run_id, first.verdict, join(part for part in (first.reason, others) if part), suspects, readings)
 
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
@@ -264,5 +262,6 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     context = RunContext(run.cluster, run.suite, run.fingerprint, run.started, run.nodes)
     knowledge = knowledge_of(checks, setup, store, context)
     judged = explained(assess(checks, knowledge).checks, knowledge.setup)
-    verdict, reason = conclude(judged)
-    return replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))
+    verdict, reason = conclude(judged, len(run.nodes))
+    result = replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))
+    return replace(result, next_step=f"next: {next_step(result)}")

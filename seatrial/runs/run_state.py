@@ -7,20 +7,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join, placed, rewritten
-from seatrial.model.result import Check, CheckResult, Judgement, RunResult, Suspect, conclude, merge_suspects, now
+from seatrial.model.reason import Reason, code_of, join, placed, rewritten
+from seatrial.model.result import Check, CheckResult, Judgement, RunResult, Suspect, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.runs.progress import step
+from seatrial.text.headline import NO_HISTORY, EarlierRun, conclude, next_step, since
 from seatrial.text.redact import Secrets
 
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
 _MOST_CHARS = 2000
+_EARLIER_RUNS = 500
 
 
 def without_details(result: RunResult, why: str) -> RunResult:
@@ -80,6 +85,7 @@ class RunState:
     notes: list[str] = field(default_factory=list)
     localization: Mapping[str, Any] | None = None
     finished: datetime | None = None  # set once, so that alerts and history agree
+    earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
     _testbed: Testbed | None = None
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
@@ -105,9 +111,10 @@ class RunState:
         """Return whether step `after` is done; if not, add a check `name` that says why."""
         if after in self.done:
             return True
-        cause = next((check for check in reversed(self.checks) if check.verdict is not Verdict.PASS), None)
+        broken = (check for check in reversed(self.checks) if check.verdict is not Verdict.PASS)
+        cause = next((check for check in broken if code_of(check.reason) != "prerequisite-failed"), None)
         reason = (
-            Reason.of("prerequisite-failed", step=cause.name, cause=cause.reason)
+            Reason.of("prerequisite-failed", step=cause.name)
             if cause
             else Reason.of("prerequisite-missing", step=after)
         )
@@ -167,6 +174,13 @@ class RunState:
         ]
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
 
+    def remember(self, store: "Store") -> None:
+        """Read the earlier runs that the summary counts from; without them it says so."""
+        try:
+            self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, _EARLIER_RUNS)
+        except SeatrialError as error:
+            log.warning("history: %s", error)
+
     def note(self, text: str | None) -> None:
         """Add a note if there is one."""
         if text:
@@ -181,8 +195,9 @@ class RunState:
             return verdicts_alone(self._empty(Verdict.INCONCLUSIVE, ""), self.checks, error)
 
     def _result(self) -> RunResult:
-        return replace(
-            self._empty(*conclude(self.checks)),
+        verdict, reason = conclude(self.checks, len(self.nodes))
+        result = replace(
+            self._empty(verdict, reason),
             nodes=tuple(self.nodes.values()),
             checks=tuple(self.checks),
             suspects=tuple(merge_suspects(self.checks)),
@@ -191,6 +206,8 @@ class RunState:
             setup=setup_of(self.run.cluster),
             localization=self.localization,
         )
+        known = since(verdict, self.started, self.run.run_id, self.earlier) if self.earlier is not None else NO_HISTORY
+        return replace(result, since=known, next_step=f"next: {next_step(result)}")
 
     def _empty(self, verdict: Verdict, reason: str) -> RunResult:
         """Return a result without anything from the nodes."""

@@ -3,18 +3,15 @@
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.result import UNJUDGED, Coverage, Expected, RunResult
+from seatrial.model.result import UNJUDGED, Expected, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
-
-
-def short(value: float) -> str:
-    """Four significant digits, never in powers of ten where a plain number does."""
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def nearest_of(name: str, legal: Iterable[str]) -> str:
@@ -45,30 +42,7 @@ MEANINGS: dict[str, str] = {
     Verdict.NOT_RUN: "a prerequisite is missing; the reason says which",
 }
 
-_HEADLINES = {
-    Verdict.PASS: "{} passes",
-    Verdict.DEGRADED: "{} is degraded",
-    Verdict.FAIL: "{} fails",
-    Verdict.CORRUPT: "{} computes wrong numbers",
-    Verdict.INCONCLUSIVE: "{} could not be judged",
-    Verdict.NOT_RUN: "{} was not tested",
-}
-
 _UNITS = {"us": "µs", "percent": "%"}
-
-
-def headline(result: RunResult) -> str:
-    """The verdict as a sentence: "h100-east is degraded"."""
-    return _HEADLINES[result.verdict].format(result.cluster) + _extent(result.verdict, result.coverage)
-
-
-def verdict_line(verdict: Verdict, coverage: Coverage, reason: str) -> str:
-    """`verdict: reason`; a pass that was compared with too little says so: "pass (3 of 49 judged, no baseline yet)"."""
-    return f"{verdict.value}{_extent(verdict, coverage)}: {reason}"
-
-
-def _extent(verdict: Verdict, coverage: Coverage) -> str:
-    return f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
 
 
 def label(standing: str) -> str:
@@ -82,9 +56,19 @@ def number(value: float | None) -> str:
         return "–"
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
-    if abs(value) >= 99.95 or value == round(value):
+    if 99.95 <= abs(value) < 1e15 or (value == round(value) and abs(value) < 1e15):
         return f"{value:,.0f}"
     return f"{value:#.3g}"
+
+
+def count(number: int, one: str) -> str:
+    """A number of things: "1 node", "1,024 nodes"."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def moment(at: datetime) -> str:
+    """A point in time: "26 Nov 2026 02:00 UTC"."""
+    return at.strftime("%-d %b %Y %H:%M %Z")
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -134,7 +118,8 @@ def percent(deviation: float | None) -> str:
     """A deviation as signed percent: -0.123 is "-12 %"."""
     if deviation is None or not math.isfinite(deviation):
         return "–"
-    return f"{deviation * 100:+.1f} %" if abs(deviation) < 0.0995 else f"{deviation * 100:+,.0f} %"
+    near = abs(deviation) < 0.0995 or 0.9945 < abs(deviation) < 1  # no loss that is not total reads 100 %
+    return f"{deviation * 100:+.1f} %" if near else f"{deviation * 100:+,.0f} %"
 
 
 def some_of(names: Iterable[str], most: int = 4) -> str:
@@ -151,7 +136,33 @@ def metric_name(metric: str) -> str:
 
 def subject_name(subject: Subject) -> str:
     """The subject, or nothing for the cluster as a whole, which needs no saying."""
-    return "" if subject.kind == "cluster" else f"{subject.kind} {subject.name}"
+    return "" if subject.kind == "cluster" else named(subject.kind, subject.name)
+
+
+def named(kind: str, name: str) -> str:
+    """A part with its kind, unless its name says it: "node-3", "node-3/gpu-1", "link node-0--node-3"."""
+    return name if kind == "node" or kind in name else f"{kind} {name}"
+
+
+def suspect_name(suspect: Suspect, nodes: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The suspect with its kind where its name does not say it, and with its host name or address if `nodes` has it."""
+    name, of = named(suspect.kind, suspect.name), suspect.name.partition("/")[0]
+    node = next((node for node in nodes if node.get("name") == of), {})
+    host = next((str(node[key]) for key in ("hostname", "address") if node.get(key) not in (None, "", of)), "")
+    return f"{name} ({host})" if host else name
+
+
+def measured(m: Measurement) -> str:
+    """What was measured, as a sentence begins: all_reduce busbw 0.0200 GB/s at 16M on node-3."""
+    size = m.conditions.get("message_bytes")
+    parts = (
+        m.operation or "",
+        f"{m.metric} {quantity(m.value, m.unit)}".strip(),
+        f"at {format_size(size)}" if isinstance(size, int) else "",
+        "in place" if m.conditions.get("placement") == "in_place" else "",
+        f"on {m.subject.name}" if m.subject.kind != "cluster" else "",
+    )
+    return " ".join(part for part in parts if part)
 
 
 def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> str:
@@ -163,7 +174,7 @@ def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> 
 
 
 def what(measurement: Measurement) -> str:
-    """One measurement in one phrase: "busbw of all_reduce, 16M, float32 on node node-3"."""
+    """One measurement in one phrase: "busbw of all_reduce, 16M, float32 on node-3"."""
     conditions = condition_words(measurement)
     subject = subject_name(measurement.subject)
     return (

@@ -107,7 +107,7 @@ def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> No
     flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "runs" / "out"))
     until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
     assert state(served, flow_run)["type"] == "FAILED"
-    assert state(served, flow_run)["message"].startswith("fail: connectivity: node-1: ")
+    assert state(served, flow_run)["message"].startswith("fail: node-1 (100 % sure): ")
     assert call(served, "GET", f"/flow_runs/{flow_run}")["name"] == "cluster suite"
     assert json.loads((served.folder / "runs" / "out" / "run.json").read_text())["verdict"] == "fail"
     until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))  # Prefect sends logs every few seconds

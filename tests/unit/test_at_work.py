@@ -67,7 +67,7 @@ def test_a_run_is_watched_until_it_has_a_verdict(
     assert command("watch", RUN) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.rpartition(": ")[2] for line in lines[:3]] == ["image ...", "2 of 4  [2Jare up", "record ..."]
-    assert lines[3].startswith(f"{Verdict.FAIL.value}: ")
+    assert lines[-1].startswith(f"{Verdict.FAIL.value}: ")
 
 
 def gone(folder: Path) -> None:

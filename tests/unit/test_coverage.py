@@ -14,8 +14,8 @@ from seatrial.model.verdict import Verdict
 from seatrial.report import markdown
 from seatrial.report.html import report_html
 from seatrial.report.metrics import headlines, registry
-from seatrial.report.terminal import closing_line
-from seatrial.text.words import headline
+from seatrial.report.terminal import closing_lines
+from seatrial.text.headline import lines
 from tests import samples
 from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
@@ -86,18 +86,18 @@ def test_what_is_wrong_by_sanity_was_judged() -> None:
 
 
 def test_the_headline_counts() -> None:
-    line = "pass (1 of 3 judged, no baseline yet): all pass"
-    assert closing_line(FIRST_NIGHT) == line
-    assert headline(FIRST_NIGHT) == "local passes (1 of 3 judged, no baseline yet)"
-    assert (closing_line(LATER), headline(LATER)) == ("pass: all pass", "local passes")
-    assert closing_line(replace(FIRST_NIGHT, verdict=Verdict.FAIL)) == "fail: all pass"
+    line = "pass (unjudged: 1 of 3 have a baseline): all pass"
+    assert closing_lines(FIRST_NIGHT).splitlines()[-1] == lines(FIRST_NIGHT)[0] == line
+    assert lines(FIRST_NIGHT)[2].endswith("; seatrial explain no-baseline")
+    assert (lines(LATER)[0], lines(LATER)[2]) == ("pass: all pass", "next: nothing to do")
+    assert lines(replace(FIRST_NIGHT, verdict=Verdict.FAIL))[0] == "fail: all pass"
 
 
 def test_every_medium_has_a_colour_of_its_own_for_it() -> None:
     page, later = report_html(FIRST_NIGHT), report_html(LATER)
     assert '<header class="card hero unjudged">' in page
     assert '<header class="card hero pass">' in later
-    assert markdown.summary(FIRST_NIGHT).startswith("## ○ local passes")
+    assert markdown.summary(FIRST_NIGHT).startswith("## ○ local\n\n**pass (unjudged: 1 of 3")
     assert slack.digest(FIRST_NIGHT).split()[0] != slack.digest(LATER).split()[0]
 
 
@@ -135,8 +135,8 @@ def test_a_required_baseline_decides_the_exit_status_and_the_flow_state(
     [
         ("H100-SXM", [], 0, "pass: "),
         ("H100-SXM", ["--require-baseline"], 0, "pass: "),
-        ("other", [], 0, "pass (0 of 12 judged, no baseline yet): "),
-        ("other", ["--require-baseline"], 3, "pass (0 of 12 judged, no baseline yet): "),
+        ("other", [], 0, "pass (unjudged: 0 of 12 have a baseline): "),
+        ("other", ["--require-baseline"], 3, "pass (unjudged: 0 of 12 have a baseline): "),
     ],
 )
 def test_a_log_of_unknown_hardware_passes_by_sanity_and_says_so(

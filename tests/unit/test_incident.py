@@ -35,7 +35,7 @@ def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
 def test_what_a_run_brings(verdict: Verdict) -> None:
     outcome = outcome_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
     assert outcome.kind == night(1, verdict).kind
-    assert (outcome.run_id, outcome.reason, outcome.suspects) == ("run-1", "two lines", ("node node-5",))
+    assert (outcome.run_id, outcome.reason, outcome.suspects) == ("run-1", "two lines", ("node-5",))
     assert outcome.checks == ("collectives",)
 
 

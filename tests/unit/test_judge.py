@@ -44,15 +44,15 @@ def test_a_reason_can_be_checked_by_hand() -> None:
     assert result.source == "pinned"
     assert result.deviation == pytest.approx(-0.96, abs=0.005)
     assert result.reason == (
-        "all_reduce busbw_plateau 0.02 GB/s is 96 % below the 0.5 that ann pinned"
-        " (expected at least 0.3; at least 0.15 or it fails)"
+        "all_reduce busbw_plateau 0.0200 GB/s is 96 % below the 0.5 that ann pinned"
+        " (expected at least 0.300; at least 0.150 or it fails)"
     )
 
 
 def test_between_interval_and_floor_is_degraded() -> None:
     result = judged(plateau(0.2), approved())
     assert result.verdict is Verdict.DEGRADED
-    assert result.reason.endswith("(expected at least 0.3)")
+    assert result.reason.endswith("(expected at least 0.300)")
     assert result.expected.low == pytest.approx(0.3)
 
 
@@ -71,7 +71,7 @@ def test_the_best_source_wins_whatever_the_order() -> None:
     assert judged(plateau(1), everything).source == "pinned"
     assert judged(plateau(1), everything[:2]).source == "catalog"
     assert judged(plateau(1), everything[:1]).reason == (
-        "all_reduce busbw_plateau 1 GB/s is at the 1 GB/s of model (expected at least 0.9)"
+        "all_reduce busbw_plateau 1 GB/s is at the 1 GB/s of model (expected at least 0.900)"
     )
 
 

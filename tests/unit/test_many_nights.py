@@ -18,10 +18,11 @@ from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.result import Check, RunResult, conclude, merge_suspects
+from seatrial.model.result import Check, RunResult, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.report.terminal import closing_line, summary
+from seatrial.report.terminal import closing_lines, summary
+from seatrial.text.headline import conclude
 from tasks.check import compare
 from tasks.record import record
 from tests.unit.collectives.fake_mpirun import make_run
@@ -81,7 +82,7 @@ class Nights:
         (plateau,) = (j for j in document["checks"][0]["judgements"] if j["metric"] == "busbw_plateau")
         shown = Console(file=io.StringIO(), record=True, width=400)
         shown.print(summary(run))
-        return plateau, written["report.html"].read_text(), f"{shown.export_text()}\n{closing_line(run, 'utf-8')}"
+        return plateau, written["report.html"].read_text(), f"{shown.export_text()}\n{closing_lines(run, 'utf-8')}"
 
 
 @pytest.fixture

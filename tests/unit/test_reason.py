@@ -29,11 +29,12 @@ from seatrial.model.reason import (
     rewritten,
     unplaced,
 )
-from seatrial.model.result import Check, CheckResult, RunResult, Suspect, conclude
+from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import causes
 from seatrial.runs.explanations import AREAS, CATALOG
 from seatrial.runs.load import load_result
+from seatrial.text.headline import conclude
 from tests.sources import ROOT, modules, nodes
 from tests.unit.collectives.fake_mpirun import make_testbed
 
@@ -185,11 +186,15 @@ def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
     missing = Reason.of("history-driver-missing", place="x", action="open", problem="y")
     checks = [
         Check("image", Verdict.NOT_RUN, missing),
-        Check("launch", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="image", cause=missing)),
+        Check("launch", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="image")),
         Check("upload", Verdict.NOT_RUN, missing),
     ]
     verdict, reason = conclude(checks)
-    assert (verdict, reason, code_of(reason)) == (Verdict.NOT_RUN, f"image: {missing}", "history-driver-missing")
+    assert (verdict, reason, code_of(reason)) == (
+        Verdict.NOT_RUN,
+        f"image: {missing}; also upload",
+        "history-driver-missing",
+    )
 
 
 def _run() -> RunResult:
@@ -210,7 +215,7 @@ def test_run_json_has_the_codes_and_they_are_read_back_and_may_be_missing(tmp_pa
         del part["code"]
     (tmp_path / "run.json").write_text(json.dumps(document))
     result = load_result(tmp_path)
-    assert (code_of(result.reason), result.reason) == (None, f"node-1: connectivity: {REFUSED}")
+    assert (code_of(result.reason), result.reason) == (None, f"node-1 (100 % sure): {REFUSED}")
 
 
 def test_a_code_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_everything_is_written_and_saved(run: Run) -> None:
     assert set(written) == FILES
     assert {path.name for path in run.out.iterdir()} == FILES
     assert json.loads(written["run.json"].read_text()) == result.to_dict()
-    assert "local passes" in written["report.html"].read_text()
+    assert "<h1>pass: connectivity, collectives, training: all pass</h1>" in written["report.html"].read_text()
     assert shelf.saved == [(result, run.out)]
 
 
@@ -148,7 +148,8 @@ def test_what_prefect_shows_as_markdown_is_text(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr("tasks.record.create_table_artifact", lambda *, description, **_: shown.append(description))
     monkeypatch.setattr("tasks.record.create_markdown_artifact", lambda **_: None)
     record_task.fn(replace(samples.healthy_local(), reason="node-1 said: <b> @all ![p](http://x/p.png)"), run)
-    assert shown == ["pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"]
+    assert shown[0].splitlines()[0] == "pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"
+    assert [line.partition(":")[0] for line in shown[0].splitlines()[2::2]] == ["since", "next"]
 
 
 def test_json_has_no_nan(run: Run) -> None:

@@ -16,11 +16,12 @@ from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
-from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.result import Check, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.login import run_of
 from seatrial.runs.replay import rejudge
+from seatrial.text.headline import conclude
 from tasks.check import compare
 from tasks.record import record
 from tests.samples import plateau
@@ -133,8 +134,9 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
     lines = result.output.splitlines()
     assert lines[0].startswith("run-4 was fail: ")
     assert lines[-1].startswith(
-        "fail: collectives: all_reduce busbw_plateau 36 GB/s: 90 % below its median of 360.5 in 4 runs"
+        "fail: collectives: all_reduce busbw_plateau 36 GB/s, earlier runs 360 GB/s (90 % less)"
     )
+    assert [line.partition(" ")[0] for line in lines[-3:-1]] == ["since:", "next:"]
     document = json.loads(command("rejudge", "run-4", "--json").output)
     assert document["verdict"] == "fail"
     assert document["setup"]["fabric"] == "IB-8x400G"
@@ -149,5 +151,5 @@ def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path)
     at = START + timedelta(days=9)
     store.save(RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]), tmp_path)
     output = command("rejudge", "run-9").output
-    assert "launch: not_run: node-1 said: [2Kpass: fine\n" in output
+    assert "launch: not run: node-1 said: [2Kpass: fine\n" in output
     assert not {"\x1b", "pass: fine"} & {*output, *output.splitlines()}

@@ -64,7 +64,7 @@ def test_nodes_that_a_step_finds_broken_are_suspects(state: RunState) -> None:
     with state.attempt("teardown"):
         failing(NodesError({"node-1": "NotReady: silent", "node-3": "NotReady: gone"}))
     result = state.result()
-    assert result.reason == "teardown: node-1: NotReady: silent; node-3: NotReady: gone"
+    assert result.reason == "node-1 (100 % sure): NotReady: silent; also node-3"
     assert [(suspect.kind, suspect.name, suspect.evidence) for suspect in result.suspects] == [
         ("node", "node-1", "NotReady: silent"),
         ("node", "node-3", "NotReady: gone"),
@@ -99,7 +99,7 @@ def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState)
     with state.attempt("connectivity"):
         failing(MissingError("mpirun is missing"))
     assert not state.can("training", after="connectivity")
-    assert state.checks[-1] == Check("training", Verdict.NOT_RUN, "connectivity: mpirun is missing")
+    assert state.checks[-1] == Check("training", Verdict.NOT_RUN, "connectivity did not work")
 
 
 def test_a_finding_does_not_stop_what_does_not_need_it(state: RunState) -> None:

@@ -47,7 +47,7 @@ def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
     assert egress(streams) == {"node-0": FAST, "node-1": FAST, "node-2": SLOW, "node-3": FAST}
     assert set(ingress(streams).values()) == {FAST}
     assert slow_links(streams) == {}
-    assert summary(streams) == "node-2 sends 24 MB/s; the faster half reaches 2000 MB/s"
+    assert summary(streams) == "node-2 sends 24 MB/s; the faster half reaches 2,000 MB/s"
     check = judged(dict(streams))
     (suspect,) = check.suspects
     assert (check.verdict, suspect.name) == (Verdict.FAIL, "node-2")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from seatrial.model.result import Check, Suspect, conclude, merge_suspects
+from seatrial.model.result import Check, Suspect, merge_suspects
 from seatrial.model.verdict import Verdict, worst
+from seatrial.text.headline import conclude
 
 WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS]
 
@@ -29,24 +30,23 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
         Check("c", Verdict.FAIL, "too"),
         Check("d", Verdict.NOT_RUN, "no"),
     ]
-    assert conclude(checks) == (Verdict.FAIL, "b: broken; c: too")
+    assert conclude(checks) == (Verdict.FAIL, "b: broken; also c")
 
 
 @pytest.mark.parametrize(
     ("reason", "verdict", "suspects", "said"),
     [
-        ("41 GB/s, 40 % below", Verdict.FAIL, {"n1": 0.9}, "n1: a: 41 GB/s, 40 % below"),
-        ("n1: refused", Verdict.FAIL, {"n1": 0.9, "n2": 0.8}, "a: n1: refused"),
-        ("slow", Verdict.FAIL, {"n1": 0.4}, "a: slow"),
-        ("slow", Verdict.DEGRADED, {"n1": 0.9, "n2": 0.8, "n3": 0.7}, "n1, n2 and 1 more: a: slow"),
+        ("41 GB/s, 40 % below", Verdict.FAIL, {"n1": 0.9}, "n1 (90 % sure): n1 is slow"),
+        ("slow", Verdict.FAIL, {"n1": 0.4}, "no single node explains it: a: slow"),
+        ("slow", Verdict.DEGRADED, {"n1": 0.9, "n2": 0.8, "n3": 0.7}, "n1 (90 % sure): n1 is slow; also n[2-3]"),
         ("no answer", Verdict.INCONCLUSIVE, {"n1": 0.9}, "a: no answer"),
     ],
 )
-def test_the_reason_of_a_fault_begins_with_its_suspects(
+def test_the_reason_of_a_fault_is_what_its_suspect_did(
     reason: str, verdict: Verdict, suspects: dict[str, float], said: str
 ) -> None:
-    blamed = tuple(Suspect("node", name, confidence, "") for name, confidence in suspects.items())
-    assert conclude([Check("a", verdict, reason, suspects=blamed)]) == (verdict, said)
+    blamed = tuple(Suspect("node", name, confidence, f"{name} is slow") for name, confidence in suspects.items())
+    assert conclude([Check("a", verdict, reason, suspects=blamed)], nodes=4) == (verdict, said)
 
 
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:

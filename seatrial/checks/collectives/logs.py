@@ -20,7 +20,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding, Row, Sweep
 from seatrial.remote.mpi import MpiResult
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
 
@@ -189,8 +189,8 @@ def _compared(control: Arm, treatment: Arm) -> str | None:
         collective=control.sweep.collective,
         off=off,
         treatment=treatment.name,
-        slow=short(slow),
-        fast=short(fast),
+        slow=number(slow),
+        fast=number(fast),
     )
 
 

@@ -13,7 +13,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 
@@ -118,7 +118,7 @@ def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
     limit_us = _SLOW_US * max(1.0, ranks / _RANKS)
     if not times or median(times) <= limit_us:
         return None
-    return Verdict.DEGRADED, Reason.of("small-messages-slow", time=short(median(times)), limit=short(limit_us))
+    return Verdict.DEGRADED, Reason.of("small-messages-slow", time=number(median(times)), limit=number(limit_us))
 
 
 def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:

@@ -32,7 +32,7 @@ from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun, mpirun_argv, 
 from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
-from seatrial.text.words import short
+from seatrial.text.words import number
 
 log = logging.getLogger("seatrial.collectives")
 
@@ -362,7 +362,7 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
 
 
 def _span(plateaus: Sequence[float]) -> str:
-    low, high = short(min(plateaus, default=0.0)), short(max(plateaus, default=0.0))
+    low, high = number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0))
     return f"{low} GB/s" if low == high else f"{low} to {high} GB/s"
 
 

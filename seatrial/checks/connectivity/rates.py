@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from seatrial.checks.connectivity.reachability import Pair, connected, cut_names, link_name
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, extended, join, placed
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_probe import Inventory
 from seatrial.text.hostlist import host_list
-from seatrial.text.words import short, some_of
+from seatrial.text.words import number, some_of
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 _SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
@@ -159,7 +159,7 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
         return []
     usual, rates = _usual_by_node(streams, models), _rates_of(streams, level)
     suspects = [
-        Suspect("node", name, 0.6, Reason.of("tcp-node-slow", what=rates[name], usual=short(usual[name])))
+        Suspect("node", name, 0.6, Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])))
         for name in nodes
     ]
     sides, across = _cut(level)
@@ -173,13 +173,13 @@ def _slow_link_suspects(streams: Streams, slow: Collection[Pair], usual: Mapping
     for pair in sorted(slow, key=lambda pair: -streams[pair]):
         slowest[link_name(*pair)] = pair
     return [
-        Suspect("link", name, 0.8, Reason.of("tcp-link-slow", rate=short(streams[a, b]), usual=_lower(usual, a, b)))
+        Suspect("link", name, 0.8, Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=_lower(usual, a, b)))
         for name, (a, b) in slowest.items()
     ]
 
 
 def _lower(usual: Mapping[str, float], a: str, b: str) -> str:
-    return short(min(usual[a], usual[b]))
+    return number(min(usual[a], usual[b]))
 
 
 def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
@@ -213,7 +213,7 @@ def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
 
 def _slow_cut(sides: Sequence[frozenset[str]], rates: Sequence[float], usual: float) -> Suspect:
     name, parties = cut_names(sides)
-    values = {"streams": len(rates), "rate": short(max(rates)), "usual": short(usual)}
+    values = {"streams": len(rates), "rate": number(max(rates)), "usual": number(usual)}
     return Suspect("link", name, 0.8, Reason.of("tcp-cut-slow", parties=parties, **values))
 
 
@@ -221,8 +221,8 @@ def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     """Describe the slow direction of each slow node."""
     sends, receives = _slow_ends(level, _SLOW_FACTOR)
     out, into = egress(streams), ingress(streams)
-    words = {name: f"receives {short(into[name])} MB/s" for name in receives}
-    return words | {name: f"sends {short(out[name])} MB/s" for name in sends}
+    words = {name: f"receives {number(into[name])} MB/s" for name in receives}
+    return words | {name: f"sends {number(out[name])} MB/s" for name in sends}
 
 
 def _are_many(slow: Collection[str], streams: Streams) -> bool:
@@ -236,7 +236,7 @@ def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
     judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
     if judge_sees or not _are_many(slow, streams):
         return ""
-    usual = short(_faster_half(egress(streams).values()))
+    usual = number(_faster_half(egress(streams).values()))
     return Reason.of("tcp-nodes-divided", slow=len(slow), nodes=len(nodes), names=some_of(slow), usual=usual)
 
 
@@ -260,11 +260,11 @@ def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
         return "not measured"
     level = levelled(streams, model_by_node or {})
     slow = [f"{name} {what}" for name, what in _rates_of(streams, level).items()]
-    slow += [f"{a} to {b} alone is slow, {short(streams[a, b])} MB/s" for a, b in slow_links(level)]
+    slow += [f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s" for a, b in slow_links(level)]
     if not slow:
         return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"
     more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
-    return f"{'; '.join(slow[:3])}{more}; the faster half reaches {short(_faster_half(egress(streams).values()))} MB/s"
+    return f"{'; '.join(slow[:3])}{more}; the faster half reaches {number(_faster_half(egress(streams).values()))} MB/s"
 
 
 log = logging.getLogger("seatrial.connectivity")
@@ -293,14 +293,15 @@ class Findings:
         """The check, before any number is judged."""
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
         doubts = self._all_doubts()
-        bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired), *doubts]
-        more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
+        bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
+        named = {bad_one.partition(":")[0] for bad_one in bad[:3]}
+        others = host_list(s.name for s in (*self.suspects, *impaired) if s.name not in named)
         unsure = Verdict.DEGRADED if impaired else Verdict.INCONCLUSIVE if doubts else Verdict.PASS
         good = f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each other and run MPI"
         return Check(
             name=NAME,
             verdict=Verdict.FAIL if self.problems else unsure,
-            reason=extended(join(bad[:3]), more) or good,
+            reason=join((*bad[:3], *([f"also {others}"] if others else []), *doubts)) if bad or doubts else good,
             seconds=self.seconds,
             measurements=tuple(self.measurements),
             suspects=(*self.suspects, *impaired),

@@ -20,7 +20,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
 from seatrial.remote.node_probe import run_probe
-from seatrial.text.words import short, some_of
+from seatrial.text.words import number, some_of
 
 # Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
 # ones of a model differ by a few percent.
@@ -166,7 +166,7 @@ def summary(measured: Sequence[DeviceMeasurement]) -> str:
         return f"no healthy device of {len(measured)}"
     matmul, copy = min(rates)
     which = "" if len(rates) == 1 else f"{len(rates)} devices, the slowest "
-    return f"{which}{short(matmul)} TFLOP/s, {short(copy)} GB/s"
+    return f"{which}{number(matmul)} TFLOP/s, {number(copy)} GB/s"
 
 
 _CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise

@@ -86,7 +86,7 @@ def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings]
     first, last = box.letters
     assert first["subject"].startswith("seatrial: h100-east fails: node-5: collectives: all_reduce")
     assert first["to"] == "ops@example.com"
-    assert "node node-5 (97%)" in body(first)
+    assert "node-5 (10.20.0.16), 97 % sure" in body(first)
     assert "205 GB/s, expected 364 – 410 GB/s (catalog)" in body(first)
     attached = {part.get_filename(): part.get_payload(decode=True) for part in first.iter_attachments()}
     assert attached["busbw.png"].startswith(b"\x89PNG")

@@ -218,7 +218,7 @@ def test_a_slow_node_is_named_by_its_peers() -> None:
     ).checks
     assert check.verdict is Verdict.FAIL
     assert [s.name for s in check.suspects] == ["node-5"]
-    assert "all_reduce (intra) busbw_plateau 60 GB/s on node-5" in check.reason
+    assert "all_reduce (intra) busbw_plateau 60.0 GB/s on node-5" in check.reason
 
 
 def test_one_node_is_held_against_what_is_published_of_one() -> None:
@@ -233,7 +233,7 @@ def test_one_node_is_held_against_what_is_published_of_one() -> None:
     setup = Setup("H100-SXM", 4, 8, 8, "IB-8x400G")
     (check,) = assess([Check("collectives", Verdict.PASS, "ok", measurements=(inside,))], Knowledge(setup)).checks
     assert check.verdict is Verdict.DEGRADED
-    assert "479.7 GB/s measured on 1 node of 8 H100-SXM over NVLink at 8G" in check.reason
+    assert "480 GB/s measured on 1 node of 8 H100-SXM over NVLink at 8G" in check.reason
 
 
 def test_doubtful_nodes_alone_are_swept_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_node_that_only_collectives_find_slow_is_named(known: Chain) -> None:
     result = known.run()
     assert named(result) == [("node", "node-2")]
     assert (result.verdict, code_of(check_of(result).reason)) == (check_of(result).verdict, "localize-node")
-    assert result.reason.startswith("node-2: collectives: ")
+    assert result.reason.startswith("node-2 (100 % sure): slow in ")
     assert result.localization and result.localization["rounds"] == len({name.split("-")[1] for name in rounds(known)})
     assert [test["name"] for test in result.localization["tests"]] == sorted(rounds(known))
     slow = {test["name"] for test in result.localization["tests"] if "node-2" in test["nodes"]}

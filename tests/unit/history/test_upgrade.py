@@ -62,7 +62,9 @@ def test_the_migrated_schema_is_the_one_in_the_code(url: str) -> None:
 
 def as_it_was(run: RunResult) -> dict[str, Any]:
     """A row of `runs` before migrations 0004 and 0006."""
-    return {key: value for key, value in records.run_record(run, Path()).items() if key not in ("setup", "code")}
+    return {
+        key: value for key, value in records.run_record(run, Path()).items() if key not in ("setup", "code", "judged")
+    }
 
 
 def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:

@@ -194,7 +194,7 @@ def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
             log_text([1878.0] * 5, 72, 18),
             LogsConfig("GB200-NVL72", 18, 4, "MNNVL+IB"),
             Verdict.INCONCLUSIVE,
-            "1751 GB/s",
+            "1,751 GB/s",
         ),
         (log_text([840.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "MNNVL"), Verdict.PASS, ""),
         (log_text([850.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "IB-4x400G"), Verdict.INCONCLUSIVE, "MNNVL"),

@@ -60,5 +60,5 @@ def test_the_worst_log_speaks_for_all_and_every_judgement_names_its_log() -> Non
     slow = log_text([value / 4 for value in HEALTHY])
     judgement = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
     assert judgement.verdict is Verdict.FAIL
-    assert judgement.reason.startswith("b: all_reduce busbw_plateau 119 GB/s is 75 % below the 479.7 GB/s")
+    assert judgement.reason.startswith("b: all_reduce busbw_plateau 119 GB/s, catalog 480 GB/s (75 % less)")
     assert {j.measurement.conditions["log"] for c in judgement.checks for j in c.judgements} == {"a", "b"}

@@ -79,12 +79,12 @@ def test_what_no_encoding_has_is_written_by_its_number(folder: Path, monkeypatch
     (folder / "run.json").write_text(json.dumps({**samples.faulty_h100().to_dict(), "reason": "said \ud800"}))
     _report(folder)
     page = (folder / "report.html").read_text()
-    assert ("\\udcff.log" in page, "said \\ud800" in page) == (True, True)
+    assert ("\\udcff.log" in page, "<h1>fail: said" in page) == (True, True)
     stdout = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", stdout)
     assert command("report", str(folder), "--format", "md") == 0
     stdout.flush()
-    assert stdout.buffer.getvalue().startswith(b"## \\u2715 h100-east fails\n\n**fail**: said\n")
+    assert stdout.buffer.getvalue().startswith(b"## \\u2715 h100-east\n\n**fail: said")
 
 
 def test_paper_takes_what_no_encoding_has() -> None:
@@ -94,7 +94,7 @@ def test_paper_takes_what_no_encoding_has() -> None:
 
 def test_markdown_goes_to_standard_output(folder: Path) -> None:
     output = _report(folder, "--format", "md")
-    assert output.startswith("## ✕ h100-east fails\n\n**fail**: ")
+    assert output.startswith("## ✕ h100-east\n\n**fail: node-5 (97 % sure): ")
     assert "### Headline numbers, last good run night-4\n" in output
     assert "| busbw plateau of all\\_reduce | 205 GB/s | 364 – 410 GB/s | 307 GB/s | -33 % | fail |\n" in output
     assert "| driver | 565.57.01 | 570.124.06 |\n" in output

@@ -4,6 +4,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report.heatmap import NOT_MEASURED, heat_map
+from seatrial.report.html import report_html
 from tests import samples
 from tests.fleet_run import fleet_run
 
@@ -27,7 +28,7 @@ def test_a_node_is_as_bad_as_the_worst_of_its_gpus() -> None:
         ("node-0", (Verdict.PASS,)),
     ]
     assert heat.lines[0].cells[0].tooltip == (
-        "gemm on gpu node-1/gpu-3, 50 TFLOPS, fail, expected 90 – 110 TFLOPS (peers), the worst of 4"
+        "gemm on node-1/gpu-3, 50 TFLOPS, fail, expected 90 – 110 TFLOPS (peers), the worst of 4"
     )
 
 
@@ -66,3 +67,17 @@ def test_a_suspect_is_seen_though_it_measures_well() -> None:
     heat = heat_map(replace(samples.healthy_local(), checks=[check], nodes=nodes, suspects=[suspect]))
     assert heat
     assert [(line.node, line.blamed) for line in heat.alone] == [("node-44", 0.8)]
+
+
+def test_a_node_that_computes_wrongly_is_corrupt_in_its_row_and_counted() -> None:
+    check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in range(4)))
+    suspect = Suspect("gpu", "node-2/gpu-1", 0.95, "computes wrongly")
+    wrong = replace(check, verdict=Verdict.CORRUPT, suspects=(suspect,))
+    run = replace(samples.healthy_local(), checks=[wrong], suspects=[suspect], verdict=Verdict.CORRUPT)
+    heat = heat_map(run)
+    assert heat
+    assert (heat.lines[0].node, heat.lines[0].standing) == ("node-2", "corrupt")
+    assert {line.standing for line in heat.lines[1:]} == {"pass"}
+    page = report_html(run)
+    assert "<dt>nodes</dt><dd>3 pass, 1 corrupt</dd>" in page
+    assert '<th scope="row" class="corrupt">node-2 <span class="blamed">suspect: corrupt</span>' in page

@@ -7,7 +7,14 @@ from tests import samples
 
 def test_the_summary_reads_from_verdict_to_software() -> None:
     text = summary(samples.faulty_h100())
-    order = ["## ✕ h100-east fails", "**fail**", "### Suspects", "### Checks", "### Not as expected", "nccl `2.26.2`"]
+    order = [
+        "## ✕ h100-east\n",
+        "**fail: node-5 (97 % sure)",
+        "### Suspects",
+        "### Checks",
+        "### Not as expected",
+        "nccl `2.26.2`",
+    ]
     assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
     assert "more judgements in `run.json`" in text
 

@@ -16,6 +16,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import difference
+from seatrial.runs.explanations import CATALOG
 from tests import nights, samples
 from tests.slack_server import block_problem, texts
 
@@ -90,13 +91,14 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
     )
     text, layout = blocks(alert, ("here", "U024BE7LH"))
     payload = _text(layout)
-    assert text.startswith("h100-east fails: node-5: collectives: all_reduce at 8G")
-    assert "*node node-5* (97%): every pair with node-5" in payload
+    assert text.startswith("h100-east fails: node-5 (97 % sure): every pair with node-5")
+    assert "*node-5 (10.20.0.16)*, 97 % sure: every pair with node-5" in payload
     assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in payload
     assert "nccl 2.26.0 → 2.27.1" in payload
     assert "report: /runs/1/report.html" in payload
     assert "<https://prefect.example.com/r?a&amp;b|The run>" in payload
-    assert "`seatrial compare run-0 run-1`" in payload
+    assert "*fail: node-5 (97 % sure): every pair" in payload
+    assert "\\nnext: " in payload
     assert "<!here> <@U024BE7LH>" in payload
 
 
@@ -111,12 +113,13 @@ def test_three_rows_of_three_numbers_convince() -> None:
     assert worst_judgements(only) == [chosen[0]] * 2
 
 
-def test_what_is_missing_leads_to_the_doctor() -> None:
+def test_a_check_that_did_not_run_has_a_next_step_too() -> None:
     _, layout = blocks(alert_of(nights.unmeasured(1, Verdict.NOT_RUN)))
-    assert "`seatrial doctor`" in _text(layout)
     assert "h100-east could not be checked" in _text(layout)
-    _, layout = blocks(alert_of(nights.unmeasured(1)))
-    assert "`seatrial report run-1`" in _text(layout)
+    (incident,) = advance([], "h100-east", "nightly", silent("it died", None, nights.bad(1).finished), ["slack"])
+    payload = _text(blocks(Alert(incident))[1])
+    assert "*not run: it died*" in payload
+    assert f"next: {CATALOG['run-overdue'].next_step}"[:40] in payload
 
 
 def test_where_the_files_are_and_what_is_kept_is_said() -> None:
@@ -144,8 +147,8 @@ def test_where_reports_are(notify: dict[str, str], upload: str | None, address: 
 def test_the_letter_says_the_same() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
     letter = full_text(alert, alert.incident.changes)
-    assert subject(alert).startswith("seatrial: h100-east fails (2 runs): node-5: collectives: all_reduce at 8G")
-    for part in ("h100-east fails (2 runs)", "node node-5 (97%)", "205 GB/s, expected 364", "next: seatrial compare"):
+    assert subject(alert).startswith("seatrial: h100-east fails (2 runs): node-5 (97 % sure): every pair")
+    for part in ("h100-east fails (2 runs)", "node-5 (10.20.0.16), 97 % sure", "205 GB/s, expected 364", "next: "):
         assert part in letter
     assert "What is new" not in letter
     assert "What is new:\n- more" in full_text(replace(alert, incident=_with_news(alert, "more")), ("more",))
@@ -160,7 +163,6 @@ def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
     over = replace(alert.incident, closed=night.finished, changes=("fail", EVIL))
     payload, news = event(alert, alert.incident.changes), alert.incident.changes
     findings, _, ours = full_text(alert, news).partition("ssh me@[::1]")
-    assert ours.strip().endswith("next: seatrial report run-1")
     assert "run: https://x.example.com/~ops" in ours
     for message in (payload["text"], findings, plain_digest(night), subject(Alert(over)), full_text(Alert(over), news)):
         assert "said: ‹!channel› @\u200ball !(p)(http://evil.example/p.png) 'x' " in message
@@ -192,7 +194,7 @@ def _with_news(alert: Alert, news: str) -> Any:
     return incident.with_receipt("slack", Receipt(1))
 
 
-def test_the_details_name_the_codes_of_what_is_no_pass() -> None:
+def test_the_details_have_the_next_steps_of_what_is_no_pass() -> None:
     run = samples.with_codes(samples.faulty_h100())
-    assert "`seatrial explain ranks-output-flood`" in json.dumps(details(run)[1][-1], ensure_ascii=False)
-    assert "seatrial explain" not in json.dumps(details(samples.healthy_local()))
+    assert "*ranks-output-flood*: " in _text(details(run)[1])
+    assert "Next steps" not in _text(details(samples.healthy_local())[1])

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from seatrial.model.result import RunResult
-from seatrial.report.terminal import closing_line, sparkline, summary
+from seatrial.report.terminal import closing_lines, sparkline, summary
 from tests import samples
 
 
@@ -22,7 +22,7 @@ def test_the_summary_shows_suspects_then_checks_and_sweep() -> None:
     assert "inconclusive" in text
     assert "all_reduce      205 GB/s" in text
     assert "64K ▁" in text
-    assert "node node-5" in text
+    assert "node-5 (10.20.0.16)" in text
 
 
 def test_the_share_of_the_links_stands_beside_the_plateau_where_it_is_known() -> None:
@@ -47,18 +47,13 @@ def test_text_from_outside_is_neither_markup_nor_control() -> None:
 
 def test_the_closing_line_is_one_line() -> None:
     result = replace(samples.faulty_h100(), reason="first\nsecond ≥ 3\x1b[0m")
-    assert closing_line(result, "utf-8") == "fail: first second ≥ 3 [0m"
-    assert closing_line(result, "ascii") == "fail: first second >= 3 [0m"
-    assert closing_line(samples.healthy_local()) == "pass: connectivity, collectives, training: all pass"
+    assert closing_lines(result, "utf-8").splitlines()[2:] == ["fail: first second ≥ 3 [0m"]
+    assert closing_lines(result, "ascii").splitlines()[2:] == ["fail: first second >= 3 [0m"]
+    last = closing_lines(samples.healthy_local()).splitlines()[-1]
+    assert last == "pass: connectivity, collectives, training: all pass"
 
 
 def test_sparklines() -> None:
     assert sparkline([0, 1, 2]) == "▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
-
-
-def test_the_codes_of_what_is_no_pass_are_named_under_the_summary() -> None:
-    run = samples.with_codes(samples.faulty_h100())
-    assert "meaning and next step: seatrial explain ranks-output-flood | output-flood" in _printed(run)
-    assert "seatrial explain" not in _printed(samples.healthy_local())

@@ -21,7 +21,7 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     assert notified == Notified("slack #alerts: sent to #alerts")
     (message,) = slack.posted
     assert message.blocks[0]["text"]["text"] == "h100-east fails"
-    assert "*node node-5* (97%)" in message.shown
+    assert "*node-5 (10.20.0.16)*, 97 % sure" in message.shown
     assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in message.shown
     assert "driver 570.124.06 → 575.57" in message.shown
     assert "`seatrial compare run-0 run-1`" in message.shown
@@ -65,7 +65,7 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     assert night(nights.good(4), store, by_token).summary == "slack #alerts: sent the change to #alerts"
     (message,) = slack.posted
     assert [reply.text for reply in slack.replies(message) if reply.broadcast] == [
-        ":red_circle: h100-east: new suspect: node node-2",
+        ":red_circle: h100-east: new suspect: node-2",
         ":large_green_circle: h100-east: pass again after 3 runs of fail",
     ]
 
