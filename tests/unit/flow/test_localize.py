@@ -130,6 +130,7 @@ def test_no_round_begins_after_the_budget(known: Chain, budget_s: float) -> None
 def test_a_gpu_that_only_collectives_find_slow_is_named(known: Chain) -> None:
     for node in known.platform.nodes.values():
         node.facts |= {"gpus": 4, "gpu_model": "NVIDIA H100 80GB HBM3", "nccl_tests": "/usr/bin/all_reduce_perf"}
+        node.link_mb_s = 200_000.0
     cluster: dict[str, Any] = {"hardware": "H100-SXM", "gpus_per_node": 4}
     pin_plateau(known, **cluster)
 
