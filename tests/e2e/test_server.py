@@ -51,7 +51,7 @@ def servers(console: Console) -> list[int]:
 
 def port_of(server: int) -> int:
     """What the socket listens on whose number its command line ends with."""
-    descriptor = Path(f"/proc/{server}/cmdline").read_text().split("\0")[3]
+    descriptor = Path(f"/proc/{server}/cmdline").read_text().split("\0")[-2]
     inode = os.readlink(f"/proc/{server}/fd/{descriptor}").removeprefix("socket:[").removesuffix("]")
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     (address,) = (row[1] for row in rows if row[9] == inode)
