@@ -10,6 +10,7 @@ import click
 
 from seatrial.cli.options import baseline_option, json_option, print_json
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.result import exit_status
 from seatrial.text.printable import printable
 
@@ -92,5 +93,5 @@ def _followed(folder: Path) -> "RunResult":
                 return load_result(folder)
             state = states.find(folder.resolve().name)
             if state and states.is_abandoned(state):
-                raise SeatrialError(f"run {folder.name}: its process has gone without a verdict; seatrial reap ends it")
+                raise SeatrialError(Reason.of("run-abandoned", name=folder.name))
             time.sleep(_LOOK_S)

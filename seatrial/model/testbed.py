@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -103,7 +103,7 @@ class Testbed:
     nodes: tuple[Node, ...]
     user: str
     key_file: Path
-    dial: Dial
+    dial: Dial = field(compare=False)
     workdir: str
     python: str = "python3"
     mpirun: str = "mpirun"
@@ -113,7 +113,7 @@ class Testbed:
     blameless_reason: BlamelessReason = _blamed
     shared_cores: int | None = None
     launcher: RankLauncher | None = None
-    after_check: Callable[[str], None] = _nothing
+    after_check: Callable[[str], None] = field(default=_nothing, compare=False)
     label: str = ""
 
     @property

@@ -90,6 +90,11 @@ REASONS = {
         "Remove what a killed run left with `seatrial reap CLUSTER`, then start it again.",
         formerly=("interrupted", "terminated"),
     ),
+    "run-abandoned": Explanation(
+        "run {name}: its process has gone without a verdict; seatrial reap ends it",
+        "The run was killed: its nodes may still be up.",
+        "Take down what it left with `seatrial reap --run RUN`.",
+    ),
     "leftovers-remain": Explanation(
         "{count} of {left} leftovers cannot be removed: {problems}",
         "Some of what killed runs left could not be removed. The rest is gone.",

@@ -95,14 +95,14 @@ def test_an_exact_size_gives_the_published_figure_and_names_its_floor() -> None:
     baseline = catalog(H200)
     assert (baseline.centre, baseline.low) == (482.26, 431.0)
     assert baseline.floor == pytest.approx(0.85 * 482.26), "what the other source has for healthy does not fail"
-    assert "482.3 GB/s measured on 1 node of 8 H200-SXM over NVLink at 16G (stas00" in baseline.detail
+    assert "482 GB/s measured on 1 node of 8 H200-SXM over NVLink at 16G (stas00" in baseline.detail
     assert "floor is 431 GB/s at 16G (Azure" in baseline.detail
 
 
 def test_between_sizes_the_catalog_interpolates_on_log_scales_and_says_so() -> None:
     baseline = catalog(H200, 2 * G)
     assert baseline.centre == pytest.approx(math.sqrt(463.58 * 473.10))
-    assert "interpolated on log scales between 463.6 at 1G and 473.1 at 4G" in baseline.detail
+    assert "interpolated on log scales between 464 at 1G and 473 at 4G" in baseline.detail
     assert baseline.floor == pytest.approx(baseline.centre / 2)
 
 
@@ -187,7 +187,7 @@ def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() ->
     assert (judged.verdict, judged.source) == (Verdict.INCONCLUSIVE, "physics")
     assert judged.expected.high == pytest.approx(1.575)
     assert judged.reason == (
-        "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.5 GB/s that all_reduce over 4 ranks can reach"
+        "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.50 GB/s that all_reduce over 4 ranks can reach"
         " on node links of 1 GB/s, so it was not measured over those links"
     )
 

@@ -147,7 +147,7 @@ def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(samples_s: fl
     assert SHIPPED_RESNET  # the suite that measures it
     judgement = judged(throughput(samples_s, SHIPPED_RESNET.workload(gpus=True)), H100)
     assert (judgement.verdict, judgement.source) == (verdict, "catalog")
-    assert "14000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason
+    assert "14,000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason
 
 
 def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
@@ -186,7 +186,7 @@ def test_other_hardware_has_nothing_beside_it() -> None:
 
 def test_what_was_measured_is_not_said_to_be_expected() -> None:
     reason = trained(8_000, RESNET, Setup("H200-SXM", 1, 8, 8)).reason
-    assert "2797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason
+    assert "2,797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason
     assert reason.endswith("differs in number of GPUs and precision")
 
 
@@ -205,4 +205,4 @@ def test_what_others_reached_on_single_gpus_is_shown_beside_and_not_judged() -> 
     m = Measurement("matmul", 500, "TFLOP/s", Subject("gpu", "node-0/gpu-0"), conditions)
     check = shown(Check("devices", Verdict.PASS, "ok", measurements=(m,)), H100)
     assert check.verdict is Verdict.PASS
-    assert "not judged by the 794.5 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00" in check.reason
+    assert "not judged by the 794 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00" in check.reason

@@ -52,7 +52,7 @@ def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
     (suspect,) = check.suspects
     assert (check.verdict, suspect.name) == (Verdict.FAIL, "node-2")
     assert suspect.evidence.startswith(
-        "tcp_egress 24 MB/s on node-2: 98.8 % below the median of 2000 of 4 nodes (limit "
+        "tcp_egress 24.0 MB/s on node-2: 98.8 % below the median of 2,000 of 4 nodes (limit "
     )
 
 

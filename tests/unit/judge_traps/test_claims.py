@@ -82,7 +82,7 @@ def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
 @pytest.mark.parametrize("fabric", ["RoCE", "EFA", "NVLink", "Ethernet"])
 def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_says_why(fabric: str) -> None:
     slow, faster = (judged(log_text([rate] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, fabric)) for rate in (8.9, 9.1))
-    reason = f"all_reduce between nodes reaches 8.9 GB/s, under 2 % of a GPU's links (450 GB/s); fabric: {fabric}"
+    reason = f"all_reduce between nodes reaches 8.90 GB/s, under 2 % of a GPU's links (450 GB/s); fabric: {fabric}"
     assert (slow.verdict, reason in slow.reason) == (Verdict.INCONCLUSIVE, True), slow.reason
     assert "under 2 %" not in faster.reason
     named = judged(log_text([4.4] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, "Ethernet-1x40G"))

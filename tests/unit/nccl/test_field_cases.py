@@ -74,7 +74,7 @@ JUDGED = [
         "input sum: all_reduce",
         "max",
     ),
-    ("51-json-wrapped-log", f"H100-SXM {EIGHT}", 0, None, "plateau 468.6 GB/s", ""),
+    ("51-json-wrapped-log", f"H100-SXM {EIGHT}", 0, None, "plateau 469 GB/s", ""),
     ("53-dcgm-diag-fail", f"H100-SXM {EIGHT}", 1, "tool-says-bad", "GPU Memory fail on GPU: 0", ""),
     ("54-nvbandwidth-pattern-mismatch", f"A100-SXM {EIGHT}", 1, "tool-wrong-data", "device_to_device", ""),
 ]
