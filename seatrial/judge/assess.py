@@ -15,13 +15,13 @@ import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
+from seatrial.checks.tolerance import tolerance_of
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured, without_rate
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
 from seatrial.judge.outliers import MOST_READINGS
 from seatrial.judge.series import SeriesJudge, SeriesTable
-from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind

@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
+from seatrial.judge.number import FAIL_FACTOR
 from seatrial.judge.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.references import AGREEING, ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
-from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind

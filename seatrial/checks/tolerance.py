@@ -7,9 +7,6 @@ from seatrial.checks.table import CHECKS
 from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
 from seatrial.model.measurement import Measurement
 
-# A fail lies this factor beyond the first value that is degraded.
-FAIL_FACTOR = 2.0
-
 _OF_METRIC = {name: m.tolerance for kind in CHECKS for name, m in kind.metrics.items() if m.tolerance}
 _OF_GPU = {name: m.of_gpu for kind in CHECKS for name, m in kind.metrics.items() if m.of_gpu}
 
