@@ -307,6 +307,8 @@ class _Follower:
             self._take_words(each)
 
     def _take_words(self, words: RankLine) -> None:
+        if self._supervisor is not None:  # ranks that are ended complain of each other
+            return
         line, rank = str(words), words.rank
         if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
             line = line[:_LONGEST_LINE]

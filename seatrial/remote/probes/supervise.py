@@ -6,12 +6,11 @@ An SSH session that goes away does not end what it started; mpirun would run on.
 input open for as long as the command is wanted. The first line there is a JSON object: variables for the
 command's environment, which show neither in a list of processes nor in a file.
 
-The exit status is the command's own, 128+N when signal N ended it. Where it was this program that ended the command, or
-that could not start it, the output ends with one of
+The exit status is the command's own, 128+N when signal N ended it. A command's own may be any number, so one of these
+lines says that this program ends the command, or could not start it; what comes after it is of processes that are ended
     seatrial-supervisor: time is up
     seatrial-supervisor: not wanted any more
     seatrial-supervisor: cannot start NAME: REASON
-because a command's own exit status may be any number.
 """
 
 import json
@@ -39,9 +38,11 @@ def main(arguments):
     except OSError as error:
         return report(f"cannot start {command[0]}: {error.strerror}")
     why = wait(child, timeout_s)
+    if why:
+        report(why)
     end_all(child)  # also what a command that ended by itself left running
     if why:
-        return report(why)
+        return 1
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 

@@ -7,9 +7,9 @@ said=$0.$$
 
 say() { printf 'seatrial-supervisor: %s\n' "$1"; }
 end() { # WHY: the command with every process of its group; forced after 3 s
-    [ -e "$said" ] || printf '%s\n' "$1" >"$said"
+    [ -e "$said" ] || { : >"$said"; say "$1" >&4; } # what comes after it is of processes that are ended
     kill -TERM "-$child" 2>/dev/null
-    sleep 3
+    sleep 3 4>&-
     kill -KILL "-$child" 2>/dev/null
 }
 
@@ -17,19 +17,18 @@ IFS= read -r variables || { say 'not wanted any more'; exit 1; }
 command -v "$1" >/dev/null || { say "cannot start $1: No such file or directory"; exit 1; }
 command -v setsid >/dev/null || { say 'cannot start setsid: install util-linux'; exit 1; }
 eval "$(printf '%s' "$variables" | base64 -d)"
-exec 3<&0
-setsid "$@" </dev/null 3<&- &
+exec 3<&0 4>&1
+setsid "$@" </dev/null 3<&- 4>&- &
 child=$!
-(sleep "$limit_s"; end 'time is up') </dev/null 3<&- >/dev/null 2>&1 &
+(sleep "$limit_s" 4>&-; end 'time is up') </dev/null 3<&- >/dev/null 2>&1 &
 timer=$!
-(cat <&3 >/dev/null; end 'not wanted any more') >/dev/null 2>&1 &
+(cat <&3 >/dev/null 4>&-; end 'not wanted any more') >/dev/null 2>&1 &
 reader=$!
 wait "$child"
 status=$?
 kill "$timer" "$reader" 2>/dev/null
 kill -KILL "-$child" 2>/dev/null # what a command that ended by itself left running
 if [ -e "$said" ]; then
-    say "$(cat "$said")"
     rm -f "$said"
     exit 1
 fi
