@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WRITTEN = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(DOCS.rglob("*.md")),
     *(path for folder in ("deployments", "images", "tests") for path in sorted((ROOT / folder).rglob("README.md"))),
 ]
@@ -119,10 +120,7 @@ def examples(page: Path) -> list[str]:
     return re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [text for page in (ROOT / "README.md", DOCS / "index.md", DOCS / "cluster-file.md") for text in examples(page)],
-)
+@pytest.mark.parametrize("text", [text for page in WRITTEN for text in examples(page) if "\nnodes: " in f"\n{text}"])
 def test_cluster_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
     file.write_text(text)
