@@ -1,4 +1,4 @@
-"""How often the judge is wrong: write the tables of docs/error-rates.md.
+"""How often the judge is wrong: write docs/error-rates.csv and the table of docs/error-rates.md.
 
     python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--cases] [--nodes 8 64 232] [--nights 8 30]
                                            [--readings 24] [--scale 1] [--seed S] [--write]
@@ -8,11 +8,14 @@ Rows of simulated and of recorded fleets and of faults (benchmarks/fleet_rows.py
 """
 
 import argparse
+import csv
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +27,7 @@ from seatrial.runs.replay import ReplayedRun, replay
 from seatrial.simulate.rows import Floats, Ints, all_rows, fleet_series, night_rows, node_name
 
 TARGET = Path(__file__).parents[1] / "docs" / "error-rates.md"
+MARK = "<!-- RATES -->\n"  # before and after the table
 
 
 @dataclass(slots=True)
@@ -60,14 +64,23 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def write(parts: Mapping[str, str]) -> None:
-    """Replace the text between the markers of each part."""
-    text = TARGET.read_text()
-    for name, part in parts.items():
-        head, rest = text.split(f"<!-- {name} -->\n", 1)
-        _, tail = rest.split(f"<!-- /{name} -->", 1)
-        text = f"{head}<!-- {name} -->\n{part}\n<!-- /{name} -->{tail}"
-    TARGET.write_text(text)
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """The page's table: a row for each noise, the shares of all sizes of fleets in each cell, without intervals."""
+    chosen = ("first 8 nights wrong", "later nights wrong", "10 % same night", "5 % in 3 nights", "sure suspects right")
+    rows = []
+    for name, of_noise in groupby(lines, itemgetter(0)):
+        columns = dict(zip(HEADINGS, zip(*of_noise, strict=True), strict=True))
+        shares = ("/".join(cell.partition(" ")[0] for cell in columns[heading]) for heading in chosen)
+        rows.append((f"`{name}`", *shares))
+    return markdown(("noise", *chosen), rows)
+
+
+def write(lines: Sequence[Sequence[str]]) -> None:
+    """Write all rates with their intervals, and the page's table between its markers."""
+    with TARGET.with_suffix(".csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows((HEADINGS, *lines))
+    head, _, rest = TARGET.read_text().partition(MARK)
+    TARGET.write_text(f"{head}{MARK}{table(lines)}\n{MARK}{rest.partition(MARK)[2]}")
     print(f"{TARGET} written", file=sys.stderr)
 
 
@@ -257,7 +270,7 @@ def main() -> None:
     parser.add_argument("--readings", type=int, default=24, help="Readings of a series in a night, if asked for.")
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=20261205)
-    parser.add_argument("--write", action="store_true", help="Put the results into docs/error-rates.md.")
+    parser.add_argument("--write", action="store_true", help="Put the rates into docs/error-rates.*.")
     options = parser.parse_args()
     cells = [
         (name, nodes) for name in options.rows for nodes in options.nodes if ROWS[name].only_nodes in (None, nodes)
@@ -266,10 +279,9 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         measured = [pool.submit(measure, name, nodes, *how) for name, nodes in cells]
         lines = [line(name, nodes, one.result()) for (name, nodes), one in zip(cells, measured, strict=True)]
-    parts = {"RATES": markdown(HEADINGS, lines), "CASES": cases(options.cases, options.scale, options.seed)}
-    print("\n\n".join(parts.values()))
+    print(markdown(HEADINGS, lines), cases(options.cases, options.scale, options.seed), sep="\n\n")
     if options.write:
-        write(parts)
+        write(lines)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How well slow parts are localized: print the table of docs/localization.md.
+"""How well slow parts are localized: print what docs/localization.md has in short.
 
     python benchmarks/localize.py [--nodes 8 32 232 ...] [--noise 1 3 5] [--kinds node ...]
                                    [--methods seatrial ...] [--trials 100] [--seed S]

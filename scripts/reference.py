@@ -1,24 +1,22 @@
-"""The pages of docs/ that are made from the code: what cluster and suite files may say, the causes that logs
-name, and the codes of reasons; and the JSON Schemas of both files.
+"""The pages of docs/ that are made from the code: what cluster and suite files may say, the checks, and the codes of
+reasons; and the JSON Schemas of both files.
 
 `make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from seatrial.builders.failures import CAUSES
 from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
-from seatrial.config.fields import sections
+from seatrial.config.fields import Field, Section, sections
+from seatrial.model.reason import Explanation
 from seatrial.nccl.causes import CAUSES as LOG_CAUSES
-from seatrial.nccl.causes import XIDS, Cause
 from seatrial.report.listings import rounded
 from seatrial.runs.explanations import AREAS
 from seatrial.system.shipped import CLUSTER_SCHEMA
@@ -28,40 +26,17 @@ DOCS = ROOT / "docs"
 SUITE_SCHEMA = "seatrial/checks/suites/suite.schema.json"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
 _PIPE = "\\|"  # within a table
-_PROGRAMS = {
-    "nccl-tests": "nccl-tests",
-    "cuda": "CUDA, as nccl-tests, NCCL and torch name its errors",
-    "nccl": "NCCL and its plugins",
-    "libfabric": "libfabric",
-    "torch": "torch",
-    "driver": "The GPU driver",
-    "nvidia-smi": "nvidia-smi and NVML",
-    "kernel": "The kernel",
-    "container": "Container runtimes",
-    "pyxis": "pyxis and enroot",
-    "slurm": "Slurm",
-    "mpirun": "mpirun and PMIx",
-    "ssh": "ssh",
-    "loader": "The dynamic linker",
-    "shell": "The shell",
-}
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
-    "The run": "`seatrial doctor` says what this machine lacks beforehand. In a run that is `not_run`.",
-    "Image": "A build that failed is `inconclusive`; a builder or an image that does not exist is `not_run`. The whole"
-    " output is in `logs/image-build.log`; [causes of failed builds](log-causes.md#image-builds) lists what is known.",
-    "Kubernetes": "`seatrial doctor CLUSTER` says beforehand what the cluster lacks; in a run that is `not_run`. A"
-    " launch that failed is `inconclusive`, because there were no nodes to measure. Nodes that somebody took away are"
-    " not blamed. While a run waits in a queue, its log has the same words; they change as the cluster does."
-    " `queue_timeout_s` limits the wait.",
+    "The run": "`not_run`, mostly: `seatrial doctor` lists it beforehand.",
+    "Image": "A build that failed is `inconclusive`: its output is `logs/image-build.log`. What does not exist is"
+    " `not_run`.",
+    "Kubernetes": "`not_run` or `inconclusive`; no node is blamed. `seatrial doctor CLUSTER` lists most beforehand.",
     "Nodes": "`fail`. Nodes that are blamed are taken out, and the others are measured.",
-    "Connectivity": "`fail`. Nodes that are blamed are taken out, and the others are measured. A node with a slow"
-    " network is named by `tcp_egress` or `tcp_ingress`: check `ethtool` and its switch port.",
-    "Collectives": "`fail`, unless the meaning says otherwise. Where the log names a cause, the reason begins with it:"
-    " [causes in logs](log-causes.md).",
-    "Numbers": "`degraded` is worse than the limit, `fail` twice as bad or below a published floor: [how verdicts are"
-    " made](verdicts.md). `seatrial compare GOOD BAD` shows what else changed. Those of `seatrial judge` are"
-    " `inconclusive`, unless the meaning says otherwise.",
+    "Connectivity": "`fail`. Nodes that are blamed are taken out, and the others are measured.",
+    "Collectives": "`fail`, unless the log names another cause: the reason then begins with that.",
+    "Logs": "What nccl-tests, NCCL, torch, ssh, mpirun, Slurm, containers, the driver and the kernel print.",
+    "Numbers": "`degraded` is below the limit, `fail` below half of it: [how verdicts are made](verdicts.md).",
 }
 
 
@@ -71,7 +46,6 @@ def pages() -> dict[Path, str]:
         "cluster-file.md": "\n".join(_reference(Cluster)),
         "suite-file.md": "\n".join([*_reference(SuiteFile), *_suites()]),
         "checks.md": "\n".join(_checks()),
-        "log-causes.md": "\n".join(_causes()),
         "runbook.md": "\n".join(_codes()),
     }
     schemas = {ROOT / CLUSTER_SCHEMA: _json_schema(Cluster), ROOT / SUITE_SCHEMA: _json_schema(SuiteFile)}
@@ -88,11 +62,11 @@ def _json_schema(model: type[BaseModel]) -> str:
 def _suites() -> Iterator[str]:
     """Return the durations of the shipped suites by nodes."""
     yield from ("## How long the suites take", "")
-    yield "About, and by their timeouts at most, without bringing nodes up and without repeats of doubtful numbers."
-    yield from ("", "| suite | nodes | about | at most |", "|---|---|---|---|")
-    for gpus in (8, 0):
-        for planned in outlines(PlannedNodes(4, max(1, gpus), bool(gpus))):
-            yield _row(f"`{planned.suite}`", planned.nodes.words, rounded(planned.about_s), rounded(planned.most_s))
+    yield "On 4 nodes with 8 GPUs, without bringing them up and without repeats of doubtful numbers."
+    yield from ("", "| suite | about | at most, by timeouts |", "|---|---|---|")
+
+    for planned in outlines(PlannedNodes(4, 8, True)):
+        yield _row(f"`{planned.suite}`", rounded(planned.about_s), rounded(planned.most_s))
     yield ""
 
 
@@ -118,71 +92,50 @@ def _first_paragraph(text: str) -> str:
 
 
 def _reference(model: type[BaseModel]) -> Iterator[str]:
-    """A table for the model and for each model in it, in the order in which they are named."""
+    """A table for the model and for each model in it; fields that an earlier section has are named beside it."""
+    before: dict[Field, Section] = {}
     for section in sections(model, _link):
         yield from (f"## {section.title}", "", _first_paragraph(section.purpose), "")
-        yield from ("| field | legal | default | meaning |", "|---|---|---|---|")
-        for field in section.fields:
+        new = [field for field in section.fields if field not in before]
+        own = [field for field in new if f", {field.name} {field.legal.strip('`')}" not in section.title]
+        if own:
+            yield from ("| field | default | meaning |", "|---|---|---|")
+        for field in own:
             default = field.default or _FILES_OWN.get(section.title, {}).get(field.name, "**required**")
-            yield _row(f"`{field.name}`", field.legal, default, field.meaning)
+            yield _row(f"`{field.name}`", default, _meaning(field))
+        for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
+            shared = [field for field in section.fields if field in before and before[field].title == earlier]
+            names = ", ".join(f"`{field.name}`" for field in shared)
+            yield from ("", f"As in {_link(earlier)}: {names}.")
+        before |= dict.fromkeys(own, section)
         yield ""
+
+
+def _meaning(field: Field) -> str:
+    """What it means, with its values or the sections of its models, where they are few; `explain` has the bounds."""
+    values = "" if "text like" in field.legal or field.legal == "`true`, `false`" else field.legal
+    if "](" in values:
+        values = values.removeprefix("text or ").replace(" or [", ", [")
+    return f"{field.meaning}: {values}" if "`" in values or "](" in values else field.meaning
 
 
 def _link(title: str) -> str:
-    return f"[{title}](#{''.join(c for c in title.lower().replace(' ', '-') if c.isalnum() or c in '-_')})"
-
-
-def _causes() -> Iterator[str]:
-    """One table for each program, in the order in which its causes are looked for."""
-    for program, title in _PROGRAMS.items():
-        yield from (f"## {title}", "", "| reason | code | who | next step |", "|---|---|---|---|")
-        rows = [cause for cause in LOG_CAUSES if cause.program == program]
-        yield from dict.fromkeys(_row(f"`{row.cause}`", f"`{row.code}`", row.who, _step(row)) for row in rows)
-        yield ""
-    yield from ("## Image builds", "", "| cause | next step |", "|---|---|")
-    yield from (_row(f"`{cause.name}`", cause.next_step) for cause in CAUSES)
-    yield from ("", "## The driver's Xid and SXid", "", "| number | meaning | code | next step |", "|---|---|---|---|")
-    yield from (_row(_number(row), row.cause, f"`{row.code}`", _step(row)) for row in XIDS)
-
-
-def _number(row: Cause) -> str:
-    """The numbers of an Xid in words: `144-150` for 14[4-9]|150."""
-    numbers = [number for number in range(1000) if re.fullmatch(row.pattern, str(number))]
-    kind = "Xid" if row.program == "xid" else "SXid"
-    if len(numbers) == 1000:
-        return f"any other {kind}" if kind == "Xid" else f"any {kind}"
-    return f"{kind} {numbers[0]}" + (f"-{numbers[-1]}" if len(numbers) > 1 else "")
+    label = title.partition(", ")[2] or title
+    return f"[{label}](#{''.join(c for c in title.lower().replace(' ', '-') if c.isalnum() or c in '-_')})"
 
 
 def _codes() -> Iterator[str]:
-    """One heading for each code of a reason, so that its anchor is the code."""
+    """A line for each code of a reason."""
+    texts = {cause.code: cause.cause for cause in reversed(LOG_CAUSES)}
     for area, reasons in AREAS.items():
-        if area == "Logs":  # docs/log-causes.md has them
-            continue
         yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
-        for code, reason in reasons.items():
-            yield from (
-                f"### {code}",
-                "",
-                f"`{reason.pattern}`",
-                "",
-                reason.meaning,
-                *((f"Next step: {reason.next_step}",) if reason.next_step else ()),
-                *((f"In earlier versions: `{'`, `'.join(reason.formerly)}`.",) if reason.formerly else ()),
-                "",
-            )
+        yield from (f"- `{code}`: {texts.get(code) or _said(reason)}" for code, reason in reasons.items())
+        yield ""
 
 
-_SEVERITIES = {
-    "fatal": "",
-    "status": "; it names no cause by itself",
-    "follows": "; it follows from another cause",
-    "note": "; a run survives it",
-}
-
-
-def _step(cause: Cause) -> str:
-    return cause.next_step + _SEVERITIES[cause.severity]
+def _said(reason: Explanation) -> str:
+    """The sentence of a reason, or its meaning where the sentence is all values."""
+    return reason.pattern if sum(map(str.isalpha, reason.pattern)) > 5 else reason.meaning
 
 
 def _row(*cells: str) -> str:

@@ -10,7 +10,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-ELSEWHERE = ("images/README.md", "deployments/helm/testbed/README.md")
+ELSEWHERE = {  # where a page is on the site, and in the repository
+    "index.md": "README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "images/README.md": "images/README.md",
+    "deployments/helm/testbed/README.md": "deployments/helm/testbed/README.md",
+}
+_URIS = {path: uri for uri, path in ELSEWHERE.items()}
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?![a-z]+:|#)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -24,19 +30,20 @@ def on_config(config: MkDocsConfig) -> None:
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Add the pages that lie beside what they are about."""
-    for path in ELSEWHERE:
-        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for uri, path in ELSEWHERE.items():
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links as they are in the repository become links of the site; what is no page of it becomes its name."""
     uri = page.file.src_uri
-    here = uri if uri in ELSEWHERE else f"docs/{uri}"
+    here = ELSEWHERE.get(uri, f"docs/{uri}")
     return LINK.sub(lambda link: _site_link(link, here, posixpath.dirname(uri), files), markdown)
 
 
 def _site_link(link: re.Match[str], here: str, folder: str, files: Files) -> str:
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(here), link["target"])).removeprefix("docs/")
-    if files.get_file_from_path(target):
-        return f"[{link['text']}]({os.path.relpath(target, folder or '.')}{link['anchor'] or ''})"
-    return link[0] if not (ROOT / target).exists() else link["text"]
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(here), link["target"]))
+    uri = _URIS.get(path, path.removeprefix("docs/"))
+    if files.get_file_from_path(uri):
+        return f"[{link['text']}]({os.path.relpath(uri, folder or '.')}{link['anchor'] or ''})"
+    return link[0] if not (ROOT / path).exists() else link["text"]

@@ -6,7 +6,7 @@
 
 `cluster` goes wherever a cluster file's does. Each node answers on one end of a socket pair, by a real SSH server; what
 a command prints comes from a Python function, and the functions that ship play a healthy node. Times are computed from
-the node's own rates. Section "The fake platform" of docs/extending.md has examples.
+the node's own rates. README.md has examples.
 """
 
 from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request

@@ -2,12 +2,14 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
@@ -16,6 +18,7 @@ from pydantic import BaseModel
 from scripts.reference import pages
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.suites import SuiteFile, load_suite
+from seatrial.cli.app import app
 from seatrial.config.cluster import Cluster, load_cluster
 from tests.samples import faulty_h100
 
@@ -23,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WRITTEN = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(DOCS.rglob("*.md")),
     *(path for folder in ("deployments", "images", "tests") for path in sorted((ROOT / folder).rglob("README.md"))),
 ]
@@ -115,14 +119,31 @@ def test_every_field_is_described(model: type[BaseModel]) -> None:
             assert len(subschema["description"]) < 120, f"{name}.{field}"
 
 
+COMMAND = re.compile(r"(?:^ {4}(?:\$ |.* && )?(?:\.venv/bin/)?|`)seatrial ([a-z][^`\n]*)", re.MULTILINE)
+REST = re.compile(r" {2,}| [#|>\[<]| && ")  # of a line, after the command
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_in_the_docs_have_these_options(path: Path) -> None:
+    for text in COMMAND.findall(path.read_text()):
+        words = shlex.split(REST.split(text)[0])
+        command: click.Command = app
+        while isinstance(command, click.Group) and words:
+            name, *words = words
+            assert name in command.commands, text
+            command = command.commands[name]
+        known = {"--help", *(option for parameter in command.params for option in parameter.opts)}
+        asked = {
+            word.partition("=")[0] for word in " ".join(words).partition(" -- ")[0].split() if word.startswith("--")
+        }
+        assert asked <= known, text
+
+
 def examples(page: Path) -> list[str]:
     return re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [text for page in (ROOT / "README.md", DOCS / "index.md", DOCS / "cluster-file.md") for text in examples(page)],
-)
+@pytest.mark.parametrize("text", [text for page in WRITTEN for text in examples(page) if "\nnodes: " in f"\n{text}"])
 def test_cluster_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
     file.write_text(text)

@@ -1,5 +1,6 @@
 """The fleets of docs/error-rates.md are what their rows say, and the rivals' rules are theirs."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.fleet_rows import CASES, LOCAL, READINGS, ROWS, _local_nights, case_rows
-from benchmarks.judge_error_rates import RULES, Count
+from benchmarks.judge_error_rates import HEADINGS, MARK, RULES, TARGET, Count, table
 from seatrial.simulate.rows import GPUS
 
 
@@ -85,3 +86,10 @@ def test_rivals_rules_are_theirs() -> None:
 def test_a_share_has_its_interval() -> None:
     """Wilson's interval of 5 among 1,000: 0.21 to 1.17 %."""
     assert str(Count(5, 1000)) == "0.5 % (0.21 %–1.17 %)"
+
+
+def test_the_table_of_the_page_is_that_of_all_rates() -> None:
+    with TARGET.with_suffix(".csv").open() as file:
+        headings, *lines = csv.reader(file)
+    assert tuple(headings) == HEADINGS
+    assert TARGET.read_text().split(MARK)[1] == f"{table(lines)}\n"

@@ -24,7 +24,7 @@ REASONS = {
     "login-plugin-missing": Explanation(
         "the kubeconfig logs in by the program {program}, which this machine does not have",
         "Kubeconfigs of GKE, EKS and AKS call `gke-gcloud-auth-plugin`, `aws` and `kubelogin`.",
-        "Install it, or use a token (docs/install.md#kubernetes). In a pod no kubeconfig is needed.",
+        "Install it, or use a token (docs/kubernetes.md#access). In a pod no kubeconfig is needed.",
     ),
     "kube-context-unknown": Explanation(
         "no cluster to talk to: {problem}; {known}",
