@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from tests.e2e.conftest import Console, until
-from tests.site import PATIENCE_S
+from tests.site import LONG, PATIENCE_S
 
 BROKEN = [{"node": "node-1", "sshd": "stopped"}]
 
@@ -21,11 +21,12 @@ def kept_run(console: Console, **fields: object) -> str:
     run = console.check(cluster, console.suite())
     assert run.status in (1, 3), run.output
     run_id = str(run.document["run_id"])
-    *_, notes, login, end, files, verdict = run.out.splitlines()
+    *_, notes, login, end, files, gap, since, step, verdict = run.out.splitlines()
     assert notes.startswith("nodes are kept until ")
     assert login.split(": ")[1].strip() == f"seatrial ssh {run_id} head"
     assert end.split(": ")[1].strip() == f"seatrial reap --run {run_id}"
     assert files == f"files: {upload}/{run_id}/"
+    assert (gap, [verdict, since, step]) == ("", run.document["summary"])
     assert verdict == f"{run.document['verdict']}: {run.document['reason']}"
     return run_id
 
@@ -81,13 +82,7 @@ def test_a_kept_run_ends_by_itself_when_its_time_is_over(console: Console) -> No
 
 
 def test_a_run_at_work_lets_people_in_and_when_cut_off_is_not_kept(console: Console) -> None:
-    suite = console.suite(
-        collectives={
-            "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-            "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "iterations": 2000},
-            "timeout_s": 120,
-        }
-    )
+    suite = console.suite(collectives=LONG["collectives"])
     cluster = console.cluster(2, upload=f"file://{console.folder}/bucket", keep="always")
     out = console.folder / "out"
     process = console.start("run", cluster, "--suite", suite, "--out", out)

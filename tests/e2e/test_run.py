@@ -83,9 +83,8 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(co
     assert plateau["source"] == "history"
     assert plateau["value"] < plateau["expected"]["low"]
     assert plateau["deviation"] < -0.5
-    reason = slow.document["reason"]
-    assert "GB/s" in reason
-    assert "in 3 runs (limit " in reason
+    assert re.search(r" GB/s, earlier runs [\d.]+ GB/s \([\d.]+ % less\)", slow.document["reason"]), plateau["reason"]
+    assert "in 3 runs (limit " in plateau["reason"]
     # It was slow whenever it was measured: three readings agree, and nobody is blamed for fewer.
     assert "all_reduce at 1M suspicious: repeated 1 of " in slow.err
     taken = len(plateau["repeats"])

@@ -13,6 +13,7 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
+from seatrial.text.words import quantity
 from tasks.check import compare
 from tests.integration.conftest import LocalTestbed
 from tests.stored_nights import as_before
@@ -41,7 +42,7 @@ def test_a_throttled_node_is_the_suspect(local_testbed: LocalTestbed, caplog: py
     assert min(mb_s for name, mb_s in egress(check).items() if name != "node-2") > 100
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert {(suspect.kind, suspect.name) for suspect in judged.suspects} == {("node", "node-2")}
-    assert f"tcp_egress {egress(check)['node-2']:.4g} MB/s on node-2: " in judged.reason
+    assert f"tcp_egress {quantity(egress(check)['node-2'], 'MB/s')} on node-2: " in judged.reason
     assert "links: node-2 sends 2" in caplog.text
 
 

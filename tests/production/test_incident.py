@@ -36,7 +36,7 @@ env
 exec mpirun "$@"
 """
 BROKEN = [{"node": "node-2", "sshd": "stopped"}]
-BLAMED = "node-2: "
+BLAMED = "node-2 (100 % sure): "
 _DIED = "from flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its worker was killed')"
 
 
@@ -109,7 +109,7 @@ def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Mes
     (message,) = slack.posted
     assert message.channel == "C0EAST123"
     assert "trial fails" in message.shown
-    assert "*node node-2* (100%)" in message.shown
+    assert re.search(r"\*node-2 \([\d.]+\)\*, 100 % sure: ", message.shown), message.shown
     assert f"{api.removesuffix('/api')}/runs/flow-run/" in message.shown
     assert slack.files(message)["busbw.png"].startswith(b"\x89PNG")
     assert b"node-2" in slack.files(message)["report.html"]
