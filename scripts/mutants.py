@@ -212,15 +212,16 @@ def _survives(mutant: Mutant, tests: list[pytest.Item]) -> bool:
 
 def _replace(path: Path) -> None:
     """Give the functions that are imported already the code that is in the file now."""
-    codes = {}
+    codes: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
     left = [compile(path.read_bytes(), str(path), "exec", dont_inherit=True)]
     while left:
         code = left.pop()
-        codes[code.co_qualname, code.co_firstlineno] = code
+        codes[code.co_qualname, code.co_firstlineno].append(code)
         left += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename == str(path):
-            each.__code__ = codes.get((each.__code__.co_qualname, each.__code__.co_firstlineno), each.__code__)
+            new = codes[each.__code__.co_qualname, each.__code__.co_firstlineno]
+            each.__code__ = new[0] if len(new) == 1 else each.__code__  # one of several lambdas of a line stays
         elif callable(clear := getattr(type(each), "cache_clear", None)):
             clear(each)
 
