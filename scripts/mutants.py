@@ -1,16 +1,18 @@
 """Mutation testing: change one comparison, condition, number or sum at a time, and run the tests that execute its line.
 
-    python -m scripts.mutants SEED NUMBER [TESTS...]      `make mutants SEED=1 NUMBER=20`
+    python -m scripts.mutants SEED NUMBER [FILES...] [TESTS...]      `make mutants SEED=1 NUMBER=20`
 
-Prints each mutant that no test notices; with TESTS, of the lines that these execute. Lines outside of functions run
-when a module is imported, so they are left out.
+Prints each mutant that no test notices; with FILES, of those alone, as `seatrial/history/`; with TESTS alone, of the
+lines that these execute. Lines outside of functions run when a module is imported, so they are left out.
 A mutant that means the same as the original survives as well; telling them apart is a person's work.
 """
 
 import ast
+import gc
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,8 +20,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -28,8 +31,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("seatrial", "tasks", "flows")
 OF_NODES = ("seatrial/remote/probes/", "seatrial/platforms/baremetal/on_host/")  # other processes run them
 TESTS = ["tests/unit", "tests/contract"]
-TIMEOUT_S = 600  # for the tests of one mutant: a loop that no longer ends is noticed
-_LINES = "SEATRIAL_MUTANT_LINES"  # a file of lines by file, which the tests that run them are written to
+TIMEOUT_S, CPU_S = 600, 100  # for the tests of one mutant: a loop that no longer ends is noticed
 _PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div)),
@@ -53,7 +55,10 @@ class Mutant:
         return f"{self.file}:{self.line}"
 
     def apply(self, source: bytes) -> bytes:
-        return source[: self.start] + self.new.encode() + source[self.end :]
+        """The mutated source; what follows keeps its lines."""
+        lines = b"\n" * source[self.start : self.end].count(b"\n")
+        new = self.new.encode()
+        return source[: self.start] + new[:-1] + lines + new[-1:] + source[self.end :]
 
 
 def mutants(file: str, source: bytes) -> Iterator[Mutant]:
@@ -105,103 +110,142 @@ def _is_text(node: ast.BinOp) -> bool:
     )
 
 
-class _Recorder:
-    """A plugin of pytest that records which tests execute the wanted lines."""
+class _Mutation:
+    """A plugin of pytest that runs the tests of each mutant in a process of its own, forked when all is imported."""
 
-    def __init__(self, file: Path) -> None:
-        self._file, self._test = file, ""
-        self._wanted = {str(Path(name).absolute()): set(lines) for name, lines in json.loads(file.read_text()).items()}
-        self._tests: dict[str, set[str]] = defaultdict(set)
+    def __init__(self, of_files: list[Mutant], number: int, random: random.Random, *, executed: bool) -> None:
+        self._every, self._number, self._random, self._executed = of_files, number, random, executed
+        if not executed:
+            self._every = random.sample(of_files, min(number, len(of_files)))
+        self._wanted: dict[str, set[int]] = defaultdict(set)
+        for mutant in self._every:
+            self._wanted[str(Path(mutant.file).absolute())].add(mutant.line)
+        self._lines: set[str] = set()  # executed by a test
+        self._left: dict[CodeType, set[int]] = {}  # of those wanted, not yet executed by it
+        self._root = f"{Path.cwd()}/"
+        self._out = os.fdopen(os.dup(1), "w")
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._test = item.nodeid
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        tests = self._traced(session)
+        every = [mutant for mutant in self._every if not self._executed or mutant.place in tests]
+        chosen = self._random.sample(every, min(self._number, len(every)))
+        left = 0
+        for mutant in chosen:
+            running = [item for item in session.items if item.nodeid in tests.get(mutant.place, ())]
+            if running and not _survives(mutant, running):
+                continue
+            left += 1
+            why = f"tests that run it: {len(running)}"
+            print(f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})", file=self._out, flush=True)
+        print(f"{left} of {len(chosen)} mutants survive", file=self._out, flush=True)
+        return True
+
+    def _traced(self, session: pytest.Session) -> dict[str, set[str]]:
+        """The tests that pass and execute each line, as `file:line`."""
+        file = Path("lines.json")
+        if (child := os.fork()) == 0:
+            try:
+                file.write_text(json.dumps({item.nodeid: self._lines_of(item) for item in session.items}))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        tests = defaultdict(set)
+        for test, lines in json.loads(file.read_text()).items():
+            for line in lines:
+                tests[line].add(test)
+        return tests
+
+    def _lines_of(self, item: pytest.Item) -> list[str]:
+        self._lines, self._left = set(), {}
         threading.settrace(self._call)
         sys.settrace(self._call)
         try:
-            return (yield)
+            passed = _passes([item])
         finally:
             sys.settrace(None)
             threading.settrace(None)
+        return sorted(self._lines) if passed else []
 
     def _call(self, frame: FrameType, event: str, arg: object) -> Any:
-        return self._line if frame.f_code.co_filename in self._wanted else None
+        code = frame.f_code
+        if code not in self._left:
+            wanted = self._wanted.get(code.co_filename, set())
+            self._left[code] = wanted.intersection(line for *_, line in code.co_lines() if line)
+        return self._line if self._left[code] else None
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
-        name = frame.f_code.co_filename
-        if event == "line" and frame.f_lineno in self._wanted[name]:
-            self._tests[f"{Path(name).relative_to(Path.cwd())}:{frame.f_lineno}"].add(self._test)
-        return self._line
-
-    def pytest_sessionfinish(self) -> None:
-        self._file.write_text(json.dumps({line: sorted(tests) for line, tests in self._tests.items()}))
+        left, name = self._left[frame.f_code], frame.f_code.co_filename
+        if event == "line" and frame.f_lineno in left:
+            left.remove(frame.f_lineno)
+            self._lines.add(f"{name.removeprefix(self._root)}:{frame.f_lineno}")
+        return self._line if left else None
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if file := os.environ.get(_LINES):
-        config.pluginmanager.register(_Recorder(Path(file)))
+def _passes(items: list[pytest.Item]) -> bool:
+    """Whether the tests pass; ends with the first that fails."""
+    for item, after in zip_longest(items, items[1:]):
+        failed = item.session.testsfailed
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        if item.session.testsfailed > failed:
+            return False
+    return True
 
 
-def _pytest(folder: Path, *words: str, **variables: str) -> bool:
-    """Whether the tests pass in a copy of the repository."""
-    options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    command = [sys.executable, "-m", "pytest", *options, *words]
+def _survives(mutant: Mutant, tests: list[pytest.Item]) -> bool:
+    path, source = Path(mutant.file), Path(mutant.file).read_bytes()
+    path.write_bytes(mutant.apply(source))  # for what is imported later, and by other processes
     try:
-        limit = None if variables else TIMEOUT_S
-        ended = subprocess.run(command, cwd=folder, env=env, capture_output=True, timeout=limit, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    return ended.returncode == 0
-
-
-def tests_of(chosen: list[Mutant], among: list[str], folder: Path) -> dict[str, list[str]]:
-    """The tests that execute each line, as `file:line`."""
-    lines: dict[str, list[int]] = defaultdict(list)
-    for mutant in chosen:
-        lines[mutant.file].append(mutant.line)
-    file = folder / "lines.json"
-    file.write_text(json.dumps(lines))
-    _pytest(folder, "-p", "scripts.mutants", *among, **{_LINES: str(file)})
-    return dict(json.loads(file.read_text()))
-
-
-def survives(mutant: Mutant, tests: list[str], folder: Path) -> bool:
-    path, source = folder / mutant.file, (folder / mutant.file).read_bytes()
-    (folder / "tests.txt").write_text("\n".join(tests))
-    path.write_bytes(mutant.apply(source))
-    try:
-        return _pytest(folder, "-x", f"@{folder / 'tests.txt'}")
+        if (child := os.fork()) == 0:
+            passed = False
+            try:
+                signal.alarm(TIMEOUT_S)
+                signal.setitimer(signal.ITIMER_PROF, CPU_S)
+                _replace(path.absolute())
+                passed = _passes(tests)
+            finally:
+                os._exit(not passed)
+        return os.waitpid(child, 0)[1] == 0
     finally:
         path.write_bytes(source)
 
 
-def main(seed: int, number: int, among: list[str]) -> None:
+def _replace(path: Path) -> None:
+    """Give the functions that are imported already the code that is in the file now."""
+    codes: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
+    left = [compile(path.read_bytes(), str(path), "exec", dont_inherit=True)]
+    while left:
+        code = left.pop()
+        codes[code.co_qualname, code.co_firstlineno].append(code)
+        left += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and each.__code__.co_filename == str(path):
+            new = codes[each.__code__.co_qualname, each.__code__.co_firstlineno]
+            each.__code__ = new[0] if len(new) == 1 else each.__code__  # one of several lambdas of a line stays
+        elif callable(clear := getattr(type(each), "cache_clear", None)):
+            clear(each)
+
+
+def main(seed: int, number: int, words: list[str]) -> None:
+    files = tuple(word for word in words if word.startswith(PACKAGES))
+    among = [word for word in words if not word.startswith(PACKAGES)]
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     names = [name for name in tracked.decode().split("\0") if name and (ROOT / name).is_file()]
-    ours = [
-        name for name in names if name.endswith(".py") and name.startswith(PACKAGES) and not name.startswith(OF_NODES)
-    ]
+    ours = [name for name in names if name.endswith(".py") and name.startswith(files or PACKAGES)]
+    ours = [name for name in ours if not name.startswith(OF_NODES)]
     every = [mutant for name in ours for mutant in mutants(name, (ROOT / name).read_bytes())]
-    with tempfile.TemporaryDirectory(prefix="seatrial-mutants-") as at:
-        folder = Path(at)
+    with tempfile.TemporaryDirectory(prefix="seatrial-mutants-") as folder:
         archive = subprocess.run(["tar", "-c", "--", *names], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-        if among:
-            tests = tests_of(every, among, folder)
-            every = [mutant for mutant in every if mutant.place in tests]
-        chosen = random.Random(seed).sample(every, min(number, len(every)))
-        if not among:
-            tests = tests_of(chosen, TESTS, folder)
-        left = 0
-        for mutant in chosen:
-            running = tests.get(mutant.place, [])
-            if running and not survives(mutant, running, folder):
-                continue
-            left += 1
-            why = f"tests that run it: {len(running)}"
-            print(f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})", flush=True)
-    print(f"seed {seed}: {left} of {len(chosen)} mutants survive, of {len(every)} that there are")
+        os.chdir(folder)
+        os.chmod(folder, 0o755)  # tests of other users' files
+        sys.path.insert(0, folder)
+        sys.dont_write_bytecode = True
+        os.environ |= {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        mutation = _Mutation(every, number, random.Random(seed), executed=bool(among and not files))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={folder}/t"]
+        pytest.main([*options, *(among or TESTS)], plugins=[mutation])
 
 
 if __name__ == "__main__":

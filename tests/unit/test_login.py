@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms import state as states
+from seatrial.platforms.local.plan import layout
+from seatrial.remote.ssh import known_hosts
 from seatrial.runs import login
+from seatrial.system.process import this_process
 from tasks.record import write_run_json
 from tests import samples
 
@@ -45,6 +51,21 @@ def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert login.folder_of(word) == (result.run_id, made)
     with pytest.raises(InputError, match=f"run r9: is over, or not from this machine and user; up: {result.run_id}"):
         login.folder_of("r9")
+
+
+def test_ssh_gets_no_key_that_is_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": {"kind": "local"}})
+    folder, _, host_key = states.begin(Run("r1", cluster, load_suite("quick"), tmp_path), "local")
+    states.write_owner(folder, "keeper", this_process())
+    plan = layout("r1", cluster, folder)
+    nodes = [Node(node.name, node.address, 22, 1, host_key.public, 0) for node in plan.nodes]
+    states.write_private(plan.known_hosts, known_hosts(nodes))
+    key = login.testbed_of("r1").key_file
+    key.rename(tmp_path / "key")
+    key.symlink_to(tmp_path / "key")
+    with pytest.raises(InputError, match="run r1: id_ed25519: is a symbolic link"):
+        login.testbed_of("r1")
 
 
 def test_ssh_takes_nothing_from_the_user_and_pins_the_host_key() -> None:

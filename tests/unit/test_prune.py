@@ -57,13 +57,14 @@ def folder_of(runs: Path, result: RunResult) -> Path:
     return folder
 
 
-def unfinished(runs: Path, name: str, days: float) -> Path:
-    folder = runs / name
-    (folder / "logs").mkdir(parents=True)
-    at = (NOW - timedelta(days=days)).timestamp()
-    for path in (folder / "logs", folder):
+def unfinished(runs: Path, name: str, days: float, written: float | None = None) -> None:
+    """A folder without run.json; `written` days ago the last line of its log."""
+    log = runs / name / "logs" / "run.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("launch")
+    for path, age in ((log, written or days), (log.parent, days), (runs / name, days)):
+        at = (NOW - timedelta(days=age)).timestamp()
         os.utime(path, (at, at))
-    return folder
 
 
 def pruned(*words: str) -> Result:
@@ -146,16 +147,19 @@ def test_a_run_that_baselines_are_pinned_from_stays(runs: Path, store: Store) ->
 def test_a_run_at_work_stays(runs: Path) -> None:
     unfinished(runs, "at-work", days=50)
     unfinished(runs, "begun-lately", days=0.5)
+    unfinished(runs, "at-work-elsewhere", days=50, written=0.5)
     unfinished(runs, "killed", days=50)
+    pruned("--older-than", "60d", "--yes")
+    assert "killed" in names(runs)
     lock = FileLock("lab", "at-work")
     try:
         assert lock.take()
         pruned("--older-than", "1h", "--yes")
-        assert names(runs) == {"at-work", "begun-lately"}
+        assert names(runs) == {"at-work", "at-work-elsewhere", "begun-lately"}
     finally:
         lock.close()
     pruned("--older-than", "1h", "--yes")
-    assert names(runs) == {"begun-lately"}
+    assert names(runs) == {"at-work-elsewhere", "begun-lately"}
 
 
 def test_no_link_is_followed(runs: Path, tmp_path: Path) -> None:

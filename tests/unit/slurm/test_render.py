@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.platforms import platform_for
 from tests.unit.slurm.golden import GOLDEN, clusters, rendered
 
 NAMES = sorted(clusters())
@@ -37,6 +41,15 @@ def test_no_key_is_outside_of_the_standard_input(name: str) -> None:
     files = rendered(name)
     assert "KEY" not in files["job.sbatch"]
     assert "<made for each run>" in files["node.sh"]
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (2, 1), (2, 8)])
+def test_only_links_that_are_there_are_measured(nodes: int, gpus: int) -> None:
+    described = {"name": "test", "nodes": nodes, "hardware": "H100-SXM", "gpus_per_node": gpus}
+    cluster = Cluster.model_validate({**described, "platform": {"kind": "slurm"}})
+    run = Run("20260102-0304-abcde", cluster, load_suite("nightly"), Path("out"))
+    text = platform_for(cluster).render(run).files["measure.sbatch"]
+    assert ("measure network" in text, '"intra-$node"' in text) == (nodes > 1, gpus > 1)
 
 
 def test_gres_takes_the_place_of_gpus_per_node() -> None:

@@ -8,6 +8,7 @@ import yaml
 
 from seatrial.builders import ensure_image, render_image
 from seatrial.config.cluster import Cluster
+from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.script import container_of, pyxis_image
 from tests.cluster_files import refusal
 
@@ -71,12 +72,23 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
             "image: a file is only for platforms slurm and baremetal; docker takes a reference",
         ),
         ("image: {build: cpu, builder: buildah}", "kind: slurm, runtime: pyxis", "image: needs a repository"),
+        (
+            "",
+            "kind: slurm, args: [--mem=0, --nodes]",
+            "platform.args.1: --nodes is set by another field or by seatrial",
+        ),
+        ("", "kind: slurm, args: [--time=1]", "platform.args.0: --time is set by another field or by seatrial"),
+        ("", "kind: slurm, args: ['--mem=0 --time=1']", "platform.args.0: must be one option with its value"),
         ("", "kind: slurm, runtime: podman", "'none', 'pyxis', 'apptainer' or 'singularity'"),
         ("image: nvcr.io/a/b", "kind: slurm, runtime: pyxis, mounts: [{source: a, target: /b}]", "must be a full path"),
     ],
 )
 def test_what_does_not_fit_together_is_one_line(tmp_path: Path, image: str, platform: str, problem: str) -> None:
     assert problem in refusal(tmp_path, **yaml.safe_load(f"{image}\nplatform: {{{platform}}}"))
+
+
+def test_options_of_sbatch_that_begin_as_one_of_ours_are_legal() -> None:
+    assert SlurmPlatform(kind="slurm", args=("--time-min=10", "--gpus-per-task=1")).args[0] == "--time-min=10"
 
 
 def test_a_file_is_neither_built_nor_looked_for(tmp_path: Path) -> None:
