@@ -1,6 +1,8 @@
 import re
 from dataclasses import replace
 
+from seatrial.model.curves import bad_judgements
+from seatrial.model.verdict import Verdict
 from seatrial.report.markdown import MAX_ROWS, judgement_rows, summary
 from tests import samples
 
@@ -48,6 +50,21 @@ def test_rows_are_flat_and_the_worst_come_first() -> None:
     assert rows[0]["verdict"] == "fail"
     assert all(isinstance(cell, str) for row in rows for cell in row.values())
     assert judgement_rows(samples.faulty_h100())[-1]["verdict"] == "pass"
+
+
+def test_a_worse_verdict_goes_before_a_whole_sweep_and_that_before_what_is_further_off() -> None:
+    (check, bad), *_ = bad_judgements(samples.faulty_h100().checks)
+    ordered = tuple(
+        replace(bad, verdict=verdict, deviation=off, measurement=replace(bad.measurement, conditions=conditions))
+        for verdict, off, conditions in (
+            (Verdict.FAIL, -0.2, {}),
+            (Verdict.FAIL, -0.1, {}),
+            (Verdict.FAIL, -0.8, {"message_bytes": 8}),
+            (Verdict.DEGRADED, -0.9, {}),
+        )
+    )
+    found = bad_judgements([replace(check, judgements=ordered[::-1])])
+    assert tuple(judgement for _, judgement in found) == ordered
 
 
 def test_software_that_is_not_there_is_not_told() -> None:
