@@ -144,8 +144,8 @@ def test_the_id_of_a_submitted_job_and_what_sbatch_says_otherwise() -> None:
 
 
 def test_the_message_of_a_program_is_what_it_printed_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Login, "_finished", lambda *_: outputs.pop(0))
     outputs = [Finished(3, "", ""), Finished(1, "printed", ""), Finished(1, "printed", "x: error: " + "e" * 2000)]
+    monkeypatch.setattr(Login, "_finished", lambda *_: outputs.pop(0))
     for message in ("status 3", "printed", "e" * 1000):
         with pytest.raises(CommandError) as error:
             Login().run(["x"])
