@@ -152,7 +152,7 @@ def unused_label(logs: Path, name: str) -> str:
 def log_repeat(what: str, doubts: Sequence[Doubt]) -> None:
     """Log what is measured again, and how often at most."""
     first = max(doubts, key=lambda doubt: doubt.most - doubt.taken)
-    log.info("%s suspicious: repeated %d of %d at most", what, first.taken, first.most - 1)
+    log.info("%s once more: repeat %d of %d at most", what, first.taken, first.most - 1)
 
 
 Section = TypeVar("Section", bound=Strict)
@@ -241,6 +241,7 @@ class CheckType:
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
     - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further evidence, and notes.
+    - `repeats_whole`: a repeat takes as long as the check, so only numbers that read low are repeated.
     - `units`: how many log records with `extra=UNIT` it writes, by its section and the nodes.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
@@ -256,6 +257,7 @@ class CheckType:
     needs: Callable[[bool], tuple[Need, ...]] = lambda gpus: ()
     least_ranks: int = 1
     repeat: Repeat | None = None
+    repeats_whole: bool = False
     revisit: Revisit | None = None
     units: Callable[[Any, PlannedNodes], int] = lambda section, nodes: 1
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part

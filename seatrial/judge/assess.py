@@ -15,7 +15,7 @@ import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
-from seatrial.checks.tolerance import tolerance_of
+from seatrial.checks.tolerance import is_repeated_only_low, tolerance_of
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured, without_rate
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
@@ -134,11 +134,13 @@ class RunJudge:
         return dict(doubts)
 
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
-        """Numbers that show only large losses are repeated if they read low, not until a small loss is ruled out."""
+        """Numbers that take a whole check or show only large losses are repeated if they read low, others if unsure."""
         outcome, first = judged.outcome, judged.table.first
         low = outcome.value < outcome.expected - outcome.limit / 3
         places = np.flatnonzero(outcome.doubtful).tolist()
-        return {first[i].series() for i in places if low[i] or not tolerance_of(first[i]).coarse}
+        names = {i: first[i].series() for i in places}
+        only_low = {i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])}
+        return {name for i, name in names.items() if low[i] or i not in only_low}
 
     def judged(self, checks: Sequence[Check]) -> list[Check]:
         """The checks with what their numbers make of them."""

@@ -86,7 +86,7 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(co
     assert re.search(r" GB/s, earlier runs [\d.]+ GB/s \([\d.]+ % less\)", slow.document["reason"]), plateau["reason"]
     assert "in 3 runs (limit " in plateau["reason"]
     # It was slow whenever it was measured: three readings agree, and nobody is blamed for fewer.
-    assert "all_reduce at 1M suspicious: repeated 1 of " in slow.err
+    assert "all_reduce at 1M once more: repeat 1 of " in slow.err
     taken = len(plateau["repeats"])
     assert taken >= 3
     assert max(plateau["repeats"]) < plateau["expected"]["low"]
@@ -117,7 +117,7 @@ def hiccup(console: Console, suite: Path) -> dict[str, Any]:
     link = ["ip", "netns", "exec", namespace, "tc", "qdisc"]
     shape = ["tbf", "rate", SLOW, "burst", "32kbit", "latency", "400ms"]
     subprocess.run([*link, "add", "dev", "eth0", "root", *shape], check=True)
-    until(lambda: "suspicious" in log.read_text())
+    until(lambda: "once more: repeat" in log.read_text())
     subprocess.run([*link, "del", "dev", "eth0", "root"], check=True)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors

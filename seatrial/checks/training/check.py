@@ -307,6 +307,7 @@ TRAINING = CheckType(
     needs=lambda gpus: (TORCH,),
     least_ranks=1,
     repeat=repeat_training,
+    repeats_whole=True,
     logs=(_SUMS,),
     units=_units,
     plan=plan_training,
