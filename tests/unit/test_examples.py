@@ -35,8 +35,12 @@ def machine_without_clusters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_it_renders(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("render", str(example)) == 0
     out, err = capsys.readouterr()
-    assert out.strip()
     assert not err
+    platform = yaml.safe_load(example.read_text())["platform"]
+    if platform["kind"] != "this-machine" and platform.get("launch", "sshd") == "sshd":
+        assert "# --- sweeps.sh\n" in out
+        assert " mpirun --allow-run-as-root --hostfile /" in out
+        assert " all_reduce_perf -b " in out or "collective.py --operation all_reduce" in out
 
 
 @by_example

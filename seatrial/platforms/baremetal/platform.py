@@ -215,8 +215,15 @@ class Baremetal:
                 "ssh_config": ssh_config(self._settings),
                 "commands": "".join(f"ssh -F ssh_config {host} {python} -I -S -\n" for host in self._settings.hosts),
                 "node.sh": node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder),
-            }
+            },
+            self._testbed(run.run_id, self._unseen(run.cluster.ssh_port)),
         )
+
+    def _unseen(self, port: int) -> BaremetalState:
+        """The hosts before they have answered."""
+        hosts = self._settings.hosts
+        nodes = [HostAddress(name=name, address=name, port=port, user="root", proxied=False) for name in hosts]
+        return BaremetalState(host_key="", nodes=tuple(nodes))
 
     def launch(self, run: Run) -> Testbed:
         folder, run_key, host_key = states.begin(run, self.kind)

@@ -284,7 +284,10 @@ class Runai:
         self._client = Client(settings)
 
     def render(self, run: Run) -> Rendered:
-        return Rendered({"submit.sh": shlex.join(submit_argv(run, self._settings)) + "\n"})
+        names, port = pod_names(self._settings, run.run_id, run.cluster.nodes), run.cluster.ssh_port
+        nodes = tuple(PodAddress(name=name, address=name, port=port, user="root") for name in names)
+        testbed = self._testbed(run.run_id, RunaiState(host_key="", nodes=nodes))
+        return Rendered({"submit.sh": shlex.join(submit_argv(run, self._settings)) + "\n"}, testbed)
 
     def launch(self, run: Run) -> Testbed:
         folder, run_key, host_key = states.begin(run, _KIND)

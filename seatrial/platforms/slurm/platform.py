@@ -165,7 +165,15 @@ class Slurm:
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
         login = {"ssh_config": self._login.config()} if isinstance(self._login, RemoteLogin) else {}
-        return Rendered(by_hand | login | self._files(run, MADE_LATER, MADE_LATER))
+        testbed = self._unseen(run) if self._settings.launch == "sshd" else None
+        return Rendered(by_hand | login | self._files(run, MADE_LATER, MADE_LATER), testbed)
+
+    def _unseen(self, run: Run) -> Testbed:
+        """The testbed before Slurm has said which nodes it is."""
+        port, workdir = run.cluster.ssh_port, f"{default_folder(run.run_id)}/work"
+        nodes = tuple(NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names())
+        state = SlurmState(host_key="", nodes=nodes, job_id="0", user="root", workdir=workdir)
+        return self._testbed(run.run_id, state)
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
         return {
