@@ -7,6 +7,7 @@ import pytest
 from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_lines
+from seatrial.nccl.reader import _glued_digits
 
 _SIDE = "time   algbw   busbw  #wrong"
 SIZES = [1 << power for power in range(27, 33)]
@@ -120,3 +121,20 @@ def test_what_does_not_count_is_noted() -> None:
     )
     (sweep,) = parse_lines([*TABLE, HARMLESS[4], HARMLESS[0]])
     assert [finding.code for finding in sweep.notes] == ["log-xid-nvlink5", "log-pcie-corrected"]
+
+
+@pytest.mark.parametrize(
+    ("head", "host", "known", "digits"),
+    [
+        ("0.01 -", "1node-1", {"node-1"}, 1),
+        ("0.01 -", "1node-1", {"1node-1"}, 0),
+        ("", "1node-1", {"node-1"}, 1),
+        ("", "1node-1", set(), 0),
+        ("0.01 -", "1node-1", set(), 1),
+        ("0.01 N/", "Anode-1", set(), 1),
+        ("0.01 ", "1node-1", set(), None),
+        ("0.01 ", "node-1", set(), 0),
+    ],
+)
+def test_how_much_of_a_row_sticks_to_a_host_name(head: str, host: str, known: set[str], digits: int | None) -> None:
+    assert _glued_digits(head, host, known) == digits

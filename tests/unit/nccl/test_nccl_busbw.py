@@ -5,6 +5,7 @@ import pytest
 from seatrial.nccl import Row, Sweep, Timing, busbw_factor, expected_algbw, parse_text, render
 from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.collectives import COLLECTIVES
+from seatrial.nccl.draft import candidates
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,18 @@ def test_the_table_is_aligned_and_sums_up() -> None:
 def test_an_empty_sweep_has_no_numbers() -> None:
     sweep = Sweep(None, None, None, (), (), None, None, "truncated")
     assert sweep.peak_busbw_gb_s is None and sweep.wrong_total is None
+
+
+@pytest.mark.parametrize(
+    ("count", "busbw", "first"),
+    [
+        (1 << 15, 87.5, "gather"),
+        (None, 87.5, "gather"),  # busbw below algbw says it alone
+        (1 << 18, 100.0, "broadcast"),
+        (None, 100.0, "broadcast"),
+        (None, None, "broadcast"),
+    ],
+)
+def test_a_collective_with_a_root_by_its_count_or_its_ratio(count: int | None, busbw: float | None, first: str) -> None:
+    row = Row(1 << 20, count, "float", "none", 0, Timing(1.0, 100.0, busbw), None)
+    assert candidates([row], None)[0] == first

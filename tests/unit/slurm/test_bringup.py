@@ -164,8 +164,9 @@ IN_ORDER = dict.fromkeys(("sbatch", "squeue", "scancel", "scontrol", "sinfo", "s
          ["srun on this machine has no MPI plugin pmix; it has: none pmi2"]),
         ({"srun": "", "sh": "specific pmix"}, {"launch": "srun"}, []),
         ({"scontrol": "scontrol: error: no answer"}, {}, ["scontrol on this machine failed: no answer"]),
-        ({"sbatch": ["24.05", "sbatch: error: allocation failure: no such nodes"], "sinfo": ["24.05", "n1: broken\n"]},
-         {}, ["sbatch refused the job: no such nodes (out of use: n1: broken)"]),
+        ({"sbatch": ["24.05", "sbatch: error: allocation failure: no such nodes"],
+          "sinfo": ["24.05", "".join(f"n{i}: x\n" for i in range(4))]},
+         {}, ["sbatch refused the job: no such nodes (out of use: n0: x; n1: x; n2: x; n3: x)"]),
         ({"sbatch": ["24.05", "sbatch: error: no"], "sinfo": ["24.05", "".join(f"n{i}: x\n" for i in range(6))]},
          {}, ["sbatch refused the job: no (out of use: n0: x; n1: x; n2: x; n3: x and 2 more)"]),
     ],
@@ -194,10 +195,10 @@ srun: cluster configuration lacks support for cpu binding
 
 def test_ports_count_once_and_failures_by_task() -> None:
     ready = " 0: seatrial-node: ready 222\n10: seatrial-node: ready 222\n 0: seatrial-node: ready 9\n"
-    log = jobs.read_nodes_log(f"{ready} 3: seatrial-node: failed: why\n")
+    log = jobs.read_nodes_log(f"{ready}11: seatrial-node: ready 65536\n 3: seatrial-node: failed: why\n")
     assert log.ports == {0: 222, 10: 222}
     assert log.problems == {3: "why"}
-    assert log.last_lines == {}
+    assert set(log.last_lines) == {11}
 
 
 @pytest.mark.parametrize(
