@@ -209,7 +209,7 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
 
 
 def _judge(run_state: RunState, store: "Store | None") -> None:
-    """Judge all numbers, then name the part that makes a collective bad, both within the suite's budget."""
+    """Judge all numbers, then name the part that has slowed or makes a collective bad, within the suite's budget."""
     run, until = run_state.run, time.monotonic() + run_state.run.suite.budget_s
     context = RunContext(
         run.cluster.name, run.suite.name, run_state.fingerprint, run_state.started, tuple(run_state.nodes.values())
@@ -223,8 +223,8 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
             run_state.notes += notes
     if "compare" in run_state.done and run.suite.budget_s and is_due(run_state.checks, run_state.nodes_up):
         with run_state.attempt(LOCALIZE):
-            found = localize_task(run_state.context(), run_state.checks, judge, until)
-            run_state.localized(found.step, found.document)
+            if found := localize_task(run_state.context(), run_state.checks, judge, until):
+                run_state.localized(found.step, found.document)
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:
