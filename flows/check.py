@@ -50,7 +50,7 @@ from seatrial.system.process import process_age_s
 from tasks.check import check_task, compare_task, judge_of, localize_task
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.image import image_task
-from tasks.launch import keep, launch_task, reap, teardown
+from tasks.launch import isolate, keep, launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import metrics_task, record_task, write_run_json
 from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
@@ -199,6 +199,9 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
             with run_state.attempt(kind.name):
                 run_state.checked(check_task(kind, run_state.context()))
         _judge(run_state, store)
+        if "compare" in run_state.done and run_state.run.cluster.isolate:
+            with run_state.attempt("isolate"):
+                run_state.isolated = isolate(run_state.run, run_state.checks, len(run_state.nodes))
         if unreachable:  # a pinned or an earlier value might not let it pass
             reason = Reason.of("history-unavailable", problem=unreachable)
             run_state.add(Check("history", Verdict.INCONCLUSIVE, reason))
