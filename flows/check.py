@@ -50,7 +50,7 @@ from seatrial.system.process import process_age_s
 from tasks.check import check_task, compare_task, judge_of, localize_task
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.image import image_task
-from tasks.launch import keep, launch_task, reap, teardown
+from tasks.launch import isolate, keep, launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import metrics_task, record_task, write_run_json
 from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
@@ -199,6 +199,9 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
             with run_state.attempt(kind.name):
                 run_state.checked(check_task(kind, run_state.context()))
         _judge(run_state, store)
+        if "compare" in run_state.done and run_state.run.cluster.isolate:
+            with run_state.attempt("isolate"):
+                run_state.isolated = isolate(run_state.run, run_state.checks, len(run_state.nodes))
         if unreachable:  # a pinned or an earlier value might not let it pass
             reason = Reason.of("history-unavailable", problem=unreachable)
             run_state.add(Check("history", Verdict.INCONCLUSIVE, reason))
@@ -209,7 +212,7 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
 
 
 def _judge(run_state: RunState, store: "Store | None") -> None:
-    """Judge all numbers, then name the part that makes a collective bad, both within the suite's budget."""
+    """Judge all numbers, then name the part that has slowed or makes a collective bad, within the suite's budget."""
     run, until = run_state.run, time.monotonic() + run_state.run.suite.budget_s
     context = RunContext(
         run.cluster.name, run.suite.name, run_state.fingerprint, run_state.started, tuple(run_state.nodes.values())
@@ -223,8 +226,8 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
             run_state.notes += notes
     if "compare" in run_state.done and run.suite.budget_s and is_due(run_state.checks, run_state.nodes_up):
         with run_state.attempt(LOCALIZE):
-            found = localize_task(run_state.context(), run_state.checks, judge, until)
-            run_state.localized(found.step, found.document)
+            if found := localize_task(run_state.context(), run_state.checks, judge, until):
+                run_state.localized(found.step, found.document)
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:

@@ -127,11 +127,11 @@ def compare_task(checks: Sequence[Check], judge: Judge, repeat: RepeatDoubts | N
 
 
 @task(name=LOCALIZE, cache_policy=NO_CACHE)
-def _localize(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized:
+def _localize(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
     found = localize_run(context, checks, judge, until)
-    return shown(found, [found.step.check])
+    return shown(found, [found.step.check if found else None])
 
 
-def localize_task(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized:
+def localize_task(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
     """Run the localisation as a task."""
     return value_of(_localize(context, checks, judge, until, return_state=True))

@@ -1,6 +1,7 @@
 """Steps `launch` and `teardown`: bring the nodes up, and take them down whatever happened in between."""
 
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from prefect import task
@@ -9,15 +10,18 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, code_of
+from seatrial.model.result import Check, merge_suspects
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.platforms import Leftover, Platform, platform_for
+from seatrial.platforms import Leftover, Platform, isolator_for, platform_for
 from seatrial.platforms import state as states
 from seatrial.runs.login import folder_of
 from seatrial.system.process import open_files_problem
 
 log = logging.getLogger("seatrial.launch")
+
+_CLEAR_MINORITY = 3  # one of three nodes and fewer
 
 
 def launch(run: Run) -> Testbed:
@@ -49,6 +53,31 @@ def keep(run: Run, verdict: Verdict) -> str | None:
     log.info("not taken down: kept until %s", until)
     log_in, over = f"seatrial ssh {run.run_id} head", f"seatrial reap --run {run.run_id}"
     return f"nodes are kept until {until}\n  to log in:     {log_in}\n  to end it now: {over}"
+
+
+def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
+    """Take nodes that are surely at fault out of service, where the cluster file says so; returns a line for each.
+
+    At most a third of the `nodes`: more are rather a fault that they share.
+    """
+    settings = run.cluster.isolate
+    if settings is None:
+        return []
+    suspects = merge_suspects(check for check in checks if check.verdict.is_fault)
+    sure = [s for s in suspects if s.kind in ("node", "gpu") and s.confidence >= settings.confidence]
+    why = {s.name.partition("/")[0]: code_of(s.evidence) or s.kind for s in reversed(sure)}
+    if len(why) * _CLEAR_MINORITY > nodes:
+        return [f"no node is isolated: {len(why)} of {nodes} are suspects, more than a third"]
+    isolator, lines = isolator_for(run.cluster), []
+    for node, code in sorted(why.items()):
+        command = isolator.command(node, run.run_id, code)
+        if settings.dry_run:
+            lines.append(f"isolate {node} by `{command}`")
+        elif isolator.isolate(node, run.run_id, code):
+            lines.append(f"{node} was isolated by `{command}`; `seatrial release {node} CLUSTER` undoes it")
+        else:
+            lines.append(f"{node} is out of service already")
+    return lines
 
 
 def end(run: str, cluster: Cluster | None = None) -> str:

@@ -15,7 +15,7 @@ from seatrial.cli.baseline import baseline, diff, expire, promote, show
 from seatrial.cli.init import init
 from seatrial.cli.localize import localize
 from seatrial.cli.logs import explain, judge, parse, simulate
-from seatrial.cli.nodes import dial, probe, reap, render, ssh
+from seatrial.cli.nodes import dial, probe, reap, release, render, ssh
 from seatrial.cli.past_runs import bundle, compare, history, rejudge, replay, report, verify
 from seatrial.cli.run import run, suites
 from seatrial.cli.upkeep import doctor, prune, serve
@@ -24,7 +24,7 @@ from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
     init, run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report,
-    bundle, verify, status, watch, simulate, probe, prune, reap, doctor, ssh, dial, serve,
+    bundle, verify, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
 )  # fmt: skip
 
 

@@ -105,6 +105,21 @@ def reap(cluster: Path | None, kept: str | None) -> None:
 
 
 @click.command()
+@click.argument("node")
+@cluster_argument
+def release(node: str, cluster: Path) -> None:
+    """Put NODE of CLUSTER back into service, which a run has taken out by the field `isolate`.
+
+    Exit status: 2 for a node that seatrial has not isolated.
+    """
+    from seatrial.config.cluster import load_cluster
+    from seatrial.platforms import isolator_for
+
+    isolator_for(load_cluster(cluster)).release(node)
+    print(f"{node}: is in service again")
+
+
+@click.command()
 @click.argument("run", metavar="RUN")
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -215,6 +215,16 @@ class Schedule(Strict):
     timezone: str | None = Field(None, description="such as Europe/Berlin; that of the machine when unset")
 
 
+class Isolate(Strict):
+    """Nodes that a run names are taken out of service: cordoned and tainted on Kubernetes, drained on Slurm.
+
+    At most a third of the nodes are. `seatrial release NODE CLUSTER` undoes it.
+    """
+
+    confidence: float = Field(0.95, ge=0.5, le=1, description="of a suspected node, or a GPU of it, at least")
+    dry_run: bool = Field(True, description="say by which command, and change nothing")
+
+
 class Cluster(Strict):
     """The cluster to check: how many nodes of which hardware, on which platform."""
 
@@ -243,6 +253,7 @@ class Cluster(Strict):
     )
     keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
     keep_s: KeptSeconds = Field(2 * 3600, description="seconds that they stay up")
+    isolate: Isolate | None = Field(None, description="whether nodes that a run names are taken out of service")
     schedule: Schedule = Field(Schedule.model_construct(), description="when `seatrial serve` checks it")
     notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")
 

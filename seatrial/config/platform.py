@@ -29,6 +29,7 @@ class PlatformSettings(Strict):
     uses_host_software: ClassVar[bool] = False  # nodes run the software of this machine, not that of an image
     takes_image_files: ClassVar[bool] = False  # nodes may start an image that is a file
     injects_faults: ClassVar[bool] = False
+    isolates: ClassVar[bool] = False  # its scheduler can take nodes out of service
 
     def architecture(self, hardware: str, here: str) -> str | None:
         """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this machine's."""
@@ -47,6 +48,8 @@ class PlatformSettings(Strict):
             yield f"image: a file is only for platforms {takers}; {self.kind} takes a reference such as repo/name:tag"
         if cluster.faults and not self.injects_faults:
             yield "faults: are only for platform local; no real cluster is broken on purpose"
+        if cluster.isolate and not self.isolates:
+            yield f"isolate: is only for platforms kubernetes and slurm, not {self.kind}"
 
     def moving_parts(self) -> list[str]:
         """Versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""

@@ -82,14 +82,7 @@ class Finding:
             "sides": [list(map(printable, side)) for side in self.sides],
             "confidence": round(self.confidence, 3),
             "evidence": self.reason,
-            "tests": [
-                {
-                    "source": printable(row.source),
-                    "nodes": list(map(printable, row.nodes[:_NODES_SHOWN])),
-                    "ratio": row.ratio,
-                }
-                for row in self.rows
-            ],
+            "tests": [row.to_dict() for row in self.rows],
         }
 
 

@@ -1,7 +1,8 @@
-"""Step `localize` of a run: which part of the testbed makes a collective slow or fail.
+"""Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow or fail.
 
-First what each node tells alone is measured again, which takes seconds and names a node that slowed in the meantime.
-Then the collective runs in rounds of disjoint groups of nodes, each by an mpirun of its own, beside each other.
+First what each node tells alone is measured again, which takes seconds and names a node that slowed in the meantime;
+of a run without a bad collective, TCP streams only. Then a bad collective runs in rounds of disjoint groups of nodes,
+each by an mpirun of its own, beside each other.
 """
 
 import logging
@@ -30,7 +31,7 @@ from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import SURE, Check, Suspect, merge_suspects
 from seatrial.model.setup import NETWORK, arm_of
 from seatrial.model.testbed import Testbed
-from seatrial.model.verdict import Verdict
+from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.remote.ssh import in_parallel
 
@@ -55,28 +56,31 @@ class Localized:
 
 
 def is_due(checks: Sequence[Check], testbed: Testbed | None) -> bool:
-    """Return whether a collective was bad, no part is suspected, and enough nodes are left to compare."""
+    """Return whether collectives were tried, no part is suspected, and enough nodes are left to compare."""
     suspected = any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
     enough = testbed is not None and len(testbed.nodes) >= _LEAST_NODES
-    return enough and not suspected and _collectives(checks) is not None
+    tried = any(check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN for check in checks)
+    return enough and tried and not suspected
 
 
-def _collectives(checks: Sequence[Check]) -> Check | None:
-    return next((check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault), None)
+def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:
+    """Name what has slowed since, or the part that makes the collectives of `checks` bad; None where neither is.
 
-
-def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized:
-    """Name the part that makes the collectives of `checks` bad; no round begins after `until`, of time.monotonic."""
-    bad = _collectives(checks)
-    assert bad is not None, "is_due"
+    No round begins after `until`, of time.monotonic.
+    """
     started = time.monotonic()
-    again = _measured_again(context, checks, judge, started + _ALONE_SHARE * (until - started))
+    bad = next((check for check in checks if check.name == COLLECTIVES.name and check.verdict.is_fault), None)
+    alone = _ALONE if bad else _ALONE[:1]
+    again = _measured_again(context, checks, alone, judge, started + _ALONE_SHARE * (until - started))
     suspects = tuple(suspect for suspect in merge_suspects(again) if suspect.confidence >= SURE)
     if suspects:
         reason = join([placed(suspect.name, suspect.evidence) for suspect in suspects[:2]])
         reason = Reason.of("localize-measured-again", found=reason)
-        check = Check(LOCALIZE, bad.verdict, reason, time.monotonic() - started, suspects=suspects)
+        fault = worst((bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again)))
+        check = Check(LOCALIZE, fault, reason, time.monotonic() - started, suspects=suspects)
         return Localized(StepResult(check, context.testbed), _document(check, verdict(start(()))))
+    if bad is None:
+        return None
     section = context.section(Collectives)
     trial = _Trial(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
     trial.run_rounds()
@@ -85,13 +89,15 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
     return Localized(StepResult(check, trial.testbed), document)
 
 
-def _measured_again(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> list[Check]:
-    """What each node tells alone, measured anew and judged without the first readings."""
+def _measured_again(
+    context: CheckContext, checks: Sequence[Check], names: Sequence[str], judge: Judge, until: float
+) -> list[Check]:
+    """What each node tells alone in the checks `names`, measured anew and judged without the first readings."""
     earlier = context.recall(Findings)
     fresh = Findings(context.testbed, model_by_node=earlier.model_by_node if earlier else {})
     repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))
     by_name = {check.name: check for check in checks}
-    doubts = {name: _doubts(by_name[name]) for name in _ALONE if name in by_name}
+    doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     repeated = repeat({name: some for name, some in doubts.items() if some}, until)
     return judge([again.added_to(Check(name, Verdict.PASS, "")) for name, again in repeated.items()], repeat, until)
 

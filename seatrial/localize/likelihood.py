@@ -17,19 +17,22 @@ class Likelihood:
     """Densities of the tests' values, given what other causes explain already.
 
     A value is normal around what the causes of its test leave of the speed, or with probability `strays` that of a
-    stray. The share of strays and where they lie are fitted to the tests that nothing explains (empirical Bayes): many
-    slow tests without a pattern are then no proof of any cause.
+    stray. The share of strays, where they lie, and the share of tests that fail are fitted to what nothing explains
+    (empirical Bayes): many slow or failed tests without a pattern are then no proof of any cause.
     """
 
-    def __init__(self, observed: Observed, base: Floats, fails: Floats, fitted: Floats | None = None) -> None:
+    def __init__(
+        self, observed: Observed, base: Floats, fails: Floats, fitted: tuple[Floats, Floats] | None = None
+    ) -> None:
         """`base` is the log slowdown that is explained already, `fails` the probability of failing.
 
-        Strays are fitted to what `fitted` leaves unexplained; default: to what `base` does.
+        Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base` and `fails` do.
         """
         self._observed, self._base = observed, base
         known = ~observed.failed & ~observed.alone
-        self._fails = np.maximum(fails, max(_FAILS, float(observed.failed.mean())))
-        explained = base if fitted is None else fitted
+        explained, failing = fitted or (base, fails)
+        others = observed.failed[failing < 0.5]
+        self._fails = np.maximum(fails, max(_FAILS, float(others.sum()) / max(1, len(others))))
         odd = known & (observed.value + explained < -3 * self._width(explained))
         count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
         share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
@@ -39,7 +42,8 @@ class Likelihood:
             centre = float(np.median(observed.value[odd]))
             self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
         self._usual = self._density(base, np.arange(len(base)))
-        self.log_total = float((observed.weight * np.log(self._usual))[known].sum())
+        usual = np.log(np.where(observed.failed, self._fails, (1 - self._fails) * self._usual))
+        self.log_total = float((observed.weight * usual)[~observed.alone].sum())
 
     @property
     def tests(self) -> int:

@@ -137,7 +137,7 @@ def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list
 
 def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
     """The log probability of all tests with the effects, each by its likeliest cause and given those before it."""
-    fitted = _worst(effects, len(observed.tests))[0]
+    fitted = _worst(effects, len(observed.tests))
     nothing = np.zeros(len(observed.tests))
     total = Likelihood(observed, nothing, nothing, fitted).log_total
     for i, effect in enumerate(effects):
@@ -155,7 +155,7 @@ def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list
     """
     for _ in range(_SWEEPS):
         for i in reversed(range(len(effects))):
-            fitted = _worst(effects, len(observed.tests))[0]
+            fitted = _worst(effects, len(observed.tests))
             others = _worst(effects[:i] + effects[i + 1 :], len(observed.tests))
             without, with_it = Likelihood(observed, *others), Likelihood(observed, *others, fitted)
             effects[i] = _single(design, with_it, without.log_total - with_it.log_total)

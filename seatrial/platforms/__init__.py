@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.model.testbed import Testbed
     from seatrial.text.redact import Secrets
 
-__all__ = ["REASONS", "Leftover", "Platform", "Rendered", "platform_for", "platforms"]
+__all__ = ["REASONS", "Isolator", "Leftover", "Platform", "Rendered", "isolator_for", "platform_for", "platforms"]
 _SETTINGS = {
     "local": "seatrial.platforms.local.config:LocalPlatform",
     "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",
@@ -80,6 +80,19 @@ class Platform(Protocol):
         """List prerequisites that this machine lacks, each with the next step."""
 
 
+class Isolator(Protocol):
+    """Nodes out of service and back, by the platform's scheduler."""
+
+    def command(self, node: str, run_id: str, why: str) -> str:
+        """The command line that does what `isolate` does. Pure."""
+
+    def isolate(self, node: str, run_id: str, why: str) -> bool:
+        """Take the node out of service; false if it is already."""
+
+    def release(self, node: str) -> None:
+        """Put a node back that `isolate` took. Raises InputError for any other."""
+
+
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     """The platform that `cluster` (read from `file`) names.
 
@@ -92,6 +105,16 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     except InputError as error:
         raise InputError(placed(str(where), error.reason)) from error
     return platform
+
+
+def isolator_for(cluster: "Cluster") -> Isolator:
+    """The isolation of the cluster's nodes. Raises InputError on a platform without a scheduler that could."""
+    if not cluster.platform.isolates:
+        raise InputError(f"platform {cluster.platform.kind}: cannot isolate nodes; legal: kubernetes, slurm")
+    isolator: Isolator = import_module(
+        f"{cluster.platform.implementation().removesuffix('.platform')}.isolate"
+    ).isolator(cluster)
+    return isolator
 
 
 def platforms() -> dict[str, Platform]:

@@ -84,6 +84,7 @@ class RunState:
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     localization: Mapping[str, Any] | None = None
+    isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
     _testbed: Testbed | None = None
@@ -207,7 +208,7 @@ class RunState:
             localization=self.localization,
         )
         known = since(verdict, self.started, self.run.run_id, self.earlier) if self.earlier is not None else NO_HISTORY
-        return replace(result, since=known, next_step=f"next: {next_step(result)}")
+        return replace(result, since=known, next_step=f"next: {'; '.join((*self.isolated, next_step(result)))}")
 
     def _empty(self, verdict: Verdict, reason: str) -> RunResult:
         """Return a result without anything from the nodes."""

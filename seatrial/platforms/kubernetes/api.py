@@ -232,14 +232,15 @@ class Api:
         owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
         with self.explained(f"set the owner of {child['kind']} {child['metadata']['name']}"):
-            self._patch(Kind(child["apiVersion"], child["kind"]), child["metadata"]["name"], patch)
+            self.patch(Kind(child["apiVersion"], child["kind"]), child["metadata"]["name"], patch)
 
     def annotate(self, kind: Kind, name: str, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of an object; None removes one."""
         with self.explained(f"annotate {kind.kind} {name}"):
-            self._patch(kind, name, {"metadata": {"annotations": dict(annotations)}})
+            self.patch(kind, name, {"metadata": {"annotations": dict(annotations)}})
 
-    def _patch(self, kind: Kind, name: str, patch: Object) -> None:
+    def patch(self, kind: Kind, name: str, patch: Object) -> None:
+        """Merge `patch` into an object. Raises the library's errors."""
         form = "application/merge-patch+json"
         self.resource(kind).patch(body=patch, name=name, namespace=self.namespace, content_type=form, **LIMIT)
 

@@ -122,6 +122,7 @@ class SlurmPlatform(PlatformSettings):
     start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
 
     pulls_images: ClassVar[bool] = True
+    isolates: ClassVar[bool] = True
     takes_image_files: ClassVar[bool] = True
 
     @property

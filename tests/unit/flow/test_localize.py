@@ -83,16 +83,26 @@ def test_a_slow_link_is_told_from_its_nodes(known: Chain) -> None:
     assert named(known.run()) == [("link", "node-2--node-3")]
 
 
-def test_a_node_that_slowed_meanwhile_is_named_without_a_round(known: Chain) -> None:
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
+    chain: Chain, is_pinned: bool, request: pytest.FixtureRequest
+) -> None:
+    """Also where nothing is known of the collectives, so that they pass."""
+    if is_pinned:
+        request.getfixturevalue("known")
+
     def slows(request: Request) -> str:
-        known.platform.nodes["node-2"].link_mb_s = 40
+        chain.platform.nodes["node-2"].link_mb_s = 40
         return collective(request)
 
-    known.platform.programs["collective.py"] = slows
-    result = known.run()
-    assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", "node-2")]
+    chain.platform = FakePlatform(nodes=NODES)
+    chain.platform.programs["collective.py"] = slows
+    result = chain.run()
+    assert named(result) == [("node", "node-2")]
+    assert result.verdict.is_fault and result.reason.startswith("node-2 ")
     assert code_of(check_of(result).reason) == "localize-measured-again"
-    assert rounds(known) == []
+    assert {check.verdict.is_fault for check in result.checks if check.name == "collectives"} == {is_pinned}
+    assert rounds(chain) == []
 
 
 def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain) -> None:

@@ -86,13 +86,24 @@ def test_a_cut_in_no_order_is_found_with_both_sides(seed: int) -> None:
     assert side in (set(cut.sides[0]), set(cut.sides[1]))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_node_whose_tests_fail_is_named(seed: int) -> None:
-    state = start(nodes(16))
+@pytest.mark.parametrize("count", [4, 8, 16])
+def test_a_node_whose_tests_fail_is_named(count: int) -> None:
+    state = start(nodes(count))
     while groups := plan(state, Budget()):
-        results = [g.result("all_reduce", {} if "n003" in g.nodes else {1 << 30: 100.0 + seed}) for g in groups]
+        results = [g.result("all_reduce", {} if "n003" in g.nodes else {1 << 30: 100.0}) for g in groups]
         state = update(state, results)
     assert named(verdict(state)) == {("node", "n003")}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_failures_without_a_pattern_name_nothing(seed: int) -> None:
+    fails = random.Random(seed)
+    state = start(nodes(8))
+    while groups := plan(state, Budget()):
+        results = [g.result("all_reduce", {} if fails.random() < 0.2 else {1 << 30: 100.0}) for g in groups]
+        state = update(state, results)
+    assert sum(test.failed for test in state.tests) >= 3
+    assert named(verdict(state)) == set()
 
 
 def test_a_healthy_fleet_names_nothing() -> None:

@@ -1,0 +1,65 @@
+"""Nodes of Kubernetes out of service and back: cordoned, with a taint that names the run."""
+
+import shlex
+from typing import TYPE_CHECKING
+
+from seatrial.model.errors import InputError
+from seatrial.platforms.kubernetes.api import NODE, Api
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.plan import Object
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+TAINT = "seatrial/suspect"
+
+
+class Cordon:
+    """Cordon and taint, by the API; `command` is the same by kubectl."""
+
+    def __init__(self, settings: KubernetesPlatform, api: Api) -> None:
+        self._settings, self._api = settings, api
+
+    def command(self, node: str, run_id: str, why: str) -> str:
+        kubectl = ["kubectl", *(["--context", self._settings.context] if self._settings.context else [])]
+        taint = [*kubectl, "taint", "node", node, f"{TAINT}={run_id}:NoSchedule"]
+        return f"{shlex.join([*kubectl, 'cordon', node])} && {shlex.join(taint)}"
+
+    def isolate(self, node: str, run_id: str, why: str) -> bool:
+        """Return false for a node that is cordoned already."""
+        found = self._node(node)
+        if found["spec"].get("unschedulable"):
+            return False
+        taint = {"key": TAINT, "value": run_id, "effect": "NoSchedule"}
+        self._patch(found, {"unschedulable": True, "taints": [*_taints(found), taint]})
+        return True
+
+    def release(self, node: str) -> None:
+        found = self._node(node)
+        others = [taint for taint in _taints(found) if taint["key"] != TAINT]
+        if len(others) == len(_taints(found)):
+            raise InputError(f"node {node}: has no taint {TAINT}, so seatrial has not isolated it")
+        self._patch(found, {"unschedulable": None, "taints": others})
+
+    def _node(self, name: str) -> Object:
+        found = self._api.find(NODE, name)
+        if found is None:
+            raise InputError(f"node {name}: is no node of the cluster")
+        return found
+
+    def _patch(self, node: Object, spec: Object) -> None:
+        """Refused where somebody has changed the node meanwhile: a list of taints is replaced as a whole."""
+        metadata = node["metadata"]
+        with self._api.explained(f"patch Node {metadata['name']}"):
+            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}
+            self._api.patch(NODE, metadata["name"], patch)
+
+
+def _taints(node: Object) -> list[Object]:
+    return node["spec"].get("taints") or []
+
+
+def isolator(cluster: "Cluster") -> Cordon:
+    """The isolation of nodes of that cluster."""
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    return Cordon(cluster.platform, Api(cluster.platform))
