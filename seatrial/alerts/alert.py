@@ -1,6 +1,6 @@
 """An alert: an incident with the run that shows it, and its plain text and JSON forms. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -117,6 +117,63 @@ def _moved(row: Any) -> str:
     return f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})"
 
 
+Part = tuple[str, list[str], int]  # title, lines, and how many more there are
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """A receiver's markup: `put` makes untrusted text harmless and cuts it."""
+
+    put: Callable[[object, int], str]
+    bold: str = ""
+
+
+PLAIN = Markup(lambda text, limit: words.plain(text)[:limit])
+
+
+def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
+    """Return the suspects, the worst numbers, and the changes since the last good run; nothing of what is over."""
+    run = alert.result
+    if run is None or alert.over:
+        return []
+    return [suspected(run, markup, most), unexpected(run, worst_judgements(run), markup), _changed(alert.since, markup)]
+
+
+def suspected(run: RunResult, markup: Markup, most: int) -> Part:
+    """Return the first `most` suspects: "node-5 (10.20.0.16), 97 % sure: every pair with node-5 reaches ..."."""
+    put, bold = markup.put, markup.bold
+    lines = [
+        f"{bold}{put(words.suspect_name(s, run.nodes), 120)}{bold}, {words.fraction(s.confidence)} sure: "
+        f"{put(s.evidence, 400)}"
+        for s in run.suspects[:most]
+    ]
+    return "Suspects", lines, len(run.suspects) - most
+
+
+def unexpected(run: RunResult, judgements: Sequence[Judgement], markup: Markup) -> Part:
+    """Return those bad numbers of the run, each with the expected interval and its source."""
+    more = len(bad_judgements(run.checks)) - len(judgements)
+    return "Not as expected", [_number(judgement, markup) for judgement in judgements], more
+
+
+def _number(judgement: Judgement, markup: Markup) -> str:
+    m, put = judgement.measurement, markup.put
+    measured = f"{put(words.what(m), 160)}: {markup.bold}{put(words.quantity(m.value, m.unit), 40)}{markup.bold}"
+    expected = words.interval(judgement.expected, m.unit)
+    if expected == "–":
+        return f"{measured}, {put(judgement.reason, 240)}"
+    off = f", {words.percent(judgement.deviation)}" if judgement.deviation is not None else ""
+    return f"{measured}, expected {put(f'{expected} ({judgement.source})', 100)}{off}"
+
+
+def _changed(since: Difference | None, markup: Markup) -> Part:
+    if since is None:
+        return "Since the last good run", ["there is none: nothing passed here before"], 0
+    changes = [*numbers(since), f"software: {'; '.join(software(since)) or 'as it was'}"]
+    before = f"{since.before.run_id}, {words.moment(since.before.started)}"
+    return f"Since the last good run, {markup.put(before, 200)}", [markup.put(line, 800) for line in changes], 0
+
+
 def told(alert: Alert) -> tuple[str, ...]:
     """Return the lines of the verdict: those of the run, or what is known of a check that did not run."""
     incident = alert.incident
@@ -187,7 +244,7 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
         [headline(incident)],
         _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
         told(alert),
-        *(_findings(alert, alert.result) if alert.result and not alert.over else []),
+        *(_bullets(*part) for part in evidence(alert, PLAIN, MAX_SUSPECTS)),
     ]
     notes = alert.result.notes if alert.result and not alert.over else ()
     ours = [notes, _where(alert)]  # addresses and commands, to be followed and copied as they are
@@ -230,25 +287,6 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
-    since = alert.since
-    changes = (
-        [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
-    )
-    return [
-        _bullets(
-            "Suspects",
-            [
-                f"{words.suspect_name(s, run.nodes)}, {words.fraction(s.confidence)} sure: {s.evidence}"
-                for s in run.suspects[:MAX_SUSPECTS]
-            ],
-            len(run.suspects) - MAX_SUSPECTS,
-        ),
-        _bullets("Not as expected", [_judgement(j) for j in worst_judgements(run)]),
-        _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), changes),
-    ]
-
-
 def _where(alert: Alert) -> list[str]:
     incident = alert.incident
     return [
@@ -261,10 +299,3 @@ def _where(alert: Alert) -> list[str]:
 def _bullets(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
     rest = [f"- and {more:,} more in the report"] if more > 0 else []
     return [f"{title}:", *(f"- {line}" for line in lines), *rest] if lines else []
-
-
-def _judgement(judgement: Judgement) -> str:
-    m = judgement.measurement
-    expected = words.interval(judgement.expected, m.unit)
-    rest = f"expected {expected} ({judgement.source})" if expected != "–" else judgement.reason
-    return f"{words.what(m)}: {words.quantity(m.value, m.unit)}, {rest}"

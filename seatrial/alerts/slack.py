@@ -2,13 +2,13 @@
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from seatrial.alerts.alert import ROWS, Alert, headline, numbers, software, span, told, worst_judgements
+from seatrial.alerts.alert import Alert, Markup, Part, evidence, headline, span, suspected, told, unexpected
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import UNJUDGED, Judgement, RunResult, Suspect
+from seatrial.model.result import UNJUDGED, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
 from seatrial.text.headline import lines, own_reason, steps
@@ -53,9 +53,9 @@ def section(text: str) -> Block:
 
 
 def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
-    """Return a section with a title and bullets; none without lines. `more` counts lines that are not shown."""
+    """Return sections with a title and bullets; none without lines. `more` counts lines that are not shown."""
     rest = [f"and {more:,} more in the report"] if more > 0 else []
-    return [section("\n".join([f"*{title}*", *(f"• {line}" for line in lines), *rest]))] if lines else []
+    return [section(page) for page in _pages([f"*{title}*", *(f"• {line}" for line in lines), *rest]) if lines]
 
 
 def context(lines: Iterable[str]) -> Block:
@@ -69,6 +69,7 @@ def _text(text: str) -> Block:
 
 MAX_SUSPECTS = 3
 DIGEST_CHARS = 600
+_MARKUP = Markup(lambda text, limit: clip(escape(text), limit), bold="*")
 
 _EMOJI: dict[str, str] = {
     Verdict.PASS: ":large_green_circle:",
@@ -86,12 +87,7 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     title, incident = headline(alert.incident), alert.incident
     text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
     message = [header(title), section(_verdict(alert, mentions))]
-    if alert.result and not alert.over:
-        suspects = alert.result.suspects
-        message += listed(
-            "Suspects", [suspect(s, alert.result.nodes) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS
-        )
-        message += [*_rows(alert.result), *_since(alert)]
+    message += [block for part in evidence(alert, _MARKUP, MAX_SUSPECTS) for block in listed(*part)]
     message.append(context(_about(alert)))
     if links := _links(alert):
         message.append(section(links))
@@ -118,46 +114,12 @@ def mention(who: str) -> str:
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
 
 
-def suspect(suspect: Suspect, nodes: Sequence[Mapping[str, Any]]) -> str:
-    return (
-        f"*{escape(cut(words.suspect_name(suspect, nodes), 120))}*, {words.fraction(suspect.confidence)} sure: "
-        + clip(escape(suspect.evidence), 400)
-    )
-
-
-def judgement(judgement: Judgement) -> str:
-    """Return the number, the expected interval and its source."""
-    m = judgement.measurement
-    measured = f"{escape(cut(words.what(m), 160))}: *{escape(cut(words.quantity(m.value, m.unit), 40))}*"
-    expected = words.interval(judgement.expected, m.unit)
-    if expected == "–":
-        return f"{measured}, {clip(escape(judgement.reason), 240)}"
-    off = f", {words.percent(judgement.deviation)}" if judgement.deviation is not None else ""
-    return f"{measured}, expected {escape(cut(f'{expected} ({judgement.source})', 100))}{off}"
-
-
 def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     incident = alert.incident
     emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
     first, *others = (clip(escape(line), 1200) for line in told(alert))
     bold = first if alert.over else f"*{first}*"
     return "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
-
-
-def _rows(result: RunResult) -> list[Block]:
-    bad = sum(j.verdict is not Verdict.PASS for check in result.checks for j in check.judgements)
-    return listed("Not as expected", [judgement(j) for j in worst_judgements(result)], bad - ROWS)
-
-
-def _since(alert: Alert) -> list[Block]:
-    """Return changed numbers and software since the last good run."""
-    if alert.since is None:
-        return listed("Since the last good run", ["there is none: nothing passed here before"])
-    before = alert.since.before
-    changed = software(alert.since)
-    moved = [escape(cut(line, 240)) for line in numbers(alert.since)]
-    moved.append(f"software: {escape(cut('; '.join(changed), 800))}" if changed else "software: as it was")
-    return listed(f"Since the last good run, {words.moment(before.started)}", moved)
 
 
 def _about(alert: Alert) -> list[str]:
@@ -194,21 +156,15 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
         for c in result.checks
         for standing, reason in [(c.standing, own_reason(c, result.suspects))]
     ]
-    parts = {
-        "Suspects": [suspect(s, result.nodes) for s in result.suspects[:MAX_LINES]],
-        "Checks": checks,
-        "Not as expected": [judgement(j) for j in bad[:MAX_LINES]],
-        "Next steps": [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]],
-    }
-    hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}
-    message = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
+    parts: list[Part] = [
+        suspected(result, _MARKUP, MAX_LINES),
+        ("Checks", checks, 0),
+        unexpected(result, bad[:MAX_LINES], _MARKUP),
+        ("Next steps", [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]], 0),
+    ]
+    message = [block for part in parts for block in listed(*part)]
     message = [*_within(TOTAL_CHARS, message), context([_software(result)])]
     return f"Details of run {clip(escape(result.run_id), 200)}", message
-
-
-def _part(title: str, lines: Sequence[str], hidden: int) -> list[Block]:
-    more = [f"and {hidden:,} more in the report"] if hidden > 0 else []
-    return [section(text) for text in _pages([f"*{title}*", *lines, *more])]
 
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:

@@ -286,12 +286,18 @@ def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) ->
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
-    """One suspect per subject over all checks: the most confident wins, evidence is joined."""
+    """One suspect per subject over all checks: the most confident wins, evidence is joined, that of the worst first.
+
+    Sure ones come first, and of those the ones that the worst check blames.
+    """
     merged: dict[tuple[str, str], Suspect] = {}
-    for suspect in (s for check in checks for s in check.suspects):
-        earlier = merged.get((suspect.kind, suspect.name))
-        merged[suspect.kind, suspect.name] = _joined(earlier, suspect) if earlier else suspect
-    return sorted(merged.values(), key=lambda s: -s.confidence)
+    severities: dict[tuple[str, str], int] = {}
+    for check in sorted(checks, key=lambda check: check.verdict.severity):
+        for suspect in check.suspects:
+            subject = suspect.kind, suspect.name
+            merged[subject] = _joined(merged[subject], suspect) if subject in merged else suspect
+            severities.setdefault(subject, check.verdict.severity)
+    return sorted(merged.values(), key=lambda s: (-min(s.confidence, SURE), severities[s.kind, s.name], -s.confidence))
 
 
 def now() -> datetime:

@@ -110,6 +110,7 @@ def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Mes
     assert message.channel == "C0EAST123"
     assert "trial fails" in message.shown
     assert re.search(r"\*node-2 \([\d.]+\)\*, 100 % sure: ", message.shown), message.shown
+    assert "next: " in message.shown
     assert f"{api.removesuffix('/api')}/runs/flow-run/" in message.shown
     assert slack.files(message)["busbw.png"].startswith(b"\x89PNG")
     assert b"node-2" in slack.files(message)["report.html"]

@@ -55,3 +55,7 @@ def test_a_suspect_of_several_checks_is_one_suspect() -> None:
         Check("b", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.9, "refused"), Suspect("link", "n1", 0.6, "x"))),
     ]
     assert merge_suspects(checks) == [Suspect("node", "n1", 0.9, "slow; refused"), Suspect("link", "n1", 0.6, "x")]
+    corrupt = Check(
+        "c", Verdict.CORRUPT, "", suspects=(Suspect("node", "n2", 0.6, "wrong"), Suspect("node", "n3", 0.2, ""))
+    )
+    assert [suspect.name for suspect in merge_suspects([*checks, corrupt])] == ["n2", "n1", "n1", "n3"]

@@ -177,7 +177,9 @@ def _missed(run: Run, before: RollCall, outcome: SweepOutcome) -> tuple[SweepOut
     if not now.problems:
         return outcome, before
     gone = replace(outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False)
-    return gone, replace(now, suspects=(*before.suspects, *now.suspects))
+    lost = partial(Reason.of, "node-lost", operation=outcome.operation)
+    suspects = (replace(s, evidence=lost(problem=s.evidence)) if s.kind == "node" else s for s in now.suspects)
+    return gone, replace(now, suspects=(*before.suspects, *suspects))
 
 
 def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Check:

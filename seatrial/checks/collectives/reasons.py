@@ -3,6 +3,11 @@
 from seatrial.model.reason import Explanation, register
 
 REASONS = {
+    "node-lost": Explanation(
+        "lost in {operation}; {problem}",
+        "The node answered before the operation, and not after it: it went down, or its link did.",
+        "Look at the node's console and kernel log, at its power (BMC), and at its link and switch port.",
+    ),
     "operation-not-tried": Explanation(
         "{operation} was not tried: {reason}",
         "An earlier operation showed that nothing can be measured any more (`not_run`).",

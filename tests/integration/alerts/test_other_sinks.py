@@ -84,7 +84,7 @@ def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings]
         notified = notify(result, CLUSTER, store, settings, tmp_path / "report.html")
         assert not notified.failed, notified.summary
     first, last = box.letters
-    assert first["subject"].startswith("seatrial: h100-east fails: node-5: collectives: all_reduce")
+    assert first["subject"].startswith("seatrial: h100-east fails: node-5 (97 % sure): every pair")
     assert first["to"] == "ops@example.com"
     assert "node-5 (10.20.0.16), 97 % sure" in body(first)
     assert "205 GB/s, expected 364 – 410 GB/s (catalog)" in body(first)
@@ -119,7 +119,7 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
     assert PASSWORD not in notified.summary
     box.refuse = ""
     assert not notify(nights.bad(2), CLUSTER, store, settings).failed
-    assert box.letters[0]["subject"].startswith("seatrial: h100-east fails (2 runs): node-5: collectives")
+    assert box.letters[0]["subject"].startswith("seatrial: h100-east fails (2 runs): node-5 (97 % sure)")
 
 
 def test_a_mail_server_that_is_not_there_is_said(store: Store) -> None:
@@ -183,7 +183,7 @@ def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
     assert opened["suspects"][0]["name"] == "node-5"
     assert opened["judgements"][0]["metric"] == "busbw_plateau"
     assert len(opened["judgements"]) == 3
-    assert changed["news"] == ["new suspect: node n1"]
+    assert changed["news"] == ["new suspect: n1"]
     assert closed["text"].startswith("h100-east recovered: pass again after 3 runs of fail")
     assert closed["incident"]["id"] == opened["incident"]["id"]
     assert (closed["run_id"], closed["suspects"]) == ("run-4", [])
@@ -222,7 +222,7 @@ def test_whatever_else_apprise_knows_is_told_too(receiver: Receiver, store: Stor
         notified = notify(result, CLUSTER, store, settings)
         assert not notified.failed, notified.summary
     opened, closed = receiver.events
-    assert opened["title"].startswith("seatrial: h100-east fails: node-5: collectives: all_reduce")
+    assert opened["title"].startswith("seatrial: h100-east fails: node-5 (97 % sure): every pair")
     assert opened["type"] == "failure"
     assert closed["type"] == "success"
     receiver.statuses.extend([500] * 9)

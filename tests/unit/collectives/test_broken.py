@@ -1,6 +1,7 @@
 """Sweeps that break, nodes that die meanwhile, and sweeps that there is nothing to run on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.connectivity.stages import RollCall
 from seatrial.checks.contract import CheckContext, try_check
 from seatrial.model.errors import RemoteError
+from seatrial.model.reason import code_of
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
@@ -147,7 +149,9 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.Monk
         step.COLLECTIVES, CheckContext(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
     )
     assert swept.check.verdict is Verdict.FAIL
-    assert swept.check.suspects == (died,)
+    (suspect,) = swept.check.suspects
+    assert suspect == replace(died, evidence="lost in all_reduce; no route to host")
+    assert code_of(suspect.evidence) == "node-lost"
     assert swept.check.reason.endswith("all_reduce: timed out; node-2: no route to host")
     assert [node.name for node in swept.testbed.nodes] == ["node-0", "node-1", "node-3"]
     assert len(fake.argvs) == 2

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from seatrial.history import open_store, records
+from seatrial.history.incident import advance, outcome_of
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
@@ -143,6 +144,27 @@ def test_the_upgrade_adds_the_unit_to_series_and_pins(url: str) -> None:
         assert store.pinned("lab") == {today.series: today}
         store.pin("lab", [replace(today, centre=1.0)])  # the same pin, by the same key
         assert [pin.centre for pin in store.pinned("lab").values()] == [1.0]
+
+
+def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) -> None:
+    from sqlalchemy import insert
+
+    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.schema import incidents
+    from seatrial.history.store import _record
+
+    bad = outcome_of(replace(a_run(1), verdict=Verdict.FAIL))
+    old = replace(bad, suspects=("node node-2", "gpu node-1/gpu-3", "switch leaf-1"))
+    (incident,) = advance([], "lab", "quick", old, ["slack"])
+    _at_revision(url, "0009")
+    engine = _engine(parse_url(url))
+    with engine.execution_options(writes=True).begin() as connection:
+        connection.execute(insert(incidents), _record(incident))
+    engine.dispose()
+    same = replace(bad, run_id="next", suspects=("node-2", "node-1/gpu-3", "switch leaf-1"))
+    with open_store(url) as store:
+        (kept,) = store.incidents("lab", "quick", same, ["slack"])
+    assert (kept.run_count, kept.changes) == (2, incident.changes)
 
 
 def _an_older_store(url: str, runs_in_it: int, width: int) -> None:

@@ -37,7 +37,7 @@ def test_a_channel_and_mentions_of_the_clusters_own(slack: Slack, store: Store) 
     assert "<@U024BE7LH> <!subteam^S0614TZR7>" in slack.replies(message)[-2].text
     notify(nights.good(3), cluster, store, settings)
     notify(nights.good(4), cluster, store, settings)
-    assert slack.posted[-1].text.startswith(":large_green_circle: h100-east passes, nightly: ")
+    assert slack.posted[-1].text.startswith(":large_green_circle: h100-east, nightly: pass")
     assert len(slack.posted) == 2
 
 
