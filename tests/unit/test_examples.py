@@ -39,7 +39,7 @@ def test_it_renders(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     platform = yaml.safe_load(example.read_text())["platform"]
     if platform["kind"] != "this-machine" and platform.get("launch", "sshd") == "sshd":
         assert "# --- sweeps.sh\n" in out
-        assert " mpirun --allow-run-as-root --hostfile /" in out
+        assert "mpirun --allow-run-as-root --hostfile /" in out
         assert " all_reduce_perf -b " in out or "collective.py --operation all_reduce" in out
 
 
