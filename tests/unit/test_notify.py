@@ -1,3 +1,4 @@
+import logging
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.settings import AlertSettings, SlackSettings, check_alerts
+from seatrial.alerts.settings import APPRISE, AlertSettings, SlackSettings, check_alerts, muted
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify
 from seatrial.history import open_store
@@ -251,3 +252,9 @@ def test_the_files_settings_are_read(tmp_path: Path) -> None:
     )
     parsed = load_cluster(file).notify
     assert (parsed.slack.channel, parsed.slack.mentions, parsed.quiet) == ("#gpu", {"fail": ("S0614TZR7",)}, "digest")
+
+
+def test_what_a_library_logs_of_an_address_is_muted() -> None:
+    with muted(APPRISE):
+        assert logging.getLogger("apprise").disabled
+    assert not logging.getLogger("apprise").disabled

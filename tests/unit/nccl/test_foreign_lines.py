@@ -7,6 +7,7 @@ import pytest
 from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_lines
+from seatrial.nccl.header import Bounds, _plain_mark
 from seatrial.nccl.reader import _glued_digits
 
 _SIDE = "time   algbw   busbw  #wrong"
@@ -138,3 +139,10 @@ def test_what_does_not_count_is_noted() -> None:
 )
 def test_how_much_of_a_row_sticks_to_a_host_name(head: str, host: str, known: set[str], digits: int | None) -> None:
     assert _glued_digits(head, host, known) == digits
+
+
+@pytest.mark.parametrize(
+    ("footer", "failed"), [("0 OK", False), ("3 OK", False), ("3 FAILED", True), ("3", True), ("0", False)]
+)
+def test_a_footer_that_lost_its_word_fails_by_its_number(footer: str, failed: bool) -> None:
+    assert _plain_mark(f"# Out of bounds values : {footer}") == Bounds(int(footer[0]), failed)

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.alerts.alert import Alert, event, full_text, report_address, silent, subject, worst_judgements
+from seatrial.alerts.alert import ROWS, Alert, event, full_text, report_address, silent, subject, worst_judgements
 from seatrial.alerts.alert import digest as plain_digest
-from seatrial.alerts.slack import blocks, change, details, digest
+from seatrial.alerts.slack import _rows, blocks, change, details, digest
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
+from seatrial.model.curves import bad_judgements
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
@@ -198,3 +199,8 @@ def test_the_details_have_the_next_steps_of_what_is_no_pass() -> None:
     run = samples.with_codes(samples.faulty_h100())
     assert "*ranks-output-flood*: " in _text(details(run)[1])
     assert "Next steps" not in _text(details(samples.healthy_local())[1])
+
+
+def test_rows_that_are_not_shown_are_counted() -> None:
+    result = samples.faulty_h100()
+    assert f"and {len(bad_judgements(result.checks)) - ROWS:,} more in the report" in str(_rows(result))
