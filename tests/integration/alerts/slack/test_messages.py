@@ -9,7 +9,7 @@ import pytest
 from seatrial.alerts.settings import AlertSettings
 from seatrial.checks.suites import load_suite
 from seatrial.config.notify import Notify, SlackNotify
-from seatrial.config.run import Run
+from seatrial.config.run import RUNS_URL, Run
 from seatrial.history.incident import outcome_of
 from seatrial.history.store import Store
 from seatrial.model.result import Check
@@ -39,6 +39,18 @@ def test_a_channel_and_mentions_of_the_clusters_own(slack: Slack, store: Store) 
     notify(nights.good(4), cluster, store, settings)
     assert slack.posted[-1].text.startswith(":large_green_circle: h100-east, nightly: pass")
     assert len(slack.posted) == 2
+
+
+def test_a_served_run_links_its_report(
+    slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(RUNS_URL, "https://checks.example.com/seatrial/runs")
+    out = tmp_path / "runs" / "run-1"
+    out.mkdir(parents=True)
+    night(nights.bad(1), store, by_token, out)
+    (message,) = slack.posted
+    assert "<https://checks.example.com/seatrial/runs/run-1/report.html|The report>" in message.shown
 
 
 def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: AlertSettings, store: Store) -> None:
