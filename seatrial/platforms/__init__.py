@@ -40,7 +40,7 @@ class Rendered:
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
-    testbed: "Testbed | None" = None
+    testbed: "Testbed | None" = field(default=None, compare=False)  # its functions are new with every rendering
 
 
 @dataclass(frozen=True, slots=True)
