@@ -53,6 +53,7 @@ def test_a_node_is_named_by_what_it_tells_alone(local_testbed: LocalTestbed) -> 
     with slowed_after_connectivity(local_testbed) as (context, checks):
         judge = judge_of(setup_of(context.run.cluster), None, RunContext("test", "quick"))
         found = localize_run(context, checks, judge, time.monotonic() + 3600)
+        assert found
     assert (nodes_of(found), code_of(found.step.check.reason)) == (["node-2"], "localize-measured-again")
     assert not list(context.run.logs.glob("localize-*"))
 
@@ -62,6 +63,7 @@ def test_a_node_is_named_by_what_it_tells_alone(local_testbed: LocalTestbed) -> 
 def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
         found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
+        assert found
     assert (nodes_of(found), code_of(found.step.check.reason)) == (["node-2"], "localize-node")
     assert found.step.check.suspects[0].confidence >= 0.95
     assert len(list(context.run.logs.glob("localize-*.log"))) == len(found.document["tests"]) >= 4

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seatrial.alerts.alert import ROWS, Alert, event, full_text, report_address, silent, subject, worst_judgements
 from seatrial.alerts.alert import digest as plain_digest
-from seatrial.alerts.slack import _rows, blocks, change, details, digest
+from seatrial.alerts.slack import blocks, change, details, digest
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.curves import bad_judgements
@@ -203,4 +203,5 @@ def test_the_details_have_the_next_steps_of_what_is_no_pass() -> None:
 
 def test_rows_that_are_not_shown_are_counted() -> None:
     result = samples.faulty_h100()
-    assert f"and {len(bad_judgements(result.checks)) - ROWS:,} more in the report" in str(_rows(result))
+    _, shown = blocks(alert_of(result))
+    assert f"and {len(bad_judgements(result.checks)) - ROWS:,} more in the report" in str(shown)
