@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.contract import TimeLeft
 from seatrial.history import open_store
 from seatrial.history.rows import Pin
 from seatrial.model.reason import code_of
@@ -103,6 +104,28 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
     assert code_of(check_of(result).reason) == "localize-measured-again"
     assert {check.verdict.is_fault for check in result.checks if check.name == "collectives"} == {is_pinned}
     assert rounds(chain) == []
+
+
+def test_streams_that_are_not_measured_again_in_time_blame_nobody(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three pairs of six nodes: the neighbour of the slow one has met no other."""
+    asked: list[TimeLeft] = []
+
+    def is_over(left: TimeLeft) -> bool:
+        asked.append(left)
+        return len(asked) > 4
+
+    def slows(request: Request) -> str:
+        chain.platform.nodes["node-2"].link_mb_s = 40
+        monkeypatch.setattr(TimeLeft, "over", property(is_over))
+        return collective(request)
+
+    chain.platform = FakePlatform(nodes=NODES)
+    chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
+    chain.platform.programs["collective.py"] = slows
+    assert list(chain.run().suspects) == []
+    assert len(asked) > 4
 
 
 def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain) -> None:
