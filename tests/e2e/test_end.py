@@ -26,7 +26,7 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
                 "warmup_iterations": 0,
                 "iterations": 8,
             },
-            "timeout_s": 24,
+            "timeout_s": 60,  # in which ranks meet on a busy machine, too
         },
     )
     out = console.folder / "out"
@@ -37,7 +37,7 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     subprocess.run(["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True)
     broken_at = time.monotonic()
     until(lambda: "node-2" in log.read_text().split("all_reduce   256K")[-1])
-    assert time.monotonic() - broken_at < 45
+    assert time.monotonic() - broken_at < 110
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, errors
     document = json.loads((out / "run.json").read_text())
