@@ -16,6 +16,7 @@ from flows.serving.ui import forward_logs
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms import Platform, platform_for, platforms
+from seatrial.text import words
 from tasks.launch import reap as reap_platform
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def reap(clusters: list[Annotated[str, Field(min_length=1)]]) -> "State[int]":
         results = [_reap(file) for file in (None, *clusters)]
     problems = [problem for _, problem in results if problem]
     count = sum(removed for removed, _ in results)
-    message = f"{count} runs' leftovers removed, {ended} runs ended"
+    message = f"leftovers of {words.count(count, 'run')} removed, {words.count(ended, 'run')} ended"
     if problems:
         return Crashed(message=f"{message}; {'; '.join(problems)}")
     return Completed(message=message, data=count)

@@ -161,7 +161,7 @@ def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
     after = pooled.run("ad-hoc", suite=str(pooled.folder / "brief.yaml"))
     assert pooled.ended(pooled.run("reap", "reap"))["type"] == "COMPLETED"
     reaps = pooled.api("POST", "/flow_runs/filter", flows={"name": {"any_": ["seatrial-reap"]}})
-    assert any((one["state"]["message"] or "").endswith(" 1 runs ended") for one in reaps)
+    assert any((one["state"]["message"] or "").endswith(" 1 run ended") for one in reaps)
     state = pooled.flow_run(killed.flow_run)["state"]
     assert (state["type"], state["message"]) == ("CRASHED", "its process is gone and did not say why")
     assert pooled.ended(after)["type"] == "COMPLETED"
