@@ -43,7 +43,7 @@ for command in (promote, show, diff, expire):
 def main() -> NoReturn:
     """Run the command line; each error is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
-    os.environ.setdefault("DO_NOT_TRACK", "1")  # Prefect tells its makers nothing, and does not say that it would
+    os.environ.setdefault("DO_NOT_TRACK", "1")  # of Prefect: no telemetry, and no notice of it
     ensure_home()
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":

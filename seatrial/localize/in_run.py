@@ -1,7 +1,7 @@
 """Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow or fail.
 
-First what each node tells alone is measured again, which takes seconds and names a node that slowed in the meantime;
-of a run without a bad collective, TCP streams only. Then a bad collective runs in rounds of disjoint groups of nodes,
+First each node is measured again without the others, which takes seconds and names a node that slowed in the meantime;
+in a run without a bad collective, by TCP streams only. Then a bad collective runs in rounds of disjoint groups of nodes,
 each by an mpirun of its own, beside each other.
 """
 
@@ -92,7 +92,7 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
 def _measured_again(
     context: CheckContext, checks: Sequence[Check], names: Sequence[str], judge: Judge, until: float
 ) -> list[Check]:
-    """What each node tells alone in the checks `names`, measured anew and judged without the first readings."""
+    """Repeat the numbers of single nodes in the checks `names`, and judge them without the first readings."""
     earlier = context.recall(Findings)
     fresh = Findings(context.testbed, model_by_node=earlier.model_by_node if earlier else {})
     repeat = partial(repeat_checks, replace(context, kept=(fresh, *context.kept)))

@@ -67,7 +67,7 @@ REASONS = {
     ),
     "localize-measured-again": Explanation(
         "measured again after the collectives: {found}",
-        "What each node tells alone was fine at first, and is not when measured after a slow collective.",
+        "The numbers of single nodes were fine at first, and are not when measured again after the collectives.",
         "Look at what slowed the part since: clocks and temperature, link errors, another process.",
     ),
     "localize-budget-spent": Explanation(

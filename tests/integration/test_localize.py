@@ -1,4 +1,4 @@
-"""A node that slows after connectivity, on real nodes: named by what it tells alone, and by rounds of pairs."""
+"""A node that slows after connectivity, on real nodes: named by its own numbers, and by rounds of pairs."""
 
 import subprocess
 import time
@@ -49,7 +49,7 @@ def slowed_after_connectivity(local_testbed: LocalTestbed) -> Iterator[tuple[Che
         yield CheckContext(run, step.testbed, step.facts, (step.kept,)), [step.check, SLOW]
 
 
-def test_a_node_is_named_by_what_it_tells_alone(local_testbed: LocalTestbed) -> None:
+def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
         judge = judge_of(setup_of(context.run.cluster), None, RunContext("test", "quick"))
         found = localize_run(context, checks, judge, time.monotonic() + 3600)
