@@ -1,8 +1,8 @@
 """Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow or fail.
 
-First each node is measured again without the others, which takes seconds and names a node that slowed in the meantime;
-in a run without a bad collective, by TCP streams only. Then a bad collective runs in rounds of disjoint groups of nodes,
-each by an mpirun of its own, beside each other.
+First the numbers of single nodes are measured again, which takes seconds and names a node that has slowed; in a run
+without a bad collective, TCP streams only. Then a bad collective runs in rounds of disjoint groups of nodes, each by an
+mpirun of its own, beside each other.
 """
 
 import logging
