@@ -80,7 +80,7 @@ class MpiResult:
     middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
     and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
     the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
-    `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. `lines` say who printed them.
+    `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
     """
 
     exit_status: int | None

@@ -31,7 +31,7 @@ class EarlierRun(Protocol):
 
 
 def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
-    """Return the run's verdict, the worst of its checks, and its reason: who is to blame, and what against what.
+    """Return the run's verdict, the worst of its checks, and its reason: the suspects, or numbers and references.
 
     Suspects come before the checks that noticed them. Without one, the reason says so where there are several nodes.
     """
