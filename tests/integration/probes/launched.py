@@ -22,11 +22,15 @@ OPERATIONS = SWEPT
 PATIENCE_S = 240  # of a rank for the others: every one imports torch, and the machine may be busy
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (openmpi-bin)")
 
-# Several runs of a probe in one launch: what takes time is that every rank imports torch.
+# Several runs of a probe in one launch whose ranks meet once: what takes time is that every rank imports torch.
 DRIVER = """
 import json, sys
 sys.path.insert(0, sys.argv.pop(1))
 import rendezvous
+import torch.distributed as dist
+join = rendezvous.join
+rendezvous.join = lambda *where: None if dist.is_initialized() else join(*where)
+dist.destroy_process_group = lambda: None
 name, runs = sys.argv.pop(1), json.loads(sys.argv.pop(1))
 main = __import__(name).main
 rendezvous.run(name, lambda _: [main(run) for run in runs][-1])
@@ -70,6 +74,9 @@ def start(argv: Sequence[str], **env: str) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str], began: float) -> Ended:
     try:
         output, _ = process.communicate(timeout=PATIENCE_S + 40)
+    except subprocess.TimeoutExpired as late:
+        printed = (late.output or b"").decode(errors="replace")
+        pytest.fail(f"not done after {late.timeout:g} s; the last lines: {printed[-2000:]}")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -82,8 +89,8 @@ def launch(ranks: int, *command: str) -> Ended:
 
 
 def launch_many(ranks: int, name: str, runs: Sequence[Sequence[str]]) -> Ended:
-    with_ports = json.dumps([[*run, *meeting()] for run in runs])
-    return launch(ranks, "-c", DRIVER, PROBE_FOLDER, name, with_ports)
+    where = meeting()
+    return launch(ranks, "-c", DRIVER, PROBE_FOLDER, name, json.dumps([[*run, *where] for run in runs]))
 
 
 def sweep_argv(operation: str, *more: str) -> list[str]:
