@@ -214,3 +214,28 @@ def test_the_most_telling_line_of_a_task_is_kept(log: str, words: str) -> None:
     (line,) = jobs.read_nodes_log(log).last_lines.values()
     assert words in line
     assert "\x1b" not in line
+
+
+def test_one_problem_of_many_tasks_is_one_reason_and_the_first_ones_are_shown() -> None:
+    problems = dict.fromkeys((5, 1, 3), "no key") | {2: "port 222 is in use"} | {i: f"own {i}" for i in range(6, 10)}
+    reasons = jobs._step_problems(problems)
+    assert len(reasons) == 4
+    assert [reason.partition(":")[0] for reason in reasons[:2]] == [
+        "task 1, task 3 and 1 more",
+        "task 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pending", "meaning"),
+    [
+        ("Resources", "waiting for nodes"),
+        ("(ReqNodeNotAvail, UnavailableNodes:n1)", "down, drained or reserved"),
+        ("QOSGrpNodeLimit", "use up what these may have together"),
+        ("AssocMaxJobsLimit", "use up what these may have together"),
+        ("BadConstraints", "no nodes can satisfy"),
+        ("SomethingNew", "SomethingNew"),
+    ],
+)
+def test_what_a_pending_job_waits_for(pending: str, meaning: str) -> None:
+    assert meaning in jobs.waits_for(pending)

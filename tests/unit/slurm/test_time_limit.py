@@ -11,7 +11,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.config import SlurmPlatform, seconds
 from seatrial.platforms.slurm.platform import check_time_limit
 
 
@@ -50,3 +50,25 @@ def test_what_a_single_gpu_does_without_needs_no_time() -> None:
     gpus = {"hardware": "H100-SXM", "nodes": 1}
     assert warning("nightly", "00:45:00", gpus_per_node=1, **gpus) is None
     assert warning("nightly", "00:45:00", gpus_per_node=2, **gpus)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1", 60),
+        ("90:30", 90 * 60 + 30),
+        ("2:03:04", 2 * 3600 + 3 * 60 + 4),
+        ("1-6", 30 * 3600),
+        ("1-6:30", 30 * 3600 + 1800),
+        ("1-06:00:01", 30 * 3600 + 1),
+        ("30-0", 30 * 86400),
+    ],
+)
+def test_a_time_limit_as_sbatch_reads_it(written: str, meant: int) -> None:
+    assert seconds(written) == meant
+
+
+@pytest.mark.parametrize("written", ["0:59", "30-0:00:01", "-1", "1:2:3:4", "1h"])
+def test_a_time_limit_that_sbatch_or_a_run_cannot_use(written: str) -> None:
+    with pytest.raises(ValueError, match="must be "):
+        seconds(written)
