@@ -5,6 +5,8 @@
 Prints each mutant that no test notices; with FILES, of those alone, as `seatrial/history/`; with TESTS alone, of the
 lines that these execute. Lines outside of functions run when a module is imported, so they are left out.
 A mutant that means the same as the original survives as well; telling them apart is a person's work.
+A test notices a mutant if it fails with it twice and passes without it in between, so that a busy machine counts for
+nothing. Processor time bounds loops without end; what waits too long is printed, and is not counted as noticed.
 """
 
 import ast
@@ -17,8 +19,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -31,7 +35,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("seatrial", "tasks", "flows")
 OF_NODES = ("seatrial/remote/probes/", "seatrial/platforms/baremetal/on_host/")  # other processes run them
 TESTS = ["tests/unit", "tests/contract"]
-TIMEOUT_S, CPU_S = 600, 100  # for the tests of one mutant: a loop that no longer ends is noticed
+WALL_S, CPU_S, TIMES = 120, 20, 20  # for the tests of one mutant, and so many times as long as they took when traced
+NOTICED, SURVIVES, TIMED_OUT = "noticed", "survives", "waited too long"
 _PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div)),
@@ -125,24 +130,35 @@ class _Mutation:
         self._root = f"{Path.cwd()}/"
         self._out = os.fdopen(os.dup(1), "w")
 
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self) -> bool:
+        """Keep pytest-timeout from ending tests: a slow machine is no failure."""
+        return True
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         tests = self._traced(session)
         every = [mutant for mutant in self._every if not self._executed or mutant.place in tests]
         chosen = self._random.sample(every, min(self._number, len(every)))
-        left = 0
+        found = Counter[str]()
         for mutant in chosen:
-            running = [item for item in session.items if item.nodeid in tests.get(mutant.place, ())]
-            if running and not _survives(mutant, running):
-                continue
-            left += 1
-            why = f"tests that run it: {len(running)}"
-            print(f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})", file=self._out, flush=True)
-        print(f"{left} of {len(chosen)} mutants survive", file=self._out, flush=True)
+            took = tests.get(mutant.place, {})
+            running = [item for item in session.items if item.nodeid in took]
+            end = _end(mutant, sorted(running, key=lambda item: took[item.nodeid]), sum(took.values()))
+            found[end] += 1
+            if end != NOTICED:
+                why = f"{end}; tests that run it: {len(running)}"
+                print(
+                    f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})",
+                    file=self._out,
+                    flush=True,
+                )
+        others = f", {found[TIMED_OUT]} {TIMED_OUT}" if found[TIMED_OUT] else ""
+        print(f"{found[SURVIVES]} of {len(chosen)} mutants survive{others}", file=self._out, flush=True)
         return True
 
-    def _traced(self, session: pytest.Session) -> dict[str, set[str]]:
-        """The tests that pass and execute each line, as `file:line`."""
+    def _traced(self, session: pytest.Session) -> dict[str, dict[str, float]]:
+        """The tests that pass and execute each line, as `file:line`, with the seconds that they took."""
         file = Path("lines.json")
         if (child := os.fork()) == 0:
             try:
@@ -150,22 +166,22 @@ class _Mutation:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        tests = defaultdict(set)
-        for test, lines in json.loads(file.read_text()).items():
+        tests: dict[str, dict[str, float]] = defaultdict(dict)
+        for test, (took, lines) in json.loads(file.read_text()).items():
             for line in lines:
-                tests[line].add(test)
+                tests[line][test] = took
         return tests
 
-    def _lines_of(self, item: pytest.Item) -> list[str]:
-        self._lines, self._left = set(), {}
+    def _lines_of(self, item: pytest.Item) -> tuple[float, list[str]]:
+        self._lines, self._left, began = set(), {}, time.monotonic()
         threading.settrace(self._call)
         sys.settrace(self._call)
         try:
-            passed = _passes([item])
+            passed = _failing([item]) is None
         finally:
             sys.settrace(None)
             threading.settrace(None)
-        return sorted(self._lines) if passed else []
+        return time.monotonic() - began, sorted(self._lines) if passed else []
 
     def _call(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
@@ -182,32 +198,65 @@ class _Mutation:
         return self._line if left else None
 
 
-def _passes(items: list[pytest.Item]) -> bool:
-    """Whether the tests pass; ends with the first that fails."""
-    for item, after in zip_longest(items, items[1:]):
+def _failing(items: list[pytest.Item]) -> int | None:
+    """Return the index of the first test that fails."""
+    for index, (item, after) in enumerate(zip_longest(items, items[1:])):
         failed = item.session.testsfailed
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if item.session.testsfailed > failed:
-            return False
-    return True
+            return index
+    return None
 
 
-def _survives(mutant: Mutant, tests: list[pytest.Item]) -> bool:
-    path, source = Path(mutant.file), Path(mutant.file).read_bytes()
-    path.write_bytes(mutant.apply(source))  # for what is imported later, and by other processes
+def _end(mutant: Mutant, tests: list[pytest.Item], took: float) -> str:
+    """Run the tests with the mutant until one of them notices it."""
+    while tests:
+        with _written(mutant) as path:
+            end, failing = _run(tests, took, path)
+        if failing is None:
+            return end
+        one, tests = tests[failing : failing + 1], tests[failing + 1 :]
+        passes = _run(one, took)[0] == SURVIVES
+        with _written(mutant) as path:
+            if passes and _run(one, took, path)[0] != SURVIVES:
+                return NOTICED
+    return SURVIVES
+
+
+@contextmanager
+def _written(mutant: Mutant) -> Iterator[Path]:
+    """Have the mutant in its file, for what is imported later, and for other processes."""
+    path, source = Path(mutant.file).absolute(), Path(mutant.file).read_bytes()
+    path.write_bytes(mutant.apply(source))
     try:
-        if (child := os.fork()) == 0:
-            passed = False
-            try:
-                signal.alarm(TIMEOUT_S)
-                signal.setitimer(signal.ITIMER_PROF, CPU_S)
-                _replace(path.absolute())
-                passed = _passes(tests)
-            finally:
-                os._exit(not passed)
-        return os.waitpid(child, 0)[1] == 0
+        yield path
     finally:
         path.write_bytes(source)
+
+
+def _run(tests: list[pytest.Item], took: float, changed: Path | None = None) -> tuple[str, int | None]:
+    """Run tests in a process of its own: what this shows, and the index of the first that fails."""
+    result = Path("failing.json")
+    result.unlink(missing_ok=True)
+    if (child := os.fork()) == 0:
+        try:
+            signal.setitimer(signal.ITIMER_PROF, CPU_S + TIMES * took)
+            if changed:
+                _replace(changed)
+            result.write_text(json.dumps(_failing(tests)))
+        finally:
+            os._exit(0)
+    limit = threading.Timer(WALL_S + TIMES * took, os.kill, (child, signal.SIGKILL))
+    limit.start()
+    status = os.waitpid(child, 0)[1]
+    limit.cancel()
+    limit.join()
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return TIMED_OUT, None
+    if not result.exists():
+        return NOTICED, None
+    failing: int | None = json.loads(result.read_text())
+    return SURVIVES if failing is None else NOTICED, failing
 
 
 def _replace(path: Path) -> None:
