@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
+.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -23,20 +23,25 @@ test: lint
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
 	flock -o $(IDLE) $(BIN)/pytest -m "not slow" $(ALONE)
 
-# What no test of `make test` can show: of each slow lane the tests marked `gate`, in two halves. Each lane is in one of
-# them; what holds the lock of tests/images, and what starts a Prefect server, is together. `.ci/run` runs the first
-# half, most of which waits for containers and packages, beside `make test`.
+# What no test of `make test` can show: of each slow lane the tests marked `gate`, in three parts. What holds the lock of
+# tests/images is together. `.ci/run` runs the first part, most of which waits for containers and packages, beside
+# `make test`, and then the other two, most of which wait for nodes and servers, beside each other.
 GATE_CONTAINERS := tests/images tests/docker tests/browser tests/e2e/kubernetes
-GATE_NODES := tests/e2e tests/production tests/slurm tests/runai tests/baremetal
+WHEEL := tests/e2e/test_wheel.py
+GATE_SERVED := tests/e2e tests/production --ignore=$(WHEEL)
+GATE_NODES := $(WHEEL) tests/slurm tests/runai tests/baremetal
 
 gate: gate-packages
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target gate-containers gate-nodes
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target gate-containers gate-served gate-nodes
 
 gate-packages: setup
 	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
 
 gate-containers:
 	flock -o $(IDLE) $(BIN)/pytest -m gate $(GATE_CONTAINERS)
+
+gate-served:
+	$(BIN)/pytest -m gate $(GATE_SERVED)
 
 gate-nodes:
 	$(BIN)/pytest -m gate $(GATE_NODES)

@@ -28,6 +28,13 @@ for name in sys.argv[1:]:
     recipe = Docker(builder="docker", build=name)
     print(context_hash(recipe.context, context_files(recipe), {}))
 """
+_RENDER = """
+import json, sys
+from click.testing import CliRunner
+from seatrial.cli.app import app
+rendered = {name: CliRunner().invoke(app, ["render", name, "--json"]) for name in sys.argv[1:]}
+print(json.dumps({name: (done.exit_code, done.stdout) for name, done in rendered.items()}))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +76,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     yield Installed(folder)
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_renders(installed: Installed, example: str) -> None:
-    done = installed("render", example, "--json")
-    assert done.returncode == 0, done.stderr
-    assert all(json.loads(done.stdout).values())
+def test_every_example_renders(installed: Installed) -> None:
+    done = installed("-P", "-c", _RENDER, *EXAMPLES, program="python")
+    rendered = json.loads(done.stdout)
+    assert list(rendered) == EXAMPLES, done.stderr
+    for status, files in rendered.values():
+        assert status == 0, files
+        assert all(json.loads(files).values())
 
 
 def test_an_image_gets_the_tag_that_it_has_from_a_checkout(installed: Installed) -> None:

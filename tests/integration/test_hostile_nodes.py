@@ -60,7 +60,6 @@ def _little_memory() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("probe", "flood"),
     [
-        ("facts.py", "zeros"),
         ("facts.py", "lines"),
         ("facts.py", "errors"),
         ("reach.py", "zeros"),

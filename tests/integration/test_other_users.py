@@ -9,53 +9,32 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.platforms import state as states
 from seatrial.system.process import Process, process
+from tests.command_line import command
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two other users")
 USER, OTHER = 61234, 64321
 
 
-def as_user(uid: int, *command: str | Path) -> list[str]:
-    """As that user, who may read everything, as this Python may lie in a home of root's, but owns nothing more."""
-    identity = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    return ["setpriv", *identity, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", *map(str, command)]
-
-
 @pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that everybody can write to, as /tmp."""
-    folder = tmp_path_factory.mktemp("shared")
-    for above in [folder, *folder.parents][:3]:
-        above.chmod(above.stat().st_mode | 0o011)
-    folder.chmod(0o1777)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this user's runs on local nodes keep their state."""
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / f"up-{kind}")
+    folder = tmp_path / "up-local"
+    folder.mkdir(mode=0o700)
     return folder
 
 
 @pytest.fixture
 def victim() -> Iterator[Process]:
-    """A process of the user who runs seatrial, leader of its session as a login shell is."""
-    sleep = subprocess.Popen(as_user(USER, "sleep", "600"), start_new_session=True)
+    """A process of this user, leader of its session as a login shell is."""
+    sleep = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         yield process(sleep.pid)
     finally:
         sleep.kill()
         sleep.wait()
-
-
-def seatrial(shared: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    environment = {"PATH": os.environ["PATH"], "HOME": str(shared / "home"), "TMPDIR": str(shared)}
-    command = as_user(USER, sys.executable, "-P", "-m", "seatrial", *words)
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=shared)
-
-
-def state_folder(shared: Path) -> Path:
-    """Where the user's runs keep their state, and all that leads to it."""
-    folder = shared / "home" / ".local" / "state" / "seatrial" / "up-local" / os.uname().nodename
-    folder.mkdir(parents=True, mode=0o700)
-    for each in [folder, *folder.parents][:6]:
-        os.chown(each, USER, USER)
-        each.chmod(0o700)
-    return folder
 
 
 def plant(folder: Path, uid: int, keeper: Process) -> None:
@@ -71,91 +50,105 @@ def plant(folder: Path, uid: int, keeper: Process) -> None:
         each.chmod(0o700 if each.is_dir() else 0o600)
 
 
-def test_a_folder_planted_in_the_temporary_directory_is_not_looked_at(shared: Path, victim: Process) -> None:
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a command says which changes nothing."""
+    assert command(*words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_user_looks_at_what_is_the_users_own_alone(tmp_path_factory: pytest.TempPathFactory, victim: Process) -> None:
+    """In a temporary directory that everybody can write to, and in a place among the user's state that is another's."""
+    shared = tmp_path_factory.mktemp("shared")
+    for above in [shared, *shared.parents][:3]:
+        above.chmod(above.stat().st_mode | 0o011)
+    shared.chmod(0o1777)
     plant(shared / f"seatrial-{USER}" / "r1", OTHER, victim)
-    os.chown(shared / f"seatrial-{USER}", OTHER, OTHER)
-    done = seatrial(shared, "reap")
-    assert (done.returncode, done.stdout) == (0, "0 runs reaped\n")
+    place = shared / "home" / ".local" / "state" / "seatrial" / "up-local" / os.uname().nodename
+    place.mkdir(parents=True)
+    for each in [place, *place.parents][:6]:
+        os.chown(each, USER, USER)
+        each.chmod(0o700)
+    identity = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]  # but reads this Python wherever it lies
+    reads_all = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    reap = ["setpriv", *identity, *reads_all, sys.executable, "-P", "-m", "seatrial", "reap"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(shared / "home"), "TMPDIR": str(shared)}
+
+    def reaped() -> tuple[int, str, str]:
+        done = subprocess.run(reap, env=environment, capture_output=True, text=True, check=False, cwd=shared)
+        return done.returncode, done.stdout, done.stderr
+
+    assert reaped() == (0, "0 runs reaped\n", "")
+    os.chown(place, OTHER, OTHER)
+    status, _, said = reaped()
+    assert (status, said.count("\n")) == (2, 1)
+    assert f"{place}: belongs to user id {OTHER}, not to you" in said
     assert victim.alive
     assert (shared / f"seatrial-{USER}" / "r1" / "keeper.json").exists()
 
 
 @pytest.mark.parametrize("words", [("reap",), ("reap", "--run", "r1"), ("ssh", "r1", "head")], ids=" ".join)
-def test_a_place_of_another_user_is_refused(shared: Path, victim: Process, words: tuple[str, ...]) -> None:
-    root = state_folder(shared)
+@pytest.mark.parametrize("planted", ["a place", "a run"])
+def test_what_is_another_users_is_refused(
+    root: Path, victim: Process, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], planted: str
+) -> None:
     plant(root / "r1", OTHER, victim)
-    os.chown(root, OTHER, OTHER)
-    done = seatrial(shared, *words)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert f"{root}: belongs to user id {OTHER}, not to you" in done.stderr
-    assert victim.alive
-
-
-def test_a_run_of_another_user_is_refused(shared: Path, victim: Process) -> None:
-    root = state_folder(shared)
-    plant(root / "r1", OTHER, victim)
-    done = seatrial(shared, "reap")
-    assert done.returncode == 2
-    assert f"{root}/r1: belongs to user id {OTHER}, not to you" in done.stderr
+    theirs = root if planted == "a place" else root / "r1"
+    os.chown(theirs, OTHER, OTHER)
+    assert f"{theirs}: belongs to user id {OTHER}, not to you" in refused(capsys, *words)
     assert victim.alive
 
 
 @pytest.mark.parametrize("link", ["", "r1"], ids=["the place", "a run"])
-def test_a_link_is_not_followed(shared: Path, victim: Process, link: str) -> None:
-    root = state_folder(shared)
-    elsewhere = shared / "elsewhere"
-    plant(elsewhere / "r1", USER, victim)
-    os.chown(elsewhere, USER, USER)
-    elsewhere.chmod(0o700)
+def test_a_link_is_not_followed(
+    root: Path, tmp_path: Path, victim: Process, capsys: pytest.CaptureFixture[str], link: str
+) -> None:
+    plant(tmp_path / "elsewhere" / "r1", 0, victim)
+    (tmp_path / "elsewhere").chmod(0o700)
     if not link:
         root.rmdir()
-    (root / link).symlink_to(elsewhere / link)
-    done = seatrial(shared, "reap")
-    assert done.returncode == 2
-    assert f"{root / link}: is a symbolic link; links are not followed" in done.stderr
+    (root / link).symlink_to(tmp_path / "elsewhere" / link)
+    assert f"{root / link}: is a symbolic link; links are not followed" in refused(capsys, "reap")
     assert victim.alive
-    assert (elsewhere / "r1" / "keeper.json").exists()
+    assert (tmp_path / "elsewhere" / "r1" / "keeper.json").exists()
 
 
-def test_a_place_that_others_can_open_is_refused(shared: Path, victim: Process) -> None:
-    root = state_folder(shared)
-    plant(root / "r1", USER, victim)
+def test_a_place_that_others_can_open_is_refused(
+    root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(root / "r1", 0, victim)
     root.chmod(0o777)
-    done = seatrial(shared, "reap")
-    assert done.returncode == 2
-    assert f"{root}: is open to other users (mode 0777); must be 0700" in done.stderr
+    assert f"{root}: is open to other users (mode 0777); must be 0700" in refused(capsys, "reap")
     assert victim.alive
 
 
-def test_records_that_are_links_or_anothers_are_not_believed(shared: Path, victim: Process) -> None:
+def test_records_that_are_links_or_anothers_are_not_believed(
+    root: Path, tmp_path: Path, victim: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A run without a legible owner is being made right now: it is left alone."""
-    root = state_folder(shared)
-    plant(root / "r1", USER, victim)
+    plant(root / "r1", 0, victim)
     os.chown(root / "r1" / "owner.json", OTHER, OTHER)
-    plant(root / "r2", USER, victim)
-    (root / "r2" / "owner.json").rename(shared / "owner.json")
-    (root / "r2" / "owner.json").symlink_to(shared / "owner.json")
-    done = seatrial(shared, "reap")
-    assert (done.returncode, done.stdout) == (0, "0 runs reaped\n")
+    plant(root / "r2", 0, victim)
+    (root / "r2" / "owner.json").rename(tmp_path / "owner.json")
+    (root / "r2" / "owner.json").symlink_to(tmp_path / "owner.json")
+    assert (command("reap"), capsys.readouterr().out) == (0, "0 runs reaped\n")
     assert victim.alive
 
 
-def test_a_process_that_is_not_the_runs_keeper_is_not_ended(shared: Path, victim: Process) -> None:
+def test_a_process_that_is_not_the_runs_keeper_is_not_ended(
+    root: Path, victim: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Same user, same start, leader of its session, in a folder of the user's own: it is not what the run started."""
-    root = state_folder(shared)
-    plant(root / "r1", USER, victim)
-    done = seatrial(shared, "reap")
-    assert "r1: removed" in done.stdout
+    plant(root / "r1", 0, victim)
+    assert command("reap") == 0
+    assert "r1: removed" in capsys.readouterr().out
     assert victim.alive
     assert not (root / "r1").exists()
 
 
-def test_a_key_that_is_a_link_lets_nobody_in(shared: Path, victim: Process) -> None:
-    root = state_folder(shared)
-    plant(root / "r1", USER, victim)
+def test_a_key_that_is_a_link_lets_nobody_in(root: Path, victim: Process, capsys: pytest.CaptureFixture[str]) -> None:
+    plant(root / "r1", 0, victim)
     for name in ("known_hosts", "id_ed25519"):
         (root / "r1" / name).symlink_to("/etc/hostname")
-    done = seatrial(shared, "ssh", "r1", "head")
-    assert done.returncode == 2
-    assert "run r1: known_hosts: is a symbolic link; links are not followed" in done.stderr
+    said = refused(capsys, "ssh", "r1", "head")
+    assert "run r1: known_hosts: is a symbolic link; links are not followed" in said

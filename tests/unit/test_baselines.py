@@ -192,23 +192,6 @@ def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() ->
     )
 
 
-@pytest.mark.parametrize(
-    ("operation", "ceiling"),
-    [
-        ("all_reduce", 187.5),
-        ("all_gather", 187.5),
-        ("reduce_scatter", 187.5),
-        ("alltoall", 23.4375),
-        ("broadcast", 100.0),
-    ],
-)
-def test_the_ceiling_between_two_nodes_follows_from_what_must_enter_a_node(operation: str, ceiling: float) -> None:
-    setup = Setup("X", 2, 8, 8, node_link_gb_s=100.0)
-    baseline = from_physics(busbw(1, operation=operation, ranks=16), setup)
-    assert baseline is not None
-    assert baseline.centre == pytest.approx(ceiling)
-
-
 def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
     assert from_physics(busbw(1e9), H200) is None
     assert (

@@ -100,6 +100,7 @@ def test_gross_faults_are_found_and_nobody_else_is_blamed(monkeypatch: pytest.Mo
 
 def test_the_command_prints_one_document_and_the_same_seed_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score, "KINDS", {"slow node": {"20 %": 0.2}})
+    monkeypatch.setattr(score, "NIGHTS_BEFORE", 3)
     once, again = (CliRunner().invoke(app, [*ARGUMENTS, "--json"]).output for _ in range(2))
     assert once == again
     document = json.loads(once)

@@ -22,11 +22,6 @@ def ranks_of(done: Ended) -> list[int]:
     return [rank["rank"] for rank in summary["ranks"]]
 
 
-def test_alone_it_is_rank_0_of_1() -> None:
-    port = {"MASTER_PORT": str(free_port())}
-    assert ranks_of(finish(start([sys.executable, str(probe("training"))], **port), time.monotonic())) == [0]
-
-
 @pytest.mark.slow
 def test_by_torchrun_it_is_one_of_its_workers() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]

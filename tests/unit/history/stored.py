@@ -1,6 +1,7 @@
 """Runs, numbers and pins as the tests of the history keep them."""
 
 from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
 from pathlib import Path
 
 from seatrial.history import Pin, open_store
@@ -12,6 +13,8 @@ from seatrial.model.verdict import Verdict
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 CLUSTER = Subject("cluster", "lab")
+PROCESSES = get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])  # imported once for all of them
 
 
 def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:

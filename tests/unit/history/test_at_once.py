@@ -4,16 +4,15 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from seatrial.history import open_store
-from tests.unit.history.stored import open_and_save, wide
+from tests.unit.history.stored import PROCESSES, open_and_save, wide
 
 
 def test_processes_that_open_and_save_at_once_all_succeed(url: str) -> None:
     """Some of them the same run: the schema is made once, and each run is there once."""
-    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(3, PROCESSES) as pool:
         list(pool.map(open_and_save, [url] * 9, range(9)))
     with open_store(url) as store:
         assert len(store.runs()) == 6

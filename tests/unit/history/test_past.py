@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import insert
 
 from seatrial.history.past import at_other_ranks, changes, past_runs
+from seatrial.history.records import run_record
+from seatrial.history.schema import runs
 from seatrial.history.store import Store
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Judgement
@@ -53,11 +56,11 @@ def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) ->
 
 def verdicts(store: Store, passed: int, failed: int) -> list[int]:
     """The numbers of the runs chosen after so many that passed and so many later ones that did not."""
+    saved = [a_run(0, run_id="other", cluster="other"), a_run(0, run_id="suite", suite="nightly")]
     for number in range(passed + failed):
-        verdict = Verdict.PASS if number < passed else Verdict.DEGRADED
-        store.save(a_run(number, verdict=verdict, checks=[]), Path())
-    store.save(a_run(0, run_id="other", cluster="other"), Path())
-    store.save(a_run(0, run_id="suite", suite="nightly"), Path())
+        saved.append(a_run(number, verdict=Verdict.PASS if number < passed else Verdict.DEGRADED))
+    with store._writer.begin() as connection:
+        connection.execute(insert(runs), [run_record(run, Path()) for run in saved])
     return [int(run.run_id[4:]) for run in past_runs(store, "lab", "quick", {}, [], LATER).runs]
 
 

@@ -6,7 +6,6 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tests.unit.history.stored import a_pin, a_run, open_and_save, taught
+from tests.unit.history.stored import PROCESSES, a_pin, a_run, open_and_save, taught
 
 
 def _at_revision(url: str, revision: str) -> None:
@@ -191,7 +190,7 @@ def _an_older_store(url: str, runs_in_it: int, width: int) -> None:
 
 def test_an_older_store_that_several_open_at_once_is_upgraded_once(url: str) -> None:
     _an_older_store(url, 3, 200)
-    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(3, PROCESSES) as pool:
         list(pool.map(open_and_save, [url] * 3, [3, 4, 5]))
     with open_store(url) as store:
         assert len(store.runs()) == 6

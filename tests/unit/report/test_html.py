@@ -180,13 +180,9 @@ def test_the_one_script_is_ours_and_the_policy_names_it() -> None:
     assert "".join(redacted(script().splitlines(keepends=True))) == script()  # or an uploaded page would not run it
 
 
-def test_a_point_of_the_curve_tells_value_expectation_verdict_and_the_last_good_run(tmp_path: Path) -> None:
-    page = Page(report_html(*_with_a_past(tmp_path)))
-    assert "all_reduce, 8G 205 GB/s · ✕ fail expected 356 – 418 GB/s (catalog) last good run 211 GB/s" in page.text
-
-
-def test_headline_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None:
+def test_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None:
     text = Page(report_html(*_with_a_past(tmp_path))).text
+    assert "all_reduce, 8G 205 GB/s · ✕ fail expected 356 – 418 GB/s (catalog) last good run 211 GB/s" in text
     assert "Last good run: night-4, 13 Mar 2026 02:00 UTC." in text
     assert "busbw plateau of all_reduce 205 GB/s 364 – 410 211 -2.7 %" in text
     assert "driver changed 570.124.06 565.57.01" in text
