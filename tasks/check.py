@@ -17,8 +17,9 @@ from prefect.states import Completed, Crashed, Failed
 from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, StepResult, try_check
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
+from seatrial.judge.references import AGREEING
 from seatrial.localize.in_run import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
-from seatrial.model.result import Check
+from seatrial.model.result import SURE, Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 
@@ -80,15 +81,19 @@ def compare(
 ) -> list[Check]:
     """Return the checks with their judgements, verdicts, reasons and suspects.
 
-    A measurement in doubt is repeated until its judgement is certain, a repeat adds nothing, or it is `until`, of
-    time.monotonic. Without a store, the
-    catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run that silently forgets
-    its history would pass what it should not.
+    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, a repeat adds nothing, or
+    it is `until`, of time.monotonic. Without a store, the catalog, physics and peers remain. Raises SeatrialError when
+    the store cannot be read: a run that silently forgets its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
     given_up, repeats = set[str](), dict[str, Repeated]()
     while repeat and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < until:
+        if often := _often_of_all(doubts):  # what takes seconds first: it may name the part that makes them slow
+            doubts = _without(doubts, often) or doubts
+            if _names_a_suspect(judge.judged(_extended(checks, repeats))):
+                given_up |= often
+                continue
         repeated_checks = repeat(doubts, until)
         for name, repeated in repeated_checks.items():
             repeats.setdefault(name, Repeated()).add(repeated)
@@ -96,8 +101,21 @@ def compare(
         judge.add(m for repeated in repeated_checks.values() for m in repeated.measurements)
         if any(repeated.over for repeated in repeated_checks.values()):
             break
-    extended = [repeats[check.name].added_to(check) if check.name in repeats else check for check in checks]
-    return explained(judge.judged(extended), knowledge.setup)
+    return explained(judge.judged(_extended(checks, repeats)), knowledge.setup)
+
+
+def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[Check]:
+    return [repeats[check.name].added_to(check) if check.name in repeats else check for check in checks]
+
+
+def _often_of_all(doubts: Mapping[str, Sequence[Doubt]]) -> set[str]:
+    """The numbers of all nodes together that were measured as often as a judgement takes."""
+    every = (doubt for some in doubts.values() for doubt in some)
+    return {d.measurement.series() for d in every if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING}
+
+
+def _names_a_suspect(checks: Iterable[Check]) -> bool:
+    return any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
 
 
 def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:

@@ -1,13 +1,13 @@
 """What is in doubt is measured again before anybody is blamed: how often, and what counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seatrial.checks.contract import Repeated
+from seatrial.checks.contract import Doubt, Repeated
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext
@@ -49,6 +49,25 @@ def test_repeats_end_as_soon_as_it_is_sure(
     assert judgement.measurement.value == pytest.approx(np.median(taken))
     assert [m.value for m in check.measurements] == taken  # all of them are kept
     assert (f"in {len(taken)} of {len(taken)} measurements" in judgement.reason) == (verdict is Verdict.FAIL)
+
+
+@pytest.mark.parametrize(("slow", "asked"), [(30.0, AGREEING - 1), (980.0, MOST_READINGS - 1)])
+def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store, slow: float, asked: int) -> None:
+    """The node's own numbers are repeated first; the number of all nodes goes on only if they clear it."""
+    rates = [1000.0, 1010.0, 990.0, 1005.0, 995.0, slow]
+    tcp = [Measurement("tcp_egress", rate, "MB/s", Subject("node", f"node-{i}")) for i, rate in enumerate(rates)]
+    requests: list[Mapping[str, Sequence[Doubt]]] = []
+
+    def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
+        requests.append(doubts)
+        return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}
+
+    checks = [Check("connectivity", Verdict.PASS, "", 1.0, tuple(tcp)), collectives(0.65)]
+    judged = compare(checks, LAB, store, RunContext("lab", "quick"), again)
+    suspects = [suspect.name for check in judged for suspect in check.suspects]
+    assert suspects == (["node-5"] if slow < 900 else [])
+    assert sum("collectives" in doubts for doubts in requests) == asked
+    assert len(judged[1].measurements) == 1 + asked
 
 
 def test_a_cleared_suspicion_is_told(store: Store) -> None:
