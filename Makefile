@@ -134,15 +134,15 @@ system:
 	@scripts/system-packages
 
 $(STAMP): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("seatrial needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
-	@echo "1 of 3: uv, which installs the rest"
-	$(BIN)/python -m pip install --quiet 'uv>=0.5'
-	@echo "2 of 3: seatrial and its packages; PyTorch is the largest, minutes the first time"
-	$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python --editable '.[local]' --group dev
+	@$(PYTHON) -c 'import sys; sys.exit("seatrial needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@echo "1 of 3: a virtual environment, and uv, which installs the rest"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet 'uv>=0.5'
+	@echo "2 of 3: seatrial and its packages, 7 GB with PyTorch; minutes the first time, the last of them to compile 19,000 files"
+	@$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python --editable '.[local]' --group dev
 	@echo "3 of 3: Prefect's database, or the first run would wait for it"
-	DO_NOT_TRACK=1 $(BIN)/prefect server database upgrade --yes >/dev/null
-	touch $@
+	@DO_NOT_TRACK=1 $(BIN)/prefect server database upgrade --yes >/dev/null
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

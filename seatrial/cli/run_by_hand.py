@@ -145,11 +145,11 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
 
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
-    from seatrial.report.terminal import closing_lines, summary, unwrapped
+    from seatrial.report.terminal import closing_lines, show_summary, unwrapped
 
     console = unwrapped(Terminal(stderr=as_json, quiet=quiet))
     console.print()
-    console.print(summary(result))
+    show_summary(result, console)
     report = folder / "report.html"
     shown = report if report.exists() else "missing: it could not be written"
     console.print(f"\nreport: {shown}", markup=False, highlight=False, soft_wrap=True)

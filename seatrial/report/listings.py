@@ -207,14 +207,9 @@ def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
 
 def _cells(row: RunRow) -> tuple[str | Text, ...]:
     started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
-    seconds = round((row.finished - row.started).total_seconds())
-    plain = (row.run_id, row.cluster, row.suite, started, _duration(seconds))
+    took = words.duration((row.finished - row.started).total_seconds())
+    plain = (row.run_id, row.cluster, row.suite, started, took)
     return (*plain, verdict_cell(row.standing), row.reason)
-
-
-def _duration(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 _SHOWN = 10  # links, the oldest first

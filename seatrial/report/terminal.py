@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -90,26 +90,17 @@ MAX_SUSPECTS = 10
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalSummary:
-    """Renders suspects, checks and the sweep in the characters that the console's encoding has."""
-
-    result: RunResult
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        if self.result.suspects:
-            yield _suspects(self.result.suspects, self.result.nodes, options.encoding)
-            yield Text()
-        yield _checks(self.result.checks, self.result.suspects, options.encoding)
-        curves = [(check, curve) for check in self.result.checks for curve in busbw_curves(check)]
-        if curves:
-            yield Text()
-            yield _sweep(curves, options.encoding)
-
-
-def summary(result: RunResult) -> TerminalSummary:
-    """Return the evidence at the end of a run, for `Console.print`; `closing_lines` come after it."""
-    return TerminalSummary(result)
+def show_summary(result: RunResult, console: Console) -> None:
+    """Print the evidence at the end of a run: suspects, checks and the sweep; `closing_lines` come after it."""
+    encoding = console.encoding
+    curves = [(check, curve) for check in result.checks for curve in busbw_curves(check)]
+    if result.suspects:
+        console.print(_suspects(result.suspects, result.nodes, encoding))
+        console.print()
+    console.print(_checks(result.checks, result.suspects, encoding))
+    if curves:
+        console.print()
+        console.print(_sweep(curves, encoding))
 
 
 def closing_lines(result: RunResult, encoding: str | None = None) -> str:

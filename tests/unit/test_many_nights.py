@@ -21,7 +21,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.report.terminal import closing_lines, summary
+from seatrial.report.terminal import closing_lines, show_summary
 from seatrial.text.headline import conclude
 from tasks.check import compare
 from tasks.record import record
@@ -81,7 +81,7 @@ class Nights:
         document = json.loads(written["run.json"].read_text())
         (plateau,) = (j for j in document["checks"][0]["judgements"] if j["metric"] == "busbw_plateau")
         shown = Console(file=io.StringIO(), record=True, width=400)
-        shown.print(summary(run))
+        show_summary(run, shown)
         return plateau, written["report.html"].read_text(), f"{shown.export_text()}\n{closing_lines(run, 'utf-8')}"
 
 

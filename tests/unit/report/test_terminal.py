@@ -5,14 +5,14 @@ import pytest
 from rich.console import Console
 
 from seatrial.model.result import RunResult
-from seatrial.report.terminal import closing_lines, sparkline, summary
+from seatrial.report.terminal import closing_lines, show_summary, sparkline
 from tests import samples
 
 
 def _printed(result: RunResult, encoding: str = "utf-8") -> str:
     bytes_out = io.BytesIO()
     with io.TextIOWrapper(bytes_out, encoding=encoding, errors="strict", write_through=True) as file:
-        Console(file=file, width=110, force_terminal=False).print(summary(result))
+        show_summary(result, Console(file=file, width=110, force_terminal=False))
         return bytes_out.getvalue().decode(encoding)
 
 
