@@ -105,23 +105,6 @@ def test_a_host_whose_key_is_unknown_is_refused(run: Run, hosts: Hosts) -> None:
     assert f"`ssh-keyscan {hosts.address('gpu-3')} | ssh-keygen -lf -`" in reason
 
 
-def test_a_host_with_another_key_is_refused(run: Run, hosts: Hosts) -> None:
-    keys = dict(hosts.keys, **{"gpu-2": hosts.keys["gpu-1"]})
-    hosts.know({hosts.address(name): key for name, key in keys.items()})
-    reason = refused(run)
-    address, file = hosts.address("gpu-2"), f"{hosts.folder}/known_hosts"
-    assert reason == (
-        f"gpu-2: {address} answers with another host key than {file} has; "
-        f"compare with `ssh-keygen -lF {address} -f {file}`"
-    )
-
-
-def test_a_revoked_host_key_is_refused(run: Run, hosts: Hosts) -> None:
-    with (hosts.folder / "known_hosts").open("a") as file:
-        file.write(f"@revoked * {hosts.keys['gpu-1']}\n")
-    assert code_of(refused(run)) == "baremetal-host-key-revoked"
-
-
 def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
     """known_hosts as `ssh-keygen -H` leaves it; gpu-3 proves itself by a certificate."""
     known = hosts.folder / "known_hosts"

@@ -18,7 +18,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_event
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
-from seatrial.nccl import RowReader, classify, parse_file, transport
+from seatrial.nccl import RowReader, classify, file_outcome, parse_file, render, transport
 from seatrial.nccl.causes import xid_finding
 from seatrial.remote.answers import Facts, NodeAnswer, PeerAnswer, StreamAnswer, StreamError, read_answer
 from seatrial.remote.probes import facts, stream
@@ -117,12 +117,20 @@ def _log(dice: random.Random) -> bytes:
 
 def _read_log(path: Path) -> None:
     lines = path.read_text(errors="replace").splitlines()
-    classify(lines)
+    assert len(classify(lines)) <= 64
     transport(lines)
     reader = RowReader()
     for line in lines:
         reader.feed(line)
-    parse_file(path)
+    _read_sweeps(path)
+
+
+def _read_sweeps(path: Path) -> None:
+    """What is read is JSON, and a table for people."""
+    sweeps = parse_file(path)
+    assert json.loads(json.dumps([sweep.to_dict() for sweep in sweeps], allow_nan=False))
+    assert file_outcome(sweeps) in ("ok", "failed", "truncated", "error")
+    assert render(sweeps)
 
 
 def _text_of(good: bytes) -> Callable[[random.Random], bytes]:
@@ -225,7 +233,7 @@ TARGETS = (
     Target("cluster file", _file_of("deployments/clusters"), load_cluster),
     Target("suite file", _file_of("seatrial/checks/suites"), lambda path: load_suite(str(path))),
     Target("log", _log, _read_log),
-    Target("-J log", _line_of(JSON_LOG), parse_file),
+    Target("-J log", _line_of(JSON_LOG), _read_sweeps),
     Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),
     Target("versions", _text_of(VERSIONS), _read_versions),
     Target("greeting", _text_of(GREETING), _read_greeting, (OSError, ValueError)),  # which stream.py answers with

@@ -45,15 +45,6 @@ def testbed(keys: Keys, nodes: list[Container]) -> Testbed:
     )
 
 
-def test_a_second_build_builds_nothing(image: str) -> None:
-    seconds = []
-    for _ in range(3):
-        started = time.monotonic()
-        assert lane.build("cpu") == image
-        seconds.append(time.monotonic() - started)
-    assert min(seconds) < 2
-
-
 def test_no_layer_holds_a_secret(archive: Path) -> None:
     assert layers.findings(archive) == []
     assert "TOKEN" not in layers.settings(archive)

@@ -4,7 +4,6 @@ import base64
 import json
 import logging
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,9 +143,7 @@ def test_an_unchanged_image_is_not_built_again(registry: Registry, tmp_path: Pat
     assert first.fresh
     assert first.reference.startswith(f"{registry.host}/team/mine:1-")
     assert registry.manifests["team/mine", first.digest or ""]
-    started = time.monotonic()
     second = build(registry, tmp_path)
-    assert time.monotonic() - started < 2
     assert (second.pinned, second.fresh) == (first.pinned, False)
     assert len(calls.read_text().splitlines()) == 1
     forced = build(registry, tmp_path, rebuild=True)

@@ -57,13 +57,9 @@ KillWait=60
 MessageTimeout=60
 GresTypes=gpu
 SlurmdParameters=config_overrides
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
 PlugStackConfig={folder}/plugstack.conf
 {nodes}
-PartitionName=batch Nodes=ALL Default=YES MaxTime=02:00:00 State=UP PriorityTier=1
-PartitionName=urgent Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=10
-PartitionName=short Nodes=ALL MaxTime=00:02:00 State=UP
+PartitionName=batch Nodes=ALL Default=YES MaxTime=02:00:00 State=UP
 PartitionName=down Nodes=ALL MaxTime=02:00:00 State=DOWN
 """
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
@@ -90,27 +89,3 @@ def test_a_whole_run_and_a_login_to_a_kept_node(
     assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.output
     assert list(temporary.iterdir()) == []  # `seatrial ssh` has become ssh, which removes nothing of ours
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
-
-
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [
-        ("nothing", None),
-        ("known_hosts", "baremetal-host-key-unknown"),
-        ("authorized_keys", "baremetal-login-refused"),
-        ("port", "baremetal-unreachable"),
-        ("ssh", "ssh-missing"),
-    ],
-)
-def test_doctor_names_what_keeps_the_login_out(
-    elsewhere: dict[str, Any], login: LoginNode, monkeypatch: pytest.MonkeyPatch, fault: str, code: str | None
-) -> None:
-    if fault in ("known_hosts", "authorized_keys"):
-        (login.folder / fault).write_text("")
-    if fault == "port":
-        elsewhere["port"] = 1
-    with monkeypatch.context() as patch:
-        if fault == "ssh":
-            patch.setenv("PATH", "/nowhere")
-        problems = platform_for(quick_run(Path(), nodes=2, platform=elsewhere).cluster).missing()
-    assert [code_of(problem) for problem in problems] == ([code] if code else [])

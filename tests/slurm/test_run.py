@@ -41,15 +41,8 @@ def test_ranks_that_srun_starts_go_through_the_whole_chain(slurm_console: Consol
     assert "mpirun" not in log
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (["scancel", "--user=root"], "was cancelled"),
-        (["scontrol", "update", "timelimit=0", "jobid={job}"], "reached its time limit"),
-    ],
-)
 def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
-    slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any], command: list[str], words: str
+    slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]
 ) -> None:
     sweep: dict[str, Any] = {
         "operations": ["all_reduce"],
@@ -61,23 +54,11 @@ def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
     log = slurm_console.folder / "out" / "logs" / "all_reduce.log"
     until(lambda: log.exists() or process.poll() is not None, timeout_s=400)
     job = slurm.command("squeue", "--noheader", "--format=%i").strip()
-    slurm.command(*(word.format(job=job) for word in command))
+    slurm.command("scontrol", "update", "timelimit=0", f"jobid={job}")
     out, err = process.communicate(timeout=240)
     assert process.returncode == 3, f"{out}\n{err}"
     assert out.splitlines()[-1].startswith("inconclusive: collectives:"), out
-    assert words in out.splitlines()[-1]
-
-
-def test_people_log_in_to_a_kept_run(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:
-    cluster = slurm_console.cluster(2, platform=settings, keep="always")
-    finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT))
-    assert finished.status == 0, finished.output
-    node = finished.document["nodes"][1]["name"]
-    logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
-    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.output
-    assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
-    slurm.wait_until_idle()
-    assert slurm.left() == set()
+    assert "reached its time limit" in out.splitlines()[-1]
 
 
 def test_a_killed_run_is_reaped(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from tests.e2e.kubernetes.cluster import Cluster
 
 _API = "kueue.x-k8s.io/v1beta2"
-_CLUSTER_WIDE = ("clusterqueues", "resourceflavors", "topologies", "workloadpriorityclasses", "priorityclasses")
+_CLUSTER_WIDE = ("clusterqueues", "resourceflavors", "topologies", "workloadpriorityclasses")
 _TEST = "seatrial/test"
 
 
@@ -22,45 +22,29 @@ class Queues:
     def flavor(self) -> str:
         return f"{self.namespace}-flavor"
 
-    def make(
-        self, name: str = "night", levels: tuple[str, ...] = (), labels: dict[str, str] | None = None, **more: Any
-    ) -> None:
-        """A LocalQueue with a ClusterQueue of its own for two pods, or as `quota` says; of one flavor.
-
-        `levels` are those of its topology, `labels` those of the flavor's nodes; the rest is for the ClusterQueue.
-        """
-        quota = more.pop("quota", {"pods": 2})
-        if levels:
-            labels = {"kubernetes.io/os": "linux"}  # there must be one
-        resources = [{"name": resource, "nominalQuota": amount} for resource, amount in quota.items()]
-        group = {"coveredResources": list(quota), "flavors": [{"name": self.flavor, "resources": resources}]}
+    def make(self, name: str = "night", levels: tuple[str, ...] = ()) -> None:
+        """A LocalQueue with a ClusterQueue of its own for two pods of a flavor; `levels` are those of its topology."""
+        flavors = [{"name": self.flavor, "resources": [{"name": "pods", "nominalQuota": 2}]}]
+        group = {"coveredResources": ["pods"], "flavors": flavors}
         preemption = {"withinClusterQueue": "LowerPriority"}
-        spec = {"namespaceSelector": {}, "resourceGroups": [group], "preemption": preemption, **more}
+        spec = {"namespaceSelector": {}, "resourceGroups": [group], "preemption": preemption}
+        # A flavor with a topology must have a label.
+        places = {"nodeLabels": {"kubernetes.io/os": "linux"}, "topologyName": self.namespace} if levels else {}
         objects = [
-            self._object("ResourceFlavor", self.flavor, spec=self._flavor(labels, bool(levels))),
+            self._object("ResourceFlavor", self.flavor, spec=places),
             self._object("ClusterQueue", self.namespace, spec=spec),
             self._object("LocalQueue", name, namespace=self.namespace, spec={"clusterQueue": self.namespace}),
         ]
         if levels:
-            places = {"levels": [{"nodeLabel": level} for level in levels]}
-            objects.insert(0, self._object("Topology", self.namespace, spec=places))
+            topology = {"levels": [{"nodeLabel": level} for level in levels]}
+            objects.insert(0, self._object("Topology", self.namespace, spec=topology))
         self.cluster.apply(*objects)
-
-    def _flavor(self, labels: dict[str, str] | None, has_topology: bool) -> dict[str, Any]:
-        spec = {"nodeLabels": labels, "topologyName": self.namespace if has_topology else None}
-        return {key: value for key, value in spec.items() if value}
 
     def priority(self, name: str, value: int) -> str:
         """A WorkloadPriorityClass; its name."""
         whole = f"{self.namespace}-{name}"[-63:].strip("-")
         self.cluster.apply(self._object("WorkloadPriorityClass", whole, value=value))
         return whole
-
-    def pod_priority(self, name: str, value: int) -> str:
-        """A PriorityClass for pods; its name. None of them takes another's node away."""
-        made = self._object("PriorityClass", self.priority(name, value), value=value, preemptionPolicy="Never")
-        self.cluster.apply({**made, "apiVersion": "scheduling.k8s.io/v1"})
-        return str(made["metadata"]["name"])
 
     def occupy(self, queue: str = "night", pods: int = 2, priority: str | None = None) -> str:
         """Somebody else's Job, which takes its share of the queue's quota and nothing of the nodes; its name."""

@@ -22,12 +22,6 @@ def ranks_of(done: Ended) -> list[int]:
     return [rank["rank"] for rank in summary["ranks"]]
 
 
-@pytest.mark.slow
-def test_by_torchrun_it_is_one_of_its_workers() -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
-    assert ranks_of(finish(start([*command, str(free_port()), *TRAINING]), time.monotonic())) == [0, 1]
-
-
 @needs_mpirun
 @pytest.mark.slow
 def test_by_mpirun_on_one_node_it_meets_at_localhost(monkeypatch: pytest.MonkeyPatch) -> None:

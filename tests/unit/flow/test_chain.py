@@ -126,8 +126,13 @@ def interrupts(request: Request) -> ProgramOutput:
 
 
 @pytest.mark.parametrize("program", ["facts.py", "stream.py", "hostname", "devices.py", "collective.py", "training.py"])
-@pytest.mark.timeout(20)  # a node may stay silent for 30 s and longer, and nobody waits for it
-def test_a_run_that_is_interrupted_in_a_program_takes_its_nodes_down(chain: Chain, program: str) -> None:
+def test_a_run_that_is_interrupted_in_a_program_takes_its_nodes_down(
+    chain: Chain, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program may stay silent for an hour, and is not waited for."""
+    monkeypatch.setattr("seatrial.remote.node_setup.FACTS_TIMEOUT_S", 3600)
+    monkeypatch.setattr("seatrial.remote.peers._STREAM_SPARE_S", 3600)
+    chain.suite = chain.suite.model_copy(update={"devices": Devices(timeout_s=3600)})
     chain.platform.nodes["node-0"].programs[program] = interrupts
     cut_off(chain)
 

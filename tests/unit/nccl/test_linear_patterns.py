@@ -82,9 +82,9 @@ def assert_linear(pattern: re.Pattern[str]) -> None:
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_line_of_two_million_characters_takes_no_time(piece: str) -> None:
-    """Well below a second on an idle machine."""
-    line = (piece * 2_000_000)[:2_000_000]
+def test_a_line_of_half_a_million_characters_takes_no_time(piece: str) -> None:
+    """A tenth of a second; what is quadratic takes hours."""
+    line = (piece * 500_000)[:500_000]
     started = time.thread_time()
     sweep, transport = SweepReader("all_reduce"), TransportReader()
     list(sweep.feed(line))
@@ -92,4 +92,4 @@ def test_a_line_of_two_million_characters_takes_no_time(piece: str) -> None:
     classify([line, f"{line} unhandled cuda error", f"unhandled system error {line}"])
     gave_up(line)
     build_failure("image", "build", line, "log")
-    assert time.thread_time() - started < 5
+    assert time.thread_time() - started < 2

@@ -10,14 +10,14 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
-from tests.unit.slurm.golden import GOLDEN, clusters, rendered
+from tests.unit.slurm.golden import ALIKE, GOLDEN, clusters, rendered
 
 NAMES = sorted(clusters())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_scripts_are_as_they_were(name: str) -> None:
-    kept = {path.name: path.read_text() for path in (GOLDEN / name).iterdir()}
+    kept = {path.name: path.read_text() for path in (*(GOLDEN / name).iterdir(), GOLDEN / ALIKE)}
     assert rendered(name) == kept
 
 
