@@ -22,9 +22,9 @@ class Queues:
     def flavor(self) -> str:
         return f"{self.namespace}-flavor"
 
-    def make(self, name: str = "night", levels: tuple[str, ...] = ()) -> None:
-        """A LocalQueue with a ClusterQueue of its own for two pods of a flavor; `levels` are those of its topology."""
-        flavors = [{"name": self.flavor, "resources": [{"name": "pods", "nominalQuota": 2}]}]
+    def make(self, name: str = "night", levels: tuple[str, ...] = (), pods: int = 2) -> None:
+        """A LocalQueue with a ClusterQueue of its own for that many pods; `levels` are those of its topology."""
+        flavors = [{"name": self.flavor, "resources": [{"name": "pods", "nominalQuota": pods}]}]
         group = {"coveredResources": ["pods"], "flavors": flavors}
         preemption = {"withinClusterQueue": "LowerPriority"}
         spec = {"namespaceSelector": {}, "resourceGroups": [group], "preemption": preemption}

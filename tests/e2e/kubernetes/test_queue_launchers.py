@@ -31,7 +31,7 @@ def test_a_launcher_in_a_queue(
     pods: int,
     pod_set: str,
 ) -> None:
-    queues.make(quota={"pods": pods})
+    queues.make(pods=pods)
     other = queues.occupy(pods=1)
     until(lambda: queues.admitted() == [other])
     run = Going(console, trial(launcher=launcher, queue="night"), training=TRAINING)
