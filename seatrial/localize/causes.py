@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.localize.observations import GroupTest, Ints, Observed
+from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
 
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link"]
 
@@ -64,16 +64,20 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
-    return [column for column in found if _plausible(column, observed)]
+    return plausible(found, observed, observed.bad, np.zeros(len(tests)))
 
 
-def _plausible(column: Column, observed: Observed) -> bool:
-    """Whether a test of it was bad, and of many tests not far fewer than it slows."""
-    bad = observed.bad[column.tests]
-    if len(bad) < _MANY or not bad.any():
-        return bool(bad.any())
-    shift = observed.value[column.tests].mean() < -observed.scale[column.tests].mean() / 2
-    return bool(shift or bad.mean() > column.cause.penetrance / 5)
+def plausible(found: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
+    """The causes of which a test is `bad`, and of many tests not far fewer than it slows."""
+    low = observed.value + explained + observed.scale / 2
+
+    def is_plausible(column: Column) -> bool:
+        own = bad[column.tests]
+        if len(own) < _MANY or not own.any():
+            return bool(own.any())
+        return bool(low[column.tests].mean() < 0 or own.mean() > column.cause.penetrance / 5)
+
+    return [column for column in found if is_plausible(column)]
 
 
 def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:

@@ -77,6 +77,12 @@ class Observed:
     share: Floats
 
     @cached_property
+    def collective(self) -> Ints:
+        """The number of the collective of each test, from 0."""
+        number = {name: i for i, name in enumerate(dict.fromkeys(test.collective for test in self.tests))}
+        return np.array([number[test.collective] for test in self.tests], dtype=np.int64)
+
+    @cached_property
     def slow(self) -> Bools:
         """Below like tests by more than noise: three times its scale."""
         return ~self.failed & ~self.alone & (self.value < -3 * self.scale)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, PENETRANCES, Cause, Column, columns, cut_column
+from seatrial.localize.causes import ALWAYS, PENETRANCES, Cause, Column, columns, cut_column, plausible
 from seatrial.localize.cut import best_side
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
@@ -54,12 +54,7 @@ class Posterior:
 
         The effect `without` does not count.
         """
-        effects = [effect for effect in self.effects if effect is not without]
-        explained, fails = _worst(effects, len(self.observed.tests))
-        rest = self.observed.value + explained < -limit * width_of(self.observed.scale, explained)
-        rest &= explained < -self.observed.value / 3  # or the worse part of it is explained
-        odd: Bools = (self.observed.slow & rest) | (self.observed.failed & (fails < 0.5))
-        return odd
+        return _unexplained(self.observed, [effect for effect in self.effects if effect is not without], limit)
 
     def tests_of(self, cause: Cause) -> Ints:
         """The tests that a cause of an effect would slow, or any cut."""
@@ -72,27 +67,22 @@ class _Design:
     """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one collective."""
 
     def __init__(self, found: Sequence[Column], observed: Observed) -> None:
-        self.columns, self._observed = tuple(found), observed
-        tests = observed.tests
-        names = sorted({test.collective for test in tests})
-        collective = np.array([names.index(test.collective) for test in tests], dtype=np.int64)
-        cause = np.concatenate([np.full(len(c.tests), i) for i, c in enumerate(found)]).astype(np.int64)
-        self.test = np.concatenate([c.tests for c in found]).astype(np.int64)
-        order = np.lexsort((collective[self.test], cause))
-        self.test, self.entry_cause = self.test[order], cause[order]
+        self.columns = tuple(found)
+        test = np.concatenate([column.tests for column in found])
+        cause = np.repeat(np.arange(len(found)), [len(column.tests) for column in found])
+        collectives = int(observed.collective.max()) + 1
+        run = cause * collectives + observed.collective[test]
+        order = np.argsort(run, kind="stable")
+        self.test, run = test[order], run[order]
         self.used = np.unique(self.test)  # the tests that a cause may have slowed
         self.place = np.searchsorted(self.used, self.test)
-        run = self.entry_cause * (collective.max() + 1) + collective[self.test]
         self.starts = np.flatnonzero(np.diff(run, prepend=-1))
-        self.run_cause = self.entry_cause[self.starts]
+        self.run_cause = run[self.starts] // collectives
         penetrance = [PENETRANCES.index(c.cause.penetrance) for c in found]
-        self.layer = np.array(penetrance)[self.entry_cause]
+        self.layer = np.array(penetrance)[run // collectives]
         self.log_prior = np.array([c.cause.log_prior for c in found])
         kills = np.array([c.cause.kind in ("node", "gpu", "link") for c in found])
         self.weights = np.where(kills[self.run_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
-
-    def extended(self, more: Column) -> "_Design":
-        return _Design([*self.columns, more], self._observed)
 
 
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
@@ -101,22 +91,33 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
     if not found:  # all tests are fine
         return Posterior(observed, (), ())
     design, cuts = _Design(found, observed), list[Effect]()
-    best = _grown([], design, observed)
-    evidence = _evidence(best, design, observed)
+    best, evidence = None, _at_most(design, observed)
     for _ in range(_MOST_CUTS):
         likelihood = _likelihood(observed, cuts)
-        cut = _cut(observed, likelihood)
+        cut = _cut(observed, likelihood) if _unexplained(observed, cuts).sum() >= LEAST_OF_A_CUT else None
         if cut is None or cut.cause in (column.cause for column in design.columns):
             break
-        with_cut = design.extended(cut)
         cuts.append(_single(_Design([cut], observed), likelihood))
         if not cuts[-1].causes:
             break
+        with_cut = _Design([*design.columns, cut], observed)
         grown = _grown(cuts, with_cut, observed)
-        if (more := _evidence(grown, with_cut, observed)) <= evidence:
+        more = _evidence(grown, with_cut, observed)
+        if best is None and more <= evidence:
+            best = _grown([], design, observed)
+            evidence = _evidence(best, design, observed)
+        if more <= evidence:
             break
         best, evidence, design = grown, more, with_cut
+    best = _grown([], design, observed) if best is None else best
     return Posterior(observed, tuple(best), design.columns)
+
+
+def _at_most(design: _Design, observed: Observed) -> float:
+    """What the evidence of single causes does not exceed: that of each by itself, all added."""
+    likelihood = _likelihood(observed, [])
+    weight, _, _ = _weights(design, likelihood)
+    return likelihood.log_total + float(np.sort(weight.clip(min=0))[-_MOST_EFFECTS:].sum())
 
 
 def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
@@ -125,14 +126,19 @@ def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list
     One of several faults is hardly likelier than a stray as long as the others count as strays, so even the unlikely
     are added first, and weighed when all are there.
     """
-    effects = list(first)
+    effects, every = list(first), design
+    if first:
+        left = plausible(design.columns, observed, _unexplained(observed, first), _worst(first, len(observed.tests))[0])
+        design = _Design(
+            [*left, *(column for column in design.columns if column.cause == first[-1].causes[0])], observed
+        )
     while len(effects) < _MOST_EFFECTS:
         added = _single(design, _likelihood(observed, effects))
         known = {effect.causes[0] for effect in effects}
         if added.none > _HOPELESS or not added.causes or added.causes[0] in known:
             break
         effects.append(added)
-    return _settled(effects, design, observed)
+    return _settled(_settled(effects, design, observed) if first else effects, every, observed)
 
 
 def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
@@ -142,9 +148,9 @@ def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) ->
     total = Likelihood(observed, nothing, nothing, fitted).log_total
     for i, effect in enumerate(effects):
         before = Likelihood(observed, *_worst(effects[:i], len(observed.tests)), fitted)
-        weight, _, _ = _weights(design, before)
-        place = next(i for i, column in enumerate(design.columns) if column.cause == effect.causes[0])
-        total += float(weight[place]) - np.log(effect.shares[0])
+        column = next(column for column in design.columns if column.cause == effect.causes[0])
+        weight, _, _ = _weights(_Design([column], observed), before)
+        total += float(weight[0]) - np.log(effect.shares[0])
     return total
 
 
@@ -164,6 +170,14 @@ def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list
     return effects
 
 
+def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3.0) -> Bools:
+    explained, fails = _worst(effects, len(observed.tests))
+    rest = observed.value + explained < -limit * width_of(observed.scale, explained)
+    rest &= explained < -observed.value / 3  # or the worse part of it is explained
+    odd: Bools = (observed.slow & rest) | (observed.failed & (fails < 0.5))
+    return odd
+
+
 def _likelihood(observed: Observed, effects: Sequence[Effect]) -> Likelihood:
     return Likelihood(observed, *_worst(effects, len(observed.tests)))
 
@@ -176,8 +190,6 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
 
 def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
     """The best cut of the nodes in two, if enough pairs across are slow, and its sides are no slow nodes."""
-    if observed.slow.sum() < LEAST_OF_A_CUT:
-        return None
     nodes = len({node for test in observed.tests for node in test.nodes})
     ratios = likelihood.ratios(ALWAYS)[0, :, :-1]
     weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))]
