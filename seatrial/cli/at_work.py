@@ -33,7 +33,9 @@ def status(as_json: bool) -> None:
         print_json(listed)
     elif listed:
         console = output()
-        console.print(table(list(listed[0]), (list(each.values()) for each in listed), console.encoding, ("now",)))
+        console.print(
+            table(list(listed[0]), (list(each.values()) for each in listed), console.encoding, ("state", "now"))
+        )
     else:
         print("no run is up")
 
@@ -48,7 +50,7 @@ def _standing(run_id: str) -> dict[str, Any]:
     if folder is None:  # it has ended meanwhile
         return {"run": run_id, "cluster": "", "state": "over", "now": ""}
     if states.is_abandoned(folder):
-        state = "left behind: seatrial reap"
+        state = f"left behind: seatrial reap --run {run_id}"
     else:
         state = "at work" if states.is_at_work(folder) else "kept"
     cluster, now = "", ""

@@ -22,26 +22,21 @@ _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 Finding = tuple[str, str | None]  # what was looked at, and what is wrong with it
 
 
-def diagnose(cluster_file: Path | None, *, as_json: bool = False) -> int:
-    """Print one line per thing that a run needs; 0 when all is there, 1 when something is missing.
+def diagnosed(cluster_file: Path | None) -> list[Finding]:
+    """Look at everything that a run needs. Raises InputError when the cluster file is not what it should be."""
+    return list(_findings(load_cluster(cluster_file) if cluster_file else _LOCAL, cluster_file))
 
-    Raises InputError when the cluster file is not what it should be.
-    """
-    cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
-    findings = list(_findings(cluster, cluster_file))
+
+def show(findings: Sequence[Finding], *, as_json: bool) -> int:
+    """Print one line per finding; return 0 when all is there, 1 when something is missing."""
     if as_json:
         print_json([{"what": f[0], "missing": f[1], "next_step": _next_step(f)} for f in findings])
-    else:
-        _show(findings)
-    return int(any(problem is not None for _, problem in findings))
-
-
-def _show(findings: Sequence[Finding]) -> None:
-    for next_step, group in groupby(findings, _next_step):
+    for next_step, group in groupby([] if as_json else findings, _next_step):
         for subject, problem in group:
             print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
         if next_step:
             print(f"        next step: {next_step}")
+    return int(any(problem is not None for _, problem in findings))
 
 
 def _next_step(finding: Finding) -> str | None:

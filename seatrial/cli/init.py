@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.options import FILE
+from seatrial.cli.options import FILE, waiting
 from seatrial.model.errors import InputError, SeatrialError
 
 if TYPE_CHECKING:
@@ -32,16 +32,17 @@ def init(file: Path | None, kind: str | None, context: str | None, namespace: st
 
     FILE is never overwritten; default: the cluster's name and .yaml. Asks for what cannot be seen, such as the image.
     """
-    from seatrial.platforms.survey import SURVEYS, completed, present
-    from seatrial.text.words import plain
-
     if file and os.path.lexists(file):
         raise _exists(file)
+    with waiting("looking at what there is"):
+        from seatrial.platforms.survey import SURVEYS, completed, present
+        from seatrial.text.words import plain
+
+        kinds = [kind] if kind else present(context)
 
     def choose(field: str, there: Any) -> str:
         return str(there[0]) if yes or len(there) == 1 else str(_asked(field, click.Choice(there), there[0]))
 
-    kinds = [kind] if kind else present(context)
     while True:
         kind = choose("platform.kind", kinds)
         kinds.remove(kind)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import FILE, cluster_argument, json_option, print_json, suite_option
+from seatrial.cli.options import FILE, cluster_argument, json_option, print_json, suite_option, waiting
 from seatrial.model.errors import InputError
 from seatrial.remote.single_file import BY_HAND, single_file
 
@@ -87,18 +87,18 @@ def probe(name: str, out: Path | None) -> None:
 @click.option("--run", "kept", metavar="RUN", help="Remove only this run (id or folder), even if its nodes are kept.")
 def reap(cluster: Path | None, kept: str | None) -> None:
     """Remove the remains of killed runs, and nodes whose keep time has expired."""
-    from seatrial.config.cluster import load_cluster
-    from seatrial.platforms import platform_for, platforms
-    from tasks.launch import end
-    from tasks.launch import reap as reap_platform
+    with waiting("looking for what runs have left"):
+        from seatrial.config.cluster import load_cluster
+        from seatrial.platforms import platform_for, platforms
+        from tasks.launch import end
+        from tasks.launch import reap as reap_platform
 
-    if kept:
-        print(f"{end(kept, load_cluster(cluster) if cluster else None)}: removed")
-        return
-
-    logging.getLogger("seatrial").setLevel(logging.ERROR)  # what is reaped is printed here
-    chosen = [platform_for(load_cluster(cluster), cluster)] if cluster else list(platforms().values())
-    left = [leftover for platform in chosen for leftover in reap_platform(platform)]
+        if kept:
+            print(f"{end(kept, load_cluster(cluster) if cluster else None)}: removed")
+            return
+        logging.getLogger("seatrial").setLevel(logging.ERROR)  # what is reaped is printed here
+        chosen = [platform_for(load_cluster(cluster), cluster)] if cluster else list(platforms().values())
+        left = [leftover for platform in chosen for leftover in reap_platform(platform)]
     for leftover in left:
         print(f"{leftover.run_id}: removed {leftover.what}")
     print(f"{len(left)} run{'' if len(left) == 1 else 's'} reaped")

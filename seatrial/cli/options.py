@@ -2,6 +2,9 @@
 
 import json
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,3 +56,18 @@ def print_csv(frame: "DataFrame") -> None:
     from seatrial.text.escape import as_text
 
     print(frame.map(as_text).to_csv(index=False, lineterminator="\n"), end="")
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal what is waited for, and how long, until the block ends."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield

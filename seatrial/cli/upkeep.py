@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import FILE, json_option, name_of, print_json
+from seatrial.cli.options import FILE, json_option, name_of, print_json, waiting
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.shipped import CLUSTERS, example
 
@@ -146,6 +146,8 @@ def doctor(cluster: Path | None, as_json: bool) -> NoReturn:
     """List what this machine lacks for a run, each with the next step.
 
     Without CLUSTER, check for the local platform. Exit status: 0 nothing is missing, 1 something is missing."""
-    from seatrial.cli.diagnose import diagnose
+    with waiting(f"looking at {cluster or 'this machine'}"):
+        from seatrial.cli.diagnose import diagnosed, show
 
-    sys.exit(diagnose(cluster, as_json=as_json))
+        findings = diagnosed(cluster)
+    sys.exit(show(findings, as_json=as_json))

@@ -11,7 +11,9 @@ from seatrial.text.words import nearest_of
 
 SHOWN_CHARS = 80  # of a value
 _MOST = 20
-_EXAMPLES = {"builder": "{builder: docker, build: cpu}"}  # where the field alone would be no example
+_EXAMPLES = {
+    "builder": "{builder: docker, build: cpu}, or the reference of an image alone"
+}  # where the field alone would be no example
 _WORDS = {  # by pydantic's type of error
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping of fields"),
     **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
@@ -36,7 +38,7 @@ _WORDS = {  # by pydantic's type of error
 def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node | None) -> list[str]:
     """Put each of pydantic's errors in words, in the order of the lines of the document; what is absent last."""
     found: dict[str, int] = {}
-    for error in errors:
+    for error in (error for error in errors if not _is_misspelt_field(error, errors)):
         for one in _separate(error):
             place = _place(one["loc"], model, document)
             line = f"line {place.line}: " if place.line else ""
@@ -45,6 +47,13 @@ def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node 
     lines = sorted(found, key=found.__getitem__)
     more = [f"and {len(lines) - _MOST} more errors"] if len(lines) > _MOST else []
     return lines[:_MOST] + more
+
+
+def _is_misspelt_field(error: Any, errors: Sequence[Any]) -> bool:
+    """Whether a field is missing because its name is misspelt, which is an error of its own."""
+    at, name = error["loc"][:-1], error["loc"][-1:]
+    unknown = (e["loc"][-1] for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == at)
+    return error["type"] == "missing" and any(nearest_of(str(other), name) for other in unknown)
 
 
 def _separate(error: Any) -> Iterator[Any]:
@@ -111,9 +120,7 @@ def _explain(problem: Any, at: Any) -> str:
     if kind == "extra_forbidden":
         legal = sorted(getattr(at, "model_fields", {}))
         nearest = nearest_of(str(problem["loc"][-1]), legal)
-        return "; ".join(
-            ["unknown field", *([f"legal: {', '.join(legal)}"] if legal else []), *filter(None, [nearest])]
-        )
+        return "; ".join(filter(None, ["unknown field", nearest, f"legal: {', '.join(legal)}" if legal else ""]))
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":

@@ -16,7 +16,7 @@ REASONS = {
     "baremetal-unreachable": Explanation(
         "{host}: no login: {problem}",
         "The host, or a jump host before it, does not answer. The line ends with ssh's words.",
-        "Run `ssh HOST true` on this machine. Check the host's power and network, or take it out of `platform.hosts`.",
+        "Run `ssh HOST true` on this machine. Check the host's name, port, power and network, or leave it out.",
     ),
     "baremetal-connection-lost": Explanation(
         "{host}: the connection was lost: {problem}",

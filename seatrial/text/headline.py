@@ -47,7 +47,9 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
         milder = merge_suspects(check for check in checks if check.verdict.is_fault and check not in bad)
         return verdict, _blame([*suspects, *(s for s in milder if s.confidence >= SURE)], bad)
     lead, *others = first_hand
-    reason = _also(placed(lead.name, _against(lead.reason, [lead])), [check.name for check in others])
+    cause = None if verdict.is_fault else code_of(lead.reason)  # what hinders two steps is said once
+    more = [check.name for check in others if not cause or code_of(check.reason) != cause]
+    reason = _also(placed(lead.name, _against(lead.reason, [lead])), more)
     return verdict, placed(NO_NODE, reason) if verdict.is_fault and nodes > 1 else reason
 
 

@@ -15,10 +15,10 @@ from seatrial.text.printable import printable
 
 
 def nearest_of(name: str, legal: Iterable[str]) -> str:
-    """The legal names that `name` resembles, as "the nearest are A, B"; empty where none does."""
+    """The legal names that `name` resembles, as "nearest: A, B"; empty where none does."""
     by_lower = {each.lower(): each for each in legal}
     near = difflib.get_close_matches(name[:100].lower(), by_lower, 3, 0.5)
-    return f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else ""
+    return f"nearest: {', '.join(by_lower[each] for each in near)}" if near else ""
 
 
 # A verdict is never told by colour alone. `unjudged` is a pass that was compared with nothing.

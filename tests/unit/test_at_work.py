@@ -38,7 +38,7 @@ def at_work(owner: Process) -> Path:
 
 @pytest.mark.parametrize(
     ("owner", "standing"),
-    [(this_process(), "at work"), (Process(os.getpid(), 1), "left behind: seatrial reap")],
+    [(this_process(), "at work"), (Process(os.getpid(), 1), f"left behind: seatrial reap --run {RUN}")],
 )
 def test_what_is_up_is_listed_with_its_newest_line(
     folder: Path, owner: Process, standing: str, capsys: pytest.CaptureFixture[str]

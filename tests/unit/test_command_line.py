@@ -33,11 +33,11 @@ from tests.unit.history.stored import a_run
         (("sail",), "No such command 'sail'; see seatrial --help"),
         (
             ("explain", "ssh-refusd"),
-            "CODE|FIELD: 'ssh-refusd' is neither a code nor a field; the nearest are ssh-refused",
+            "CODE|FIELD: 'ssh-refusd' is neither a code nor a field; nearest: ssh-refused",
         ),
         (
             ("explain", "platfrom.queue"),
-            "CODE|FIELD: 'platfrom.queue' is neither a code nor a field; the nearest are pl",
+            "CODE|FIELD: 'platfrom.queue' is neither a code nor a field; nearest: pl",
         ),
         (("explain", "\x1b[31m" + "x" * 10_000), "CODE|FIELD: "),
         *(

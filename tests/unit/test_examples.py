@@ -77,7 +77,7 @@ def test_a_misspelt_field_is_one_line_that_names_what_is_legal(
         section[f"{name}z"] = section.pop(name)
         error = refusal(broken, tmp_path, capsys)
         assert f"{name}z: unknown field" in error
-        assert name in error.partition("; the nearest are ")[2], error
+        assert name in error.partition("; nearest: ")[2], error
     assert command("doctor", str(tmp_path / "broken.yaml")) == 2
     assert capsys.readouterr().err == error
 

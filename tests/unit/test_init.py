@@ -176,7 +176,7 @@ def test_it_asks_for_what_it_cannot_see_until_the_answer_is_legal() -> None:
     cluster, done = written("--platform", "slurm", answers="debug\nIB-8x400\n\n")
     assert (cluster.nodes, cluster.gpus, cluster.fabric) == (2, 0, None)
     assert cluster.platform.model_dump()["time_limit"] == "30:00"
-    assert "fabric: unknown fabric 'IB-8x400'; the nearest are IB-8x400G" in done.stderr
+    assert "fabric: unknown fabric 'IB-8x400'; nearest: IB-8x400G" in done.stderr
     assert "  # runtime: pyxis\n" in Path("site.yaml").read_text()
     os.remove("site.yaml")
     cluster, done = written("--platform", "slurm", answers="gpu\nH100-SXM\nIB-8x400G\n")

@@ -355,12 +355,14 @@ class Api:
             yield
         except SeatrialError:
             raise
-        except ApiException as error:
-            raise refused(doing, self.namespace, error) from error
-        except (HTTPError, OSError) as error:
+        except (ApiException, HTTPError, OSError) as error:
+            if getattr(error, "status", None):
+                raise refused(doing, self.namespace, error) from error
+            problem = error.reason if isinstance(error, ApiException) else error  # TLS failed: there is no status
             host = self.client.configuration.host
-            reason = Reason.of("api-server-unreachable", doing=doing, host=host, error=short(error))
-            raise LaunchError(reason) from error
+            raise LaunchError(
+                Reason.of("api-server-unreachable", doing=doing, host=host, error=short(problem))
+            ) from error
 
 
 LIMIT = {"_request_timeout": TIMEOUT_S}

@@ -62,7 +62,7 @@ def test_a_typo_in_the_hardware_is_no_pass(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "log").write_text(log_text(HEALTHY))
     assert run(str(tmp_path / "log"), "--hardware", "h10-sxm", "--nodes", "1") == 2
     error = capsys.readouterr().err
-    assert "--hardware: 'h10-sxm' is not in the catalog; the nearest are H100-SXM" in error
+    assert "--hardware: 'h10-sxm' is not in the catalog; nearest: H100-SXM" in error
     assert run(str(tmp_path / "log"), "--hardware", "\x1b[2J", "--nodes", "1") == 2
     assert "known: cpu, A100-SXM" in capsys.readouterr().err
 
