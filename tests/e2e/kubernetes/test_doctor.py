@@ -91,37 +91,37 @@ def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, conso
     assert "kubectl create namespace no-such-namespace" in line
 
 
-def test_init_writes_a_cluster_file_from_which_nothing_is_missing(console: Console, nodeless_cluster: Cluster) -> None:
-    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "kubernetes.io/arch": "amd64"}
-    offered = {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti", "pods": "110", "rdma/rdma_shared_device_a": "63"}
-    taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
-    nodes = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
-            "spec": {"taints": [taint]},
-            "status": {
-                "conditions": [{"type": "Ready", "status": "True"}],
-                "capacity": offered,
-                "allocatable": offered,
-            },
-        }
-        for name in ("init-0", "init-1")
-    ]
+@pytest.fixture
+def gpu_machines(own_cluster: Cluster) -> Iterator[None]:
+    """Its nodes as a site's: a product's label, devices of a fabric, a team's taint, a processor for each GPU."""
+    key, device = "nvidia.com/gpu.product", "rdma/rdma_shared_device_a"
+    own_cluster.kubectl("label", "node", *own_cluster.nodes, f"{key}=NVIDIA-H100-80GB-HBM3")
+    own_cluster.kubectl("taint", "node", *own_cluster.nodes, "team=ml:NoSchedule")
+    _patch_status(own_cluster, {device: "63", "nvidia.com/gpu": "2"})
+    yield
+    _patch_status(own_cluster, {device: None, "nvidia.com/gpu": "8"})
+    own_cluster.kubectl("taint", "node", *own_cluster.nodes, "team=ml:NoSchedule-")
+    own_cluster.kubectl("label", "node", *own_cluster.nodes, f"{key}-")
+
+
+def _patch_status(cluster: Cluster, resources: dict[str, str | None]) -> None:
+    patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
+    for node in cluster.nodes:
+        cluster.kubectl("patch", "node", node, "--subresource", "status", "--type", "merge", "--patch", patch)
+
+
+def test_init_writes_a_cluster_file_from_which_nothing_is_missing(
+    console: Console, own_cluster: Cluster, gpu_machines: None
+) -> None:
     file = console.folder / "site.yaml"
-    console.environment["KUBECONFIG"] = str(nodeless_cluster.kubeconfig)
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
-    nodeless_cluster.kubectl("create", "--filename", "-", stdin=text)
-    try:
-        not_ready = "node.kubernetes.io/not-ready:NoSchedule-"  # which the controllers would take away
-        nodeless_cluster.kubectl("taint", "node", "init-0", "init-1", not_ready)
-        done = console.run("init", file, "--platform", "kubernetes", "--yes")
-        assert done.status == 0, done.output
-        doctor = console.run("doctor", file)
-    finally:
-        nodeless_cluster.kubectl("delete", "node", "init-0", "init-1")
+    console.environment["KUBECONFIG"] = str(own_cluster.kubeconfig)
+    done = console.run("init", file, "--platform", "kubernetes", "--yes")
+    assert done.status == 0, done.output
     drafted = load_cluster(file)
-    assert (drafted.nodes, drafted.gpus, drafted.hardware.name) == (2, 8, "H100-SXM")
+    assert (drafted.nodes, drafted.gpus, drafted.hardware.name) == (2, 2, "H100-SXM")
+    assert drafted.image
+    assert drafted.image.planned.startswith("localhost/seatrial/cpu:")  # the nodes have it, by two names
     assert drafted.platform.model_dump()["resources"] == {"rdma/rdma_shared_device_a": "1"}
-    assert "ok      platform kubernetes" in doctor.out, doctor.output
+    doctor = console.run("doctor", file)
+    assert doctor.status == 0, doctor.output
+    assert "ok      platform kubernetes" in doctor.out
