@@ -79,6 +79,7 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ),
         ("", "kind: slurm, args: [--time=1]", "platform.args.0: --time is set by another field or by seatrial"),
         ("", "kind: slurm, args: ['--mem=0 --time=1']", "platform.args.0: must be one option with its value"),
+        ("", "kind: slurm, gres: 'gpu:h100:8'", "platform.gres: needs hardware that has GPUs"),
         ("", "kind: slurm, folder: a/../b", "platform.folder: must be a path of letters"),
         ("", "kind: slurm, folder: -rf", "platform.folder: must be a path of letters"),
         ("", "kind: slurm, python: a b", "platform.python: must be a path of letters"),
