@@ -34,7 +34,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("seatrial", "tasks", "flows")
 OF_NODES = ("seatrial/remote/probes/", "seatrial/platforms/baremetal/on_host/")  # other processes run them
-TESTS = ["tests/unit", "tests/contract"]
+TESTS = ["tests/unit", "tests/contract", "tests/integration/alerts", "tests/integration/cloud_build"]
 WALL_S, CPU_S, TIMES = 120, 20, 20  # for the tests of one mutant, and so many times as long as they took when traced
 NOTICED, SURVIVES, TIMED_OUT = "noticed", "survives", "waited too long"
 _PAIRS = (

@@ -131,7 +131,7 @@ class SlurmPlatform(PlatformSettings):
         return seconds(self.time_limit)
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:
-        if self.gres and not cluster.gpus_per_node and cluster.hardware.name == "cpu":
+        if self.gres and cluster.hardware.name == "cpu":
             yield "platform.gres: needs hardware that has GPUs"
         for name in ("user", "port", "jump", "key_file", "ssh_config"):
             if getattr(self, name) is not None and self.host is None:

@@ -179,6 +179,14 @@ def test_what_keeps_a_run_from_starting(
     assert platform.problems(Answers(**IN_ORDER | answers), cluster, described) == expected
 
 
+@pytest.mark.parametrize(("printed", "lacking"), [("", 1), ("readable\n", 0)])
+def test_a_file_that_the_login_node_cannot_read_keeps_a_run_from_starting(printed: str, lacking: int) -> None:
+    described = SlurmPlatform(kind="slurm", runtime="apptainer")
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described, "image": "/s/t.sif"})
+    problems = platform.problems(Answers(**IN_ORDER | {"sh": printed}), cluster, described)
+    assert [code_of(problem) for problem in problems] == ["slurm-image-unreadable"] * lacking
+
+
 PULL = """\
 srun: cluster configuration lacks support for cpu binding
 0: slurmstepd: pyxis: importing docker image: nvcr.io#nvidia/nothing:1

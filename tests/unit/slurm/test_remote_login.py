@@ -1,10 +1,17 @@
 """The login on another machine: its settings, and the configuration of ssh that they make."""
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.reason import code_of
+from seatrial.platforms.commands import Finished
+from seatrial.platforms.slurm import login as logins
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import RemoteLogin, login_of
 from tests.cluster_files import refusal
@@ -40,3 +47,67 @@ def test_without_a_host_commands_run_here() -> None:
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, platform: str, problem: str) -> None:
     assert problem in refusal(tmp_path, **yaml.safe_load(f"platform: {{kind: slurm, {platform}}}"))
+
+
+class Ssh:
+    """Programs of this machine, each of which ends as it is told."""
+
+    def __init__(self, ends: Finished | Exception) -> None:
+        self.ends, self.calls, self.limits = ends, list[list[str]](), list[float]()
+
+    def __call__(self, argv: Sequence[str], env: object, timeout_s: float, **_: Any) -> Finished:
+        self.calls.append(list(argv))
+        self.limits.append(timeout_s)
+        if isinstance(self.ends, Exception):
+            raise self.ends
+        return self.ends
+
+
+REMOTE = SlurmPlatform(kind="slurm", host="login", login_timeout_s=7)
+
+
+def test_commands_go_through_ssh_with_the_configuration_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = Ssh(Finished(0, "alice\n", ""))
+    monkeypatch.setattr(logins, "run_bounded", ssh)
+    login = login_of(REMOTE)
+    assert (login.user, login.place, login.lost_status) == ("alice", "login", 255)
+    assert ssh.limits == [67]  # the login takes its own time
+    *start, config, host, command = ssh.calls[0]
+    assert (start, host) == (["ssh", "-F"], "login")
+    assert "Host *" in Path(config).read_text()
+    assert command.endswith("id -un")
+    login.keep_files_in(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    login.keep_files_in(tmp_path)
+    (tmp_path / "ssh_config").write_text("of the run")
+    login.keep_files_in(tmp_path)
+    login.run(["true"])
+    assert ssh.calls[-1][2] == str(tmp_path / "ssh_config")
+    assert (tmp_path / "ssh_config").read_text() == "of the run"
+
+
+@pytest.mark.parametrize(
+    ("settings", "ends", "error", "code"),
+    [
+        (REMOTE, Finished(255, "", "ssh: Connection refused"), LaunchError, "baremetal-unreachable"),
+        (REMOTE, FileNotFoundError(), MissingError, "ssh-missing"),
+        (REMOTE, Finished(127, "", ""), MissingError, "slurm-command-missing"),
+        (SlurmPlatform(kind="slurm"), FileNotFoundError(), MissingError, "slurm-command-missing"),
+        (SlurmPlatform(kind="slurm"), PermissionError(13, "Denied"), LaunchError, "slurm-command-failed"),
+        (SlurmPlatform(kind="slurm"), subprocess.TimeoutExpired("x", 60), LaunchError, "slurm-command-timeout"),
+        (SlurmPlatform(kind="slurm"), Finished(255, "", "no"), LaunchError, "slurm-command-failed"),
+    ],
+)  # fmt: skip
+def test_ways_in_which_a_command_fails(
+    settings: SlurmPlatform,
+    ends: Finished | Exception,
+    error: type[SeatrialError],
+    code: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logins, "run_bounded", Ssh(ends))
+    with pytest.raises(error) as raised:
+        login_of(settings).run(["squeue"])
+    assert code_of(raised.value.reason) == code

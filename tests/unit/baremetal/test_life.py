@@ -1,0 +1,279 @@
+"""A run on hosts that are up, from its start to its end, by what ssh and the hosts answer."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
+from seatrial.platforms import state as states
+from seatrial.platforms.baremetal import hosts as baremetal_hosts
+from seatrial.platforms.baremetal import platform as baremetal
+from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.hosts import MARK
+from seatrial.platforms.commands import Finished
+from seatrial.text.redact import Secrets
+
+RUN_ID = "20260102-0304-abcde"
+SILENT = Finished(255, "", "ssh: connect to host h2 port 22: Connection timed out\n")
+REFUSED = Finished(255, "", "root@h2: Permission denied (publickey).\n")
+LOST = Finished(255, "", "Connection to 10.0.0.2 closed by remote host.\n")
+_REQUEST = re.compile(r"module\.main\(json\.loads\((.*)\)\)\n\Z", re.DOTALL)
+
+
+class Site:
+    """Hosts h1 and h2 by host and verb; h2 is behind a jump host."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], dict[str, Any] | Finished] = {}
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.limits: dict[str, float] = {}
+        self.jump = Finished(0, "", "")
+
+    def __call__(self, argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Finished:
+        if "-G" in argv:
+            hop = "proxyjump ops@gate:22,inner\n" if host == "h2" else "proxyjump none\n"
+            return Finished(0, f"hostname 10.0.0.{host[1:]}\nhostname other\nuser alice\n{hop}", "")
+        if argv[-1] == "true":
+            assert argv[-2] == "ssh://ops@gate:22"
+            return self.jump
+        found = _REQUEST.search(stdin.decode())
+        assert found
+        request = json.loads(eval(found[1]))
+        self.requests.append((host, request))
+        self.limits[request["verb"]] = timeout_s
+        own = {"port": 222, "user": "root", "kernel": f"{host[1:]}a", "cores": 8} if request["verb"] == "start" else {}
+        answer = self.answers.get((host, request["verb"]), {"log": f"of {host}\n"} if request["verb"] == "log" else own)
+        return answer if isinstance(answer, Finished) else Finished(0, f"motd\n{MARK}{json.dumps(answer)}\n", "")
+
+    def asked(self, verb: str) -> list[str]:
+        return sorted(host for host, request in self.requests if request["verb"] == verb)
+
+
+def of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site, **fields: Any) -> tuple[baremetal.Baremetal, Run]:
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
+    monkeypatch.setattr(baremetal_hosts, "_run", site)
+    monkeypatch.setattr(baremetal, "write_ports", lambda *_: None)
+    platform = {"kind": "baremetal", "hosts": ["h1", "h2"], **fields.pop("platform", {})}
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform, **fields})
+    return baremetal.platform(cluster), Run(RUN_ID, cluster, load_suite("quick"), tmp_path / "out")
+
+
+def test_a_run_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    site.answers["h2", "start"] = {"port": 223, "user": "bob", "address": "10.9.0.2", "kernel": "b", "cores": 8}
+    platform, run = of(tmp_path, monkeypatch, site)
+    testbed = platform.launch(run)
+    assert [(n.name, n.address, n.port, testbed.user_of(n)) for n in testbed.nodes] == [
+        ("h1", "10.0.0.1", 222, "root"),
+        ("h2", "10.9.0.2", 223, "bob"),
+    ]
+    assert testbed.shared_cores is None
+    assert testbed.workdir == f"/tmp/seatrial-{RUN_ID}/node/work"
+    ((_, request), *_) = site.requests
+    assert request["deadline_s"] >= platform._settings.deadline_s
+    assert "PRIVATE KEY" in request["program"]
+    dialled: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(baremetal, "dial_tcp", lambda node, limit_s: dialled.append((node.name, limit_s)))
+    monkeypatch.setattr(baremetal_hosts, "tunnel", lambda _, *words: dialled.append(words))
+    for node in testbed.nodes:
+        testbed.dial(node, 5)
+    assert dialled == [("h1", 5), ("h2", "127.0.0.1:223", 5)]
+
+    assert platform.attach(RUN_ID).nodes == testbed.nodes
+    assert platform.leftovers() == []
+    assert platform.keep(RUN_ID, 600)
+    site.answers["h2", "log"] = LOST
+    platform.collect(RUN_ID, tmp_path / "logs", 30, Secrets(()))
+    assert (tmp_path / "logs" / "nodes" / "h1.log").read_text() == "of h1\n"
+    assert "closed by remote host" in (tmp_path / "logs" / "nodes" / "h2.log").read_text()
+    platform.teardown(RUN_ID)
+    assert site.asked("stop") == ["h1", "h2"]
+    assert not states.run_folder(RUN_ID, "baremetal").exists()
+    platform.teardown(RUN_ID)
+    assert site.asked("stop") == ["h1", "h2"]
+    assert not platform.keep(RUN_ID, 600)
+    platform.collect(RUN_ID, tmp_path / "none", 30, Secrets(()))
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(InputError, match="is over"):
+        platform.attach(RUN_ID)
+
+
+def test_hosts_of_one_machine_share_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    for host in ("h1", "h2"):
+        site.answers[host, "start"] = {"port": 222, "user": "root", "kernel": "a", "cores": 8}
+    platform, run = of(tmp_path, monkeypatch, site)
+    assert platform.launch(run).shared_cores == 8
+
+
+@pytest.mark.parametrize("answer", [SILENT, LOST])
+def test_a_host_that_is_silent_is_a_node_all_the_same(
+    answer: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    site.answers["h2", "start"] = answer
+    platform, run = of(tmp_path, monkeypatch, site)
+    testbed = platform.launch(run)
+    silent = testbed.nodes[1]
+    assert (silent.name, silent.address, silent.port) == ("h2", "10.0.0.2", run.cluster.ssh_port)
+    assert testbed.user_of(silent) == "alice"
+    platform.teardown(RUN_ID)  # where no login succeeded, nothing is to end
+    assert site.asked("stop") == (["h1"] if answer is SILENT else ["h1", "h2"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"h2": REFUSED}, "Permission denied|publickey"),
+        ({"h1": SILENT, "h2": SILENT}, "timed out"),
+        ({"h2": {"held": {"run": "other", "user": "eve", "since": 1000000000}}}, "run other of eve since 2001-09-09"),
+        ({"h2": {"held": {}}}, "another run"),
+        ({"h2": {"port": 222}}, "no port"),
+        ({"h2": {"user": "root"}}, "no port"),
+        ({"h2": {"problem": "no space left"}}, "no space left"),
+        ({"h2": Finished(126, "", "")}, "python3 cannot be run"),
+        ({"h2": Finished(3, "", "line\nlast words")}, "line last words"),
+        ({"h2": Finished(3, "", "")}, "status 3"),
+    ],
+)
+def test_hosts_that_refuse_end_the_launch(
+    answers: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    site.answers = {(host, "start"): answer for host, answer in answers.items()}
+    platform, run = of(tmp_path, monkeypatch, site)
+    with pytest.raises(LaunchError, match=words):
+        platform.launch(run)
+
+
+def test_a_host_that_remains_is_tried_again_until_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    platform, run = of(tmp_path, monkeypatch, site)
+    platform.launch(run)
+    folder = states.run_folder(RUN_ID, "baremetal")
+    ways = (
+        (LOST, "closed by remote host"),
+        ({"remaining": [7, 8]}, "processes 7, 8 do not end"),
+        ({"container_left": True}, "the container of the run cannot be removed"),
+        ({"folder_left": True}, "the folder of the run is still there"),
+    )
+    for answer, words in ways:
+        site.answers["h2", "stop"] = answer
+        with pytest.raises(SeatrialError, match=rf"1 of 2 .*{words}"):
+            platform.teardown(RUN_ID)
+        assert folder.exists()
+        assert not (folder / states.KEY_FILE).exists()
+    (folder / "deadline.json").write_text(json.dumps(time.time() - 1))
+    platform.teardown(RUN_ID)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "-1", "1e12", "null"])
+def test_a_deadline_that_cannot_be_read_is_over(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, run = of(tmp_path, monkeypatch, Site())
+    platform.launch(run)
+    folder = states.run_folder(RUN_ID, "baremetal")
+    assert baremetal.deadline_of(folder) > time.time()
+    (folder / "deadline.json").write_text(text)
+    assert baremetal.deadline_of(folder) == 0
+
+
+def test_a_silent_node_is_excused_by_its_jump_host_or_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    platform, run = of(tmp_path, monkeypatch, site)
+    testbed = platform.launch(run)
+    near, far = testbed.nodes
+    assert testbed.blameless_reason(far) is None
+    site.jump = Finished(255, "", "ssh: connect to host gate port 22: Connection refused\n")
+    assert "ops@gate:22" in (testbed.blameless_reason(far) or "")
+    assert testbed.blameless_reason(near) is None
+    site.jump = Finished(255, "", "Permission denied (publickey).\n")
+    assert testbed.blameless_reason(far) is None
+    folder = states.run_folder(RUN_ID, "baremetal")
+    (folder / "deadline.json").write_text(json.dumps(time.time() + platform._settings.start_timeout_s - 1))
+    assert testbed.blameless_reason(near)
+
+
+PODMAN: dict[str, Any] = {"platform": {"runtime": "podman"}, "image": "registry.example.com/a:1"}
+
+
+def test_an_image_is_pulled_on_the_hosts_that_lack_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    site.answers["h2", "image"] = {"image_missing": True}
+    platform, run = of(tmp_path, monkeypatch, site, **PODMAN)
+    platform.launch(run)
+    assert (site.asked("image"), site.asked("pull")) == (["h1", "h2"], ["h2"])
+    platform.teardown(RUN_ID)
+    site.answers["h2", "pull"] = {"image_problem": "no space left"}
+    with pytest.raises(LaunchError, match="no space left"):
+        platform.launch(run)
+    platform.teardown(RUN_ID)  # no host was touched
+    assert len(site.asked("stop")) == 2
+    site.answers["h1", "image"] = {"missing": ["podman"]}
+    with pytest.raises(LaunchError, match=r"h1.*podman"):
+        platform.launch(run)
+
+
+def test_a_file_that_is_not_there_cannot_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    site.answers["h2", "image"] = {"image_missing": True}
+    platform, run = of(tmp_path, monkeypatch, site, platform={"runtime": "apptainer"}, image="/s/t.sif")
+    with pytest.raises(LaunchError, match=r"h2.*there is no such file"):
+        platform.launch(run)
+    assert site.asked("pull") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"free_bytes": 100 * 1024**2}, None),
+        ({"free_bytes": 99 * 1024**2}, "has 99 MiB free"),
+        ({"free_bytes": 10**12, "writable": False}, "is not writable"),
+        ({"free_bytes": 10**12, "executable": False}, "noexec"),
+        ({"free_bytes": 10**12, "missing": ["sshd", "ssh"]}, "sshd, ssh"),
+        ({"free_bytes": 10**12, "held": {"run": "r", "user": "eve"}}, "run r of eve"),
+        ({"free_bytes": 10**12, "image_missing": True}, "podman pull"),
+        (REFUSED, "publickey"),
+    ],
+)
+def test_what_keeps_a_run_from_starting(
+    answer: dict[str, Any] | Finished, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    site.answers = {("h1", "check"): {"free_bytes": 10**12}, ("h2", "check"): answer}
+    platform, _ = of(tmp_path, monkeypatch, site, **PODMAN)
+    problems = platform.missing()
+    assert len(problems) == (words is not None)
+    assert words is None or (words in problems[0] and "h2" in problems[0])
+
+
+def test_a_machine_without_ssh_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, run = of(tmp_path, monkeypatch, Site())
+
+    def absent(*_: object) -> Finished:
+        raise MissingError("no ssh")
+
+    monkeypatch.setattr(baremetal_hosts.Hosts, "is_proxied", lambda *_: False)
+    monkeypatch.setattr(baremetal_hosts, "_run", absent)
+    assert platform.missing() == ["no ssh"]
+    with pytest.raises(MissingError):
+        platform.launch(run)
+
+
+def test_the_settings_at_launch_count_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    platform, run = of(tmp_path, monkeypatch, site)
+    platform.launch(run)
+    platform._settings = BaremetalPlatform(kind="baremetal", hosts=("h9",))
+    platform.teardown(RUN_ID)
+    assert site.asked("stop") == ["h1", "h2"]

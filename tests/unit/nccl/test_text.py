@@ -1,0 +1,89 @@
+"""A line of output without what launchers, terminals and copy-and-paste put around it."""
+
+import json
+
+import pytest
+
+from seatrial.nccl.text import LogLine, any_of, cells, clean, unwrapped
+
+ROW = "   1048576        262144     float     sum      -1    41.2   25.4   44.5      0"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "rank"),
+    [
+        (f"{ROW}\r\n", ROW, None),
+        (f"\x1b[1;32m{ROW}\x1b[0m\x07\n", ROW, None),
+        ("\x1b]0;title\x07# nThread 1", "# nThread 1", None),
+        ("\ufeff# nThread 1", "# nThread 1", None),
+        ('<span class="x"># nThread 1</span>', "# nThread 1", None),
+        ("a < b <pre>", "a < b <pre>", None),  # no markup that ends
+        (f"2026-03-14T02:00:00.123Z stdout F [1,3]<stdout>:{ROW}", ROW, 3),
+        ("12: words", " words", 12),
+        ("12:34 words", "12:34 words", None),  # a time of day
+        ("[7] # words", "# words", 7),
+        ("[rank7]: words", " words", 7),
+        ("[pod/a-0/main] words", "words", None),
+        ("worker-0 | words", "words", None),
+        (">> words", "words", None),
+        ("0:[rank5]: words", " words", 0),  # the launcher's label comes first
+        ("> " * 5 + "words", "> words", None),  # never more than four deep
+    ],
+)
+def test_what_is_around_a_line_is_taken_off(raw: str, text: str, rank: int | None) -> None:
+    assert clean(raw) == LogLine(text, rank)
+
+
+def test_a_row_whose_pieces_were_tagged_is_one_row_and_other_text_stays() -> None:
+    tag = "[1,0]<stdout>:"
+    pieces = ROW.replace("262144", f"{tag}262144").replace("25.4", f"{tag}25.4")
+    assert clean(f"{tag}{pieces}") == LogLine(ROW, 0)
+    assert clean(f"{tag}words {tag}more").text == f"words {tag}more"
+    assert clean(f"0:{ROW} 0: 1") == LogLine(f"{ROW}  1", 0)
+    assert clean(f"0:{ROW} 10:30").text == f"{ROW} 10:30"
+
+
+def test_a_line_is_looked_at_up_to_a_bound() -> None:
+    assert len(clean("x" * 20_000).text) == 16_384
+
+
+def nested(levels: int) -> object:
+    value: object = {"message": "words"}
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("raw", "lines"),
+    [
+        (json.dumps({"log": "one\ntwo\n", "stream": "stdout"}), ["one", "two"]),
+        (json.dumps({"a": {"Message": "one"}, "other": "no", "b": ["x\ny"]}), ["one", "x", "y"]),
+        ('  "stdout": "one\\ntwo",\n', ["one", "two"]),
+        ('"stdout": "one"', ['"stdout": "one"']),  # a field of one line is none of several
+        ('"text"', ['"text"']),
+        ("{broken", ["{broken"]),
+        ('{"a": 1}', ['{"a": 1}']),
+        ("plain", ["plain"]),
+        (json.dumps({"deep": nested(6)}), ["words"]),
+        (json.dumps({"deep": nested(7)}), [json.dumps({"deep": nested(7)})]),
+    ],
+)
+def test_lines_in_json(raw: str, lines: list[str]) -> None:
+    assert unwrapped(raw) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [(" | a | b | ", "  a   b  "), ("||", "||"), ("|a|", " a "), ("| a", "| a"), ("a |", "a |"), ("a | b", "a | b")],
+)
+def test_a_row_of_markdown(text: str, bare: str) -> None:
+    assert cells(text).strip() == bare.strip()
+
+
+def test_words_that_begin_alike_share_a_branch_and_are_found_as_written() -> None:
+    pattern = any_of(["abc", "abd", "a.c", "b"])
+    assert [bool(pattern.search(text)) for text in ("xabcx", "abd", "a.c", "axc", "ab", "")] == [
+        *(True, True, True, False, True, False)
+    ]
+    assert pattern.pattern == r"(?:a(?:\.c|b(?:c|d))|b)"
