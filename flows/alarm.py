@@ -1,23 +1,19 @@
 """The flow `alarm`, for a check that died or did not run. The automations of flows/serving/automations.py start it."""
 
 import logging
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect import flow
-from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowFilter, FlowFilterId
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.client.schemas.sorting import FlowRunSort
 
 from flows.serving.ui import cluster_tag, forward_logs, has_verdict
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.cluster import Cluster, PlatformSettings, load_cluster
 from seatrial.config.notify import Notify
-from seatrial.config.platform import PlatformSettings
 from seatrial.model.errors import SeatrialError
 from tasks.notify import watch_task
 
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial.alarm")
 
 _STOPPED = "aborted by a termination signal"  # as Prefect says it
-_MANY = 200  # the most that the server gives at once
 
 
 @flow(name="seatrial-alarm", flow_run_name="alarm", validate_parameters=True)
@@ -43,7 +38,7 @@ def alarm(flow_run: str) -> str | None:
         run = client.read_flow_run(UUID(flow_run))
         if why := died(run):
             log.error("%s", why)
-            watch_task(cluster_of(run, earlier(client, run)), suite_of(run), timedelta.max, why)
+            watch_task(cluster_of(run), suite_of(run), timedelta.max, why)
         return why
 
 
@@ -63,17 +58,10 @@ def died(run: FlowRun) -> str | None:
     return None
 
 
-def earlier(client: SyncPrefectClient, run: FlowRun) -> list[FlowRun]:
-    """Return the latest checks of the same cluster file."""
-    flow = FlowFilter(id=FlowFilterId(any_=[run.flow_id]))
-    runs = client.read_flow_runs(flow_filter=flow, sort=FlowRunSort.START_TIME_DESC, limit=_MANY)
-    return [other for other in runs if other.parameters.get("cluster") == run.parameters.get("cluster")]
-
-
-def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
+def cluster_of(run: FlowRun) -> Cluster:
     """Return the run's cluster; if its file cannot be read, a cluster with the name alone.
 
-    The name is that of the tag of the run or of those `before` it, else the file's.
+    The name is that of the run's tag, else the file's.
     """
     file = Path(str(run.parameters.get("cluster", "")))
     try:
@@ -82,8 +70,7 @@ def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
         log.warning("%s", error)
     tag = cluster_tag("")
     stem = file.stem.lower().replace("_", "-") or "unknown"
-    tags = (tag_text for one in (run, *before) for tag_text in one.tags)
-    name = next((tag_text.removeprefix(tag) for tag_text in tags if tag_text.startswith(tag)), stem)
+    name = next((one.removeprefix(tag) for one in run.tags if one.startswith(tag)), stem)
     return Cluster.model_construct(name=name, nodes=1, platform=PlatformSettings(kind="unknown"), notify=Notify())
 
 

@@ -24,7 +24,6 @@ from flows.serving.ui import (
     forward_logs,
     has_verdict,
     introduce,
-    progress,
     results,
     show_files,
     show_verdict,
@@ -161,14 +160,14 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):
         try:
-            with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
+            with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held:
                 _reap(run)
                 _run_steps(run_state, rebuild, store, unreachable)
             if held.lost:
                 run_state.doubt(held.lost)
         except MissingError as taken:
             run_state.add(Check("turn", Verdict.NOT_RUN, taken.reason))
-        except Exception as error:  # of the lock or the progress: what was measured is reported all the same
+        except Exception as error:  # of the lock: what was measured is reported all the same
             run_state.broke("run", error)
         except BaseException as cut:
             with uninterrupted():

@@ -1,16 +1,13 @@
-"""The flow `reap`: remove what killed runs have left, and end runs whose process is gone."""
+"""The flow `reap`: remove what killed runs have left."""
 
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import httpx
 from prefect import flow
-from prefect.client.orchestration import get_client
 from prefect.states import Completed, Crashed
 from pydantic import Field
 
-from flows.serving.limits import end_if_dead, running
 from flows.serving.signals import end_with_parent
 from flows.serving.ui import forward_logs
 from seatrial.config.cluster import load_cluster
@@ -27,31 +24,20 @@ log = logging.getLogger("seatrial.reap")
 
 @flow(name="seatrial-reap", flow_run_name="reap", validate_parameters=True)
 def reap(clusters: list[Annotated[str, Field(min_length=1)]]) -> "State[int]":
-    """Remove the leftovers of runs whose process is gone, and end the runs in Prefect.
+    """Remove the leftovers of runs whose process is gone.
 
     Args:
         clusters: Paths of the cluster files to look at, as the machine that runs this sees them.
     """
     end_with_parent()
     with forward_logs():
-        ended = _end_dead_runs()
         results = [_reap(file) for file in (None, *clusters)]
     problems = [problem for _, problem in results if problem]
     count = sum(removed for removed, _ in results)
-    message = f"leftovers of {words.count(count, 'run')} removed, {words.count(ended, 'run')} ended"
+    message = f"leftovers of {words.count(count, 'run')} removed"
     if problems:
         return Crashed(message=f"{message}; {'; '.join(problems)}")
     return Completed(message=message, data=count)
-
-
-def _end_dead_runs() -> int:
-    """End the runs whose process is gone, and return how many there were."""
-    try:
-        with get_client(sync_client=True) as client:
-            return sum(end_if_dead(client, run) for run in running(client))
-    except httpx.HTTPError as error:
-        log.warning("which runs have ended is unknown: %s", error)
-        return 0
 
 
 def _reap(file: str | None) -> tuple[int, str | None]:

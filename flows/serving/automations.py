@@ -64,8 +64,14 @@ def deaths(alarm: UUID) -> AutomationCore:
 
 
 def install(client: SyncPrefectClient, automation: AutomationCore) -> None:
-    """Create the automation on the server, in place of an earlier one of its name."""
-    for old in client.read_automations_by_name(automation.name):
+    """Create the automation on the server, in place of an earlier one of its name that differs.
+
+    One that stays goes on watching the runs whose heartbeats it has seen.
+    """
+    written, there = automation.model_dump(), client.read_automations_by_name(automation.name)
+    if [old.model_dump(include=set(written)) for old in there] == [written]:
+        return
+    for old in there:
         client.delete_automation(old.id)
     client.create_automation(automation)
 

@@ -5,22 +5,14 @@ import importlib
 import logging
 import signal
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.serving.server import (
-    database_problem,
-    has_lasting_server,
-    last_words,
-    provide_prefect_server,
-    server_in_memory,
-)
+from flows.serving.server import has_lasting_server, last_words, provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
-from seatrial.text.words import plain
 
 log = logging.getLogger("seatrial")
 
@@ -111,9 +103,11 @@ def by_hand(
 
 
 def _run_flow(**parameters: Any) -> Any:
-    """Return the flow's result, or the exception it ended in. Prefect is imported while its server starts."""
+    """Return the flow's result, or the exception it ended in, also where Prefect does not know of its end.
+
+    Prefect is imported while its server starts.
+    """
     provide_prefect_server()
-    import httpx
     from prefect.events.clients import PrefectEventsClient
     from prefect.events.worker import EventsWorker
     from prefect.settings import get_current_settings
@@ -128,24 +122,9 @@ def _run_flow(**parameters: Any) -> Any:
     results.clear()
     errors.clear()
 
-    def run() -> Any:
-        return check(**parameters, return_state=True).result(raise_on_failure=False)
-
-    try:
-        return _told_or_not(run)
-    except (httpx.HTTPError, RuntimeError) as error:  # Prefect has a RuntimeError for a server that it cannot reach
-        problem = None if has_lasting_server() else database_problem()
-        with server_in_memory(problem or f"{type(error).__name__}: {plain(error)[:200]}"):
-            return _told_or_not(run)
-
-
-def _told_or_not(run: Callable[[], Any]) -> Any:
-    """Return the flow's result, or the exception it ended in, also where Prefect could not be told of its end."""
-    from flows.serving.ui import errors, results
-
     ended: Any = None
     try:
-        ended = run()
+        ended = check(**parameters, return_state=True).result(raise_on_failure=False)
     except Exception as error:
         if not (results or errors):  # the flow has not begun
             raise

@@ -14,24 +14,23 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
     FlowRunFilterStateType,
     FlowRunFilterTags,
 )
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-from prefect.states import Cancelled, Crashed
 
 from flows.serving.server import has_lasting_server
-from flows.serving.ui import LINE, PROCESS, RUN, SLOT, cluster_tag, set_label, show_waiting
+from flows.serving.ui import LINE, RUN, SLOT, cluster_tag, set_label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
-from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by, in_line
+from seatrial.runs.cluster_lock import FileLock, held_by, in_line
 
 log = logging.getLogger("seatrial.lock")
 
@@ -217,32 +216,14 @@ def _checks(cluster: str, but: UUID) -> list[FlowRun]:
     """Return other checks of the cluster that are at work or wait; none if the server does not answer."""
     try:
         with get_client(sync_client=True) as client:
-            return [run for run in running(client, cluster) if run.id != but]
+            runs = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(
+                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_UNFINISHED))),
+                    tags=FlowRunFilterTags(all_=[cluster_tag(cluster)]),
+                ),
+                limit=_MANY,
+            )
+            return [run for run in runs if run.id != but]
     except httpx.HTTPError as error:
         log.debug("the Prefect server: %s", error)
         return []
-
-
-def running(client: SyncPrefectClient, cluster: str | None = None) -> list[FlowRun]:
-    """List the checks that are at work by their state, of one cluster or of all."""
-    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_UNFINISHED)))
-    tags = FlowRunFilterTags(all_=[cluster_tag(cluster)]) if cluster else None
-    return client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states, tags=tags), limit=_MANY)
-
-
-def end_if_dead(client: SyncPrefectClient, run: FlowRun) -> bool:
-    """End a run in Prefect whose process is gone for sure; return whether it is."""
-    identity = ProcessIdentity.parse(str(run.labels.get(PROCESS, "")))
-    if identity is None or not identity.is_gone:
-        return False
-    end(client, run.id, "its process is gone and did not say why")
-    return True
-
-
-def end(client: SyncPrefectClient, flow_run: UUID, why: str) -> None:
-    """Set Cancelled where a person asked for that, else Crashed; a final state that was set in the meantime stands."""
-    state = client.read_flow_run(flow_run).state
-    if state and state.is_final():
-        return
-    over: State[object] = Cancelled(message=why) if state and state.is_cancelling() else Crashed(message=why)
-    client.set_flow_run_state(flow_run, over, force=True)

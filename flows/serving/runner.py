@@ -9,26 +9,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import DeploymentUpdate
-from prefect.client.schemas.filters import (
-    DeploymentFilter,
-    DeploymentFilterId,
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
-from prefect.exceptions import ObjectNotFound
 from prefect.flows import EntrypointType  # type: ignore[attr-defined]
 from prefect.runner import Runner
-from prefect.schedules import Schedule
 from prefect.settings import get_current_settings
 from prefect.utilities.callables import parameter_schema
 
@@ -37,13 +27,11 @@ from flows.check import check
 from flows.promote import promote_run
 from flows.reap import reap
 from flows.serving.automations import install_all
-from flows.serving.limits import end, end_if_dead
 from flows.serving.serve import REAP_CRON, Night, ServeConfig, first_date
 from flows.serving.signals import end_runs, end_with_parent
 from seatrial.checks.suites import SHIPPED
 
 _TYPED = ", or the path of a suite file"  # says flows.check; who chooses types none
-_STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 
 
 class _Runner(Runner):
@@ -58,17 +46,15 @@ class _Runner(Runner):
 
 def main(site: ServeConfig) -> None:
     end_with_parent()
-    with get_client(sync_client=True) as client:
-        off = switched_off(client)
     tempfile.tempdir = str(get_current_settings().home)  # not /tmp/runner_storage, the first user's alone
     runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
-    ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site, off)}
+    ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site)}
     with get_client(sync_client=True) as client:
-        end_what_an_earlier_runner_left(client, list(ids.values()))
         forget_clusters(client, ids["nightly"], {night.cluster for night in site.nights()})
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
-    for line in announced(site, off):
+        paused = {one.slug for one in client.read_deployment_schedules(ids["nightly"]) if not one.active}
+    for line in announced(site, paused):
         print(line, flush=True)
     asyncio.run(runner.start())
 
@@ -77,30 +63,6 @@ def _added(runner: Runner, deployment: RunnerDeployment) -> UUID:
     served = runner.add_deployment(deployment)
     assert isinstance(served, UUID)
     return served
-
-
-def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID]) -> None:
-    """End the runs of an earlier runner: only one at a time serves these deployments."""
-    runs = client.read_flow_runs(
-        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=served)),
-        flow_run_filter=FlowRunFilter(
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_STARTED))),
-        ),
-        limit=200,
-    )
-    for run in runs:
-        if not end_if_dead(client, run):
-            end(client, run.id, "what had started it has died")
-
-
-def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:
-    """Return deployment and slug of every schedule that a person has switched off."""
-    schedules_off = set()
-    for flow, name in ((check.name, "nightly"), (reap.name, "reap")):
-        with suppress(ObjectNotFound):
-            schedules = client.read_deployment_by_name(f"{flow}/{name}").schedules
-            schedules_off |= {(name, schedule.slug) for schedule in schedules if not schedule.active}
-    return schedules_off
 
 
 def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:
@@ -132,24 +94,22 @@ def _choice(field: dict[str, Any], legal: list[str]) -> dict[str, Any]:
     return {**kept, "type": "string", "enum": legal, "description": field["description"].replace(_TYPED, "")}
 
 
-def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ()) -> Iterator[RunnerDeployment]:
+def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
     """Return the deployments. `nightly` is a single one with a schedule per cluster, so that one list shows all.
 
-    `off`: deployment and slug of schedules that stay switched off.
+    A schedule that a person has switched off stays off, because nothing here says `active`.
     """
     nights = site.nights()
     schedules = [
-        Schedule(
-            cron=night.cron,
-            timezone=night.timezone,
+        DeploymentScheduleCreate(
+            schedule=CronSchedule(cron=night.cron, timezone=night.timezone),
             slug=night.cluster,
             parameters={"cluster": night.file, "suite": night.suite},
-            active=("nightly", night.cluster) not in off,
         )
         for night in nights
     ]
     nightly = {"cluster": nights[0].file, "suite": nights[0].suite}
-    reaping = Schedule(cron=REAP_CRON, timezone="UTC", slug="reap", active=("reap", "reap") not in off)
+    reaping = DeploymentScheduleCreate(schedule=CronSchedule(cron=REAP_CRON, timezone="UTC"), slug="reap")
     clusters = list(site.clusters)
     deploy = partial(
         RunnerDeployment.from_flow, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=True
@@ -161,12 +121,12 @@ def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ())
     yield deploy(promote_run, "promote")
 
 
-def announced(site: ServeConfig, off: Collection[tuple[str, str | None]]) -> list[str]:
-    """Return the lines that are shown at the terminal; `off` as for `deployments`."""
+def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:
+    """Return the lines that are shown at the terminal, by the clusters whose schedules are paused."""
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
     schedules = [
         f"nightly  {night.cluster}, suite {night.suite}: {night.cron} ({night.timezone}), "
-        + ("paused" if ("nightly", night.cluster) in off else _next(night))
+        + ("paused" if night.cluster in paused else _next(night))
         for night in site.nights()
     ]
     return [f"Prefect  {url}", *schedules, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]

@@ -21,8 +21,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -160,15 +159,9 @@ _SERVER_SETTINGS = {
 
 HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
-GIVEN_UP = "the Prefect server does not stay up; the run goes on without it"
-_IN_MEMORY = {
-    "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
-        "sqlite+aiosqlite:///file::memory:?cache=shared&uri=true&check_same_thread=false"
-    )
-}
+ENDED = "the Prefect server ended; the run goes on without it"
 _DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
 _VACUUM, _DAY_S = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", 86400.0
-_QUICK_S, _TRIES = 60.0, 3  # a server that dies sooner than this, this often in a row, does not come up
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
 _SERVE = """
@@ -188,65 +181,40 @@ uvicorn.run(own, fd=int(sys.argv[1]), log_level="error", lifespan="on")
 class TemporaryServer:
     """A Prefect server on the loopback interface, with a random login.
 
-    `api_url` answers as soon as the server is up; connections queue until then. The socket stays in this process: a
-    server that dies is started again on it, and no other process can take its port. One that does not stay up is given
-    up, and later calls fail at once.
+    `api_url` answers as soon as the server is up; connections queue until then. Once it has ended, calls fail at once.
     """
 
-    def __init__(self, log: IO[bytes], settings: Mapping[str, str] = {}) -> None:
+    def __init__(self, log: IO[bytes]) -> None:
         self.auth_string = random_auth_string()
-        self._log = log
+        self._stopped = False
         self._listener = listen("127.0.0.1", 0, backlog=128)
         self.api_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/api"
         own = {SERVER_AUTH: self.auth_string, ORIGINS: self.api_url.removesuffix("/api")}
-        self._environment = {**os.environ, **_SERVER_SETTINGS, **own, **settings}
-        self._starting, self._stopped = threading.Lock(), False
-        self._quick_deaths = 0
-        self._start()
-        # The kernel ends the server when the thread that started it ends, so this one never does.
-        threading.Thread(target=self._watch, name="server", daemon=True).start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def _start(self) -> None:
-        self._started = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _SERVE, str(self._listener.fileno())],
             stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            env=self._environment,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **_SERVER_SETTINGS, **own},
             pass_fds=[self._listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the run, which needs its server until the end
             umask=0o077,  # its database holds secrets
         )
+        threading.Thread(target=self._watch, name="server", daemon=True).start()
 
     def _watch(self) -> None:
-        while True:
-            self._process.wait()
-            with self._starting:
-                if self._stopped:
-                    return
-                quick = time.monotonic() - self._started < _QUICK_S
-                self._quick_deaths = self._quick_deaths + 1 if quick else 0
-                if self._quick_deaths >= _TRIES:
-                    self._give_up()
-                    return
-                self._start()
-
-    def _give_up(self) -> None:
-        """Have calls fail at once from now on, and send no more logs."""
+        """Have calls fail at once when the server has ended, and send no more logs."""
+        self._process.wait()
+        if self._stopped:
+            return
         self._listener.close()
-        log.warning("%s", GIVEN_UP)
+        log.warning("%s", ENDED)
         from prefect.settings import get_current_settings
 
         get_current_settings().logging.to_api.enabled = False
 
     def stop(self) -> None:
-        with self._starting:
-            self._stopped = True
+        self._stopped = True
         self._process.terminate()
         try:
             self._process.wait(timeout=5)
@@ -267,45 +235,32 @@ def provide_prefect_server() -> None:
 
     The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
     stopped when this process exits, after Prefect has sent what it still holds. Raises InputError where Prefect's
-    folder cannot be used.
+    folder cannot be used or has no room.
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
     os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")  # not pickle, where a result is kept at all
     if not configured_api_url():
-        if not _events_are_due(prefect_home()):
+        home = prefect_home()
+        _check_room(home)
+        if not _events_are_due(home):
             os.environ.setdefault(_VACUUM, "orphans")  # which a temporary server leaves to a lasting one
         server = TemporaryServer(_server_log())
         atexit.register(server.stop)
         os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")  # a line for each event that is lost
-        os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s; while it starts again, calls wait at its door
+        os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s
         os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
 
 
-@contextmanager
-def server_in_memory(problem: str) -> Iterator[None]:
-    """Have Prefect, imported before, use a temporary server that keeps nothing: the other one takes no run."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
-    log.warning("the Prefect server takes no run (%s): this one goes on, and Prefect keeps nothing of it", problem)
-    server = TemporaryServer(_server_log(), _IN_MEMORY)
-    atexit.register(server.stop)
-    os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
-    with temporary_settings({PREFECT_API_URL: server.api_url, PREFECT_API_AUTH_STRING: server.auth_string}):
-        yield
-
-
-def database_problem() -> str | None:
-    """Return why the temporary server's database cannot grow in PREFECT_HOME; None if it can."""
-    home = prefect_home()
+def _check_room(home: Path) -> None:
+    """Raise InputError if the database of the temporary server cannot grow."""
     try:
         size = max((path.stat().st_size for path in home.glob("prefect.db*")), default=0)
         with tempfile.TemporaryFile(dir=home) as file:
             os.posix_fallocate(file.fileno(), 0, _DATABASE_BYTES)
             os.ftruncate(file.fileno(), size + _DATABASE_BYTES)  # a limit of the size of files (ulimit -f)
     except OSError as error:
-        return f"PREFECT_HOME {home}: {error.strerror}"
-    return None
+        raise InputError(f"PREFECT_HOME {home}: {error.strerror}; name a folder with 4 MiB of room") from error
 
 
 def _events_are_due(home: Path) -> bool:

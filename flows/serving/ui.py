@@ -1,41 +1,29 @@
-"""A flow run in Prefect's UI: its tags, labels, states, log, progress and files.
+"""A flow run in Prefect's UI: its tags, labels, states, log and files.
 
 Nothing here can end a run or hold a measurement up: what Prefect does not take is left out.
 """
 
-import contextvars
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from prefect.artifacts import (
-    create_image_artifact,
-    create_link_artifact,
-    create_progress_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_image_artifact, create_link_artifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run as current
 from prefect.states import Crashed, Running
 
-from seatrial.checks.contract import PlannedNodes
-from seatrial.checks.suites import nodes_of
-from seatrial.checks.table import CHECKS
-from seatrial.config.run import PICTURE, Run, Suite, published, secrets_of
+from seatrial.config.run import PICTURE, Run, published
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult, exit_status, verdict_line
 from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
-from seatrial.runs.cluster_lock import ProcessIdentity
 from seatrial.runs.progress import RedactingFormatter
 from seatrial.system.private import write_atomic
-from seatrial.text.escape import escape
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 from tasks.check import STATES
@@ -46,9 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial")
 
 MOST_CHARACTERS = 2000  # of a message in Prefect
-RUN, PROCESS, SLOT, LINE = "seatrial.run", "seatrial.process", "seatrial.slot", "seatrial.line"
-_EVERY_S = 2.0
-_STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collect", "teardown", "record")
+RUN, SLOT, LINE = "seatrial.run", "seatrial.slot", "seatrial.line"
 _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
 
 # Of the runs of this process, also if no server could be reached.
@@ -61,12 +47,11 @@ def cluster_tag(cluster: str) -> str:
 
 
 def introduce(run: Run) -> None:
-    """Tag the flow run with its cluster and suite, and label it with its process."""
+    """Tag the flow run with its cluster and suite, and label it with its run id."""
     with _decorated() as client:
         tags = {*current.tags, cluster_tag(run.cluster.name), f"suite:{printable(run.suite.name)}"}
         client.update_flow_run(UUID(current.id), tags=sorted(tags))
-        labels: dict[str, bool | int | float | str] = {RUN: run.run_id, PROCESS: str(ProcessIdentity.here())}
-        client.update_flow_run_labels(UUID(current.id), labels)
+        client.update_flow_run_labels(UUID(current.id), {RUN: run.run_id})
 
 
 def show_verdict(result: RunResult) -> None:
@@ -179,75 +164,6 @@ def _redacted(secrets: Secrets) -> Iterator[None]:
     finally:
         for each in handlers:
             each.removeFilter(plain)
-
-
-def share(suite: Suite, step: str, units: int, nodes: PlannedNodes) -> float:
-    """Return how much of a run on `nodes` is done, in percent: steps count alike, a check by its `units`."""
-    if step not in _STEPS:
-        return 0.0
-    kind = next((kind for kind in CHECKS if kind.name == step), None)
-    section = suite.section(kind.section) if kind else None
-    within = units / kind.units(section, nodes) if kind and section else 0.0
-    return 100 * (_STEPS.index(step) + min(within, 1.0)) / len(_STEPS)
-
-
-class _Watcher(logging.Handler):
-    """Follows the log of a run; keeps its progress and its newest line, which Prefect shows as Markdown."""
-
-    def __init__(self, suite: Suite, nodes: PlannedNodes, secrets: Secrets) -> None:
-        super().__init__(logging.INFO)
-        self._secrets = secrets
-        self._suite, self._nodes = suite, nodes
-        self._step, self._units = "", 0
-        self.now: tuple[float, str] = (0.0, "")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        step = getattr(record, "step", None)
-        if step in _STEPS and not hasattr(record, "seconds"):
-            self._step, self._units = step, 0
-        self._units += getattr(record, "units", 0)
-        message = self._secrets.out_of_line(record.getMessage())
-        self.now = share(self._suite, self._step, self._units, self._nodes), escape(f"{self._step}: {message}"[:300])
-
-
-@contextmanager
-def progress(run: Run) -> Iterator[None]:
-    """Show the run's progress in Prefect during the block."""
-    try:
-        shown = create_progress_artifact(0.0, key=f"progress-{run.cluster.name}", description=run.run_id)
-    except Exception as error:
-        log.debug("no progress in Prefect: %s", error)
-        yield
-        return
-    assert isinstance(shown, UUID)
-    watcher = _Watcher(run.suite, nodes_of(run.cluster), secrets_of(run.cluster))
-    over = threading.Event()
-    logger = logging.getLogger("seatrial")
-    logger.addHandler(watcher)
-    sender = threading.Thread(
-        target=contextvars.copy_context().run, args=(_send, shown, watcher, over), name="progress", daemon=True
-    )
-    sender.start()
-    try:
-        yield
-        watcher.now = (100.0, f"{run.run_id}: done")
-    finally:
-        logger.removeHandler(watcher)
-        over.set()
-        sender.join(5)
-
-
-def _send(artifact: UUID, watcher: _Watcher, over: threading.Event) -> None:
-    """Send the newest state every two seconds, and the last one."""
-    sent, ends = None, False
-    while not ends:
-        ends = over.wait(_EVERY_S)
-        if (now := watcher.now) != sent:
-            try:
-                update_progress_artifact(artifact, progress=now[0], description=now[1])
-                sent = now
-            except Exception as error:
-                log.debug("progress: %s", error)
 
 
 def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None:

@@ -159,8 +159,6 @@ Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")
 Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py prints them
 
-UNIT = {"units": 1}  # `extra` of a log record that reports one more unit of progress
-
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
@@ -242,7 +240,6 @@ class CheckType:
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
     - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further evidence, and notes.
     - `repeats_whole`: a repeat takes as long as the check, so only numbers that read low are repeated.
-    - `units`: how many log records with `extra=UNIT` it writes, by its section and the nodes.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
     """
@@ -259,7 +256,6 @@ class CheckType:
     repeat: Repeat | None = None
     repeats_whole: bool = False
     revisit: Revisit | None = None
-    units: Callable[[Any, PlannedNodes], int] = lambda section, nodes: 1
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part
     logs: tuple[str, ...] = ()
 

@@ -1,10 +1,7 @@
 """The files that a user writes, as models: cluster, suite, image, alerts."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from seatrial.config.platform import PlatformSettings
-
-# The settings model of each kind of platform, imported when it is called. `seatrial.platforms` fills it.
-PLATFORMS: "dict[str, Callable[[], type[PlatformSettings]]]" = {}
+# By kind of platform, what imports the model of its settings. `seatrial.platforms` fills it.
+PLATFORMS: dict[str, Callable[[], Any]] = {}

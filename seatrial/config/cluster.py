@@ -1,21 +1,35 @@
-"""A cluster file: what is checked, and where it runs."""
+"""A cluster file: what is checked, and where it runs.
+
+A platform is one package: `config` has its settings model, `platform` has `platform(cluster)`, which returns what
+fulfils `seatrial.platforms.Platform`.
+"""
 
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Union
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from seatrial.catalog import hardware_of, known_hardware, unknown_fabric
+from seatrial.config import PLATFORMS
 from seatrial.config.faults import Fault, fault_problems
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
-from seatrial.config.platform import PlatformSettings, SettingsByKind
 from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.shipped import example
@@ -165,7 +179,7 @@ Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
 MpiWord = Annotated[str, AfterValidator(_not_expanded)]
 Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
 Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(no_boolean)]
-KeptSeconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
 
 
@@ -225,6 +239,81 @@ class Isolate(Strict):
     dry_run: bool = Field(True, description="say by which command, and change nothing")
 
 
+class PlatformSettings(Strict):
+    """The platform's section of a cluster file, and properties that the rest of seatrial uses."""
+
+    kind: str
+    pulls_images: ClassVar[bool] = False  # nodes take their image from a registry, so what is built needs a repository
+    uses_host_software: ClassVar[bool] = False  # nodes run the software of this machine, not that of an image
+    takes_image_files: ClassVar[bool] = False  # nodes may start an image that is a file
+    injects_faults: ClassVar[bool] = False
+    isolates: ClassVar[bool] = False  # its scheduler can take nodes out of service
+
+    def architecture(self, hardware: str, here: str) -> str | None:
+        """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this machine's."""
+        return None
+
+    def secret_variables(self) -> tuple[str, ...]:
+        """Return the environment variables of the nodes whose values are secret."""
+        return ()
+
+    def problems(self, cluster: "Cluster") -> Iterator[str]:
+        """Yield conflicts with the rest of the cluster file; each begins with the field to change."""
+        if self.pulls_images and cluster.builds_without_repository:
+            yield f"image: needs a repository, from which the nodes of platform {self.kind} pull it"
+        if cluster.image_is_a_file and not self.takes_image_files:
+            takers = "slurm and baremetal"
+            yield f"image: a file is only for platforms {takers}; {self.kind} takes a reference such as repo/name:tag"
+        if cluster.faults and not self.injects_faults:
+            yield "faults: are only for platform local; no real cluster is broken on purpose"
+        if cluster.isolate and not self.isolates:
+            yield f"isolate: is only for platforms kubernetes and slurm, not {self.kind}"
+
+    def moving_parts(self) -> list[str]:
+        """Versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
+        return []
+
+    @classmethod
+    def implementation(cls) -> str:
+        """Return the module beside the model that brings nodes up."""
+        return f"{cls.__module__.rpartition('.')[0]}.platform"
+
+
+class SettingsByKind(Mapping[str, type[PlatformSettings]]):
+    """Annotation of a field that takes the settings of any platform; only the model of the kind given is imported."""
+
+    def __getitem__(self, kind: str) -> type[PlatformSettings]:
+        model: type[PlatformSettings] = PLATFORMS[kind]()
+        return model
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLATFORMS)
+
+    def __len__(self) -> int:
+        return len(PLATFORMS)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices: dict[Any, CoreSchema] = {
+            kind: core_schema.no_info_plain_validator_function(partial(_read, kind)) for kind in self
+        }
+        return core_schema.tagged_union_schema(
+            choices,
+            "kind",
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda value, write: write(value),
+                schema=core_schema.any_schema(),  # as the value's own model says
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        models: Any = Union[tuple(self.values())]  # noqa: UP007
+        return handler(TypeAdapter(Annotated[models, Field(discriminator="kind")]).core_schema)
+
+
+def _read(kind: str, value: Any) -> Any:
+    return PLATFORMS[kind]().model_validate(value)
+
+
 class Cluster(Strict):
     """The cluster to check: how many nodes of which hardware, on which platform."""
 
@@ -252,7 +341,7 @@ class Cluster(Strict):
         None, description="URL of a folder, as fsspec knows it (gs://bucket/logs); every run makes one in it"
     )
     keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
-    keep_s: KeptSeconds = Field(2 * 3600, description="seconds that they stay up")
+    keep_s: Seconds = Field(2 * 3600, description="seconds that they stay up")
     isolate: Isolate | None = Field(None, description="whether nodes that a run names are taken out of service")
     schedule: Schedule = Field(Schedule.model_construct(), description="when `seatrial serve` checks it")
     notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")

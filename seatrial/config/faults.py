@@ -59,10 +59,6 @@ class _Fault(Strict):
         """The effects that are set."""
         return [name for name in self.effects if getattr(self, name) is not None]
 
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
 
 class NodeFault(_Fault):
     """Break one node on purpose: its link, its sshd, its host key, its processors, its memory, or what it computes."""

@@ -13,7 +13,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.reason import placed
 from seatrial.platforms.reasons import REASONS
 
-if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
+if TYPE_CHECKING:  # pydantic is loaded where it is used
     from seatrial.config.cluster import Cluster
     from seatrial.config.run import Run
     from seatrial.model.testbed import Testbed

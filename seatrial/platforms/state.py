@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.config import PLATFORMS
+from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed
@@ -28,7 +29,6 @@ from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
 
 if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
     from seatrial.config.run import Run
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -154,15 +154,13 @@ def _record(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def remember(folder: Path, cluster: "Cluster") -> None:
+def remember(folder: Path, cluster: Cluster) -> None:
     """Save the cluster of the run for other processes."""
     write_private(folder / "cluster.json", cluster.model_dump_json())
 
 
-def recall(folder: Path) -> "Cluster":
+def recall(folder: Path) -> Cluster:
     """The cluster of the run. Raises InputError if it has only begun, or is being taken down."""
-    from seatrial.config.cluster import Cluster
-
     try:
         return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))
     except (OSError, ValueError) as error:

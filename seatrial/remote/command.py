@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,16 +42,16 @@ class CommandResult:
     timed_out: bool = False
 
 
-class LineReader:
+class LineReader(ABC):
     """A process whose output is read in lines."""
 
     def __init__(self) -> None:
         self.received_bytes = 0
         self._rest = b""
 
+    @abstractmethod
     def read(self, timeout_s: float) -> bytes | None:
         """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
-        raise NotImplementedError
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
         """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.

@@ -4,54 +4,15 @@ import fcntl
 import json
 import logging
 import os
-import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.model.result import now
 from seatrial.system.private import closed_folder, private_opener, read_opener
-from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home
 
 log = logging.getLogger("seatrial.lock")
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """A process, its machine and its container; only processes there can see whether it lives."""
-
-    machine: str
-    process: Process
-
-    @classmethod
-    def here(cls) -> "ProcessIdentity":
-        return cls(_machine(), this_process())
-
-    @classmethod
-    def parse(cls, text: str) -> "ProcessIdentity | None":
-        """Parse the output of `str`; None for other text."""
-        machine, _, rest = text.partition(" ")
-        pid, _, started = rest.partition(" ")
-        return cls(machine, Process(int(pid), int(started))) if pid.isdigit() and started.isdigit() else None
-
-    def __str__(self) -> str:
-        return f"{self.machine} {self.process.pid} {self.process.started}"
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the process is known to have ended."""
-        return self.machine == _machine() and not self.process.alive
-
-
-def _machine() -> str:
-    """Return host name, boot id and process namespace."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()}/{boot}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
 
 
 class Line:

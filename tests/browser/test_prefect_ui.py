@@ -154,7 +154,7 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
     assert served.ended(flow_run)["type"] == "COMPLETED"
     visitor.picture("prefect-run")
     visitor.click("Artifacts")
-    visitor.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial", "progress-trial")
+    visitor.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial")
     open_artifact(served, visitor, "summary-trial")
     visitor.sees("connectivity", "collectives", "pass")
     visitor.picture("prefect-artifact")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import PrivateAttr
 
-from seatrial.config.cluster import Cluster
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.cluster import Cluster, PlatformSettings
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.model.testbed import Node, Testbed

@@ -86,7 +86,7 @@ def start_long(site: Site, out: Path, **parameters: str) -> str:
 def stop_watching(site: Site) -> None:
     """Until a runner or worker starts, the server does not say of a run without a heartbeat that it died, after 90 s.
 
-    So it is the run itself or `reap` that says so, however long that one takes to be there again.
+    So it is the run itself that says so, however long that takes.
     """
     (watch,) = (
         automation for automation in site.api("POST", "/automations/filter") if automation["name"] == zombies().name
@@ -95,8 +95,10 @@ def stop_watching(site: Site) -> None:
 
 
 def process_of(site: Site, flow_run: str) -> int:
-    """The run's process, as the run has labelled itself: a `reap` or an alarm may be at work beside it."""
-    return int(site.flow_run(flow_run)["labels"]["seatrial.process"].split()[-2])
+    """The run's process: a `reap` or an alarm may be at work beside it."""
+    mark = f"PREFECT__FLOW_RUN_ID={flow_run}".encode()
+    (pid,) = (one for one in site.pids("prefect.engine") if mark in Path(f"/proc/{one}/environ").read_bytes())
+    return pid
 
 
 def cancel(site: Site, flow_run: str) -> None:

@@ -1,6 +1,5 @@
 """What a site runs: schedules, deployments, the form, the alarm. No server here."""
 
-import logging
 import os
 import re
 from dataclasses import replace
@@ -27,18 +26,15 @@ from flows.serving.automations import SILENCE_S
 from flows.serving.runner import announced, deployments, with_choices
 from flows.serving.serve import ServeConfig, local_timezone, validated
 from flows.serving.server import provide_prefect_server
-from flows.serving.ui import _STEPS, _Watcher, crashed_state, has_verdict, share, state_of
+from flows.serving.ui import crashed_state, has_verdict, state_of
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
-from seatrial.checks.contract import PlannedNodes
-from seatrial.checks.suites import SHIPPED, load_suite
-from seatrial.checks.table import CHECKS
+from seatrial.checks.suites import SHIPPED
 from seatrial.config.cluster import load_cluster
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.verdict import Verdict
-from seatrial.text.redact import Secrets
 from tasks.notify import _history, watch
 from tasks.sinks import Delivery, Files, full_receipt
 from tasks.sinks.bounded import BoundedSink
@@ -126,9 +122,6 @@ def test_the_alarm_knows_whom_to_tell_also_of_a_check_that_died_of_a_file(
         (tmp_path / name).write_text("nodes: many\n")
     run.parameters = {"cluster": str(tmp_path / "a4.yaml"), "suite": str(tmp_path / "hard.yaml")}
     assert (cluster_of(run).name, suite_of(run)) == ("a4", "hard")
-    before = a_run(Completed())
-    before.tags = ["cluster:h100-west"]
-    assert cluster_of(run, [before]).name == "h100-west"  # by an earlier run of that file
     run.tags = ["nightly", "cluster:h100-east"]
     assert cluster_of(run).name == "h100-east"
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
@@ -147,37 +140,6 @@ def test_a_death_is_told_also_without_a_history(
     assert heard == ["trial/nightly: the check of trial died"]
     with pytest.raises(SeatrialError, match="history"), _history(None):
         pytest.fail("a check would pass for late, or not, by a history that cannot be read")
-
-
-def test_how_far_a_run_is_grows_with_every_step_and_unit() -> None:
-    suite = load_suite("quick")
-    steps = [("image", 0), ("launch", 0), ("collectives", 0), ("collectives", 3), ("collectives", 5), ("training", 2)]
-    shares = [share(suite, *step, PlannedNodes(4, 1, gpus=False)) for step in [*steps, ("training", 10), ("record", 0)]]
-    assert shares == sorted(set(shares))
-    assert 0 <= shares[0] < shares[-1] < 100
-
-
-def test_a_check_is_done_when_the_units_of_these_nodes_are() -> None:
-    """GPUs train other steps than processors, and sweep other sizes."""
-    suite = load_suite("acceptance")
-    for nodes in (PlannedNodes(4, 8, gpus=True), PlannedNodes(4, 1, gpus=False)):
-        for kind in CHECKS:
-            if not (section := suite.section(kind.section)):
-                continue
-            units, done = kind.units(section, nodes), share(suite, kind.name, 0, nodes) + 100 / len(_STEPS)
-            assert share(suite, kind.name, units, nodes) == pytest.approx(done)
-            assert units == 1 or share(suite, kind.name, units - 1, nodes) < done
-    training = next(kind for kind in CHECKS if kind.name == "training")
-    section = suite.section(training.section)
-    logged = [training.units(section, PlannedNodes(4, 1, gpus=gpus)) for gpus in (True, False)]
-    assert logged == [10, 10], "a tenth of the steps, whichever they are"
-
-
-def test_the_newest_line_is_text_where_prefect_shows_markdown() -> None:
-    watcher = _Watcher(load_suite("quick"), PlannedNodes(4, 1, gpus=False), Secrets())
-    line = {"name": "seatrial.launch", "levelno": logging.INFO, "msg": "![p](http://x/p.png) @all", "step": "launch"}
-    watcher.emit(logging.makeLogRecord(line))
-    assert watcher.now[1] == "launch: \\!\\[p\\](http://x/p.png) @\u200ball"
 
 
 def test_the_form_explains_itself() -> None:
@@ -212,7 +174,7 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     assert nights == [("trial", cluster, "nightly", "0 2 * * *"), ("other", str(other), "quick", "30 5 * * 1")]
     assert {s.schedule.timezone for s in schedules} == {"Europe/Berlin"}
     monkeypatch.setenv("PREFECT_API_URL", "http://here/api")
-    trial, paused = announced(site, [("nightly", "other")])[1:3]
+    trial, paused = announced(site, ["other"])[1:3]
     assert re.search(r", next \d{4}-\d\d-\d\d 02:00$", trial)
     assert paused == "nightly  other, suite quick: 30 5 * * 1 (Europe/Berlin), paused"
     over = deployments(ServeConfig(site.clusters, suite="acceptance"))

@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,22 +21,12 @@ from tests import samples
 FULL = httpx.HTTPStatusError("500", request=httpx.Request("POST", "http://p"), response=httpx.Response(500))
 
 
-@pytest.fixture
-def problems(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Why servers in memory were started."""
-    started: list[str] = []
-
-    @contextmanager
-    def in_memory(problem: str) -> Iterator[None]:
-        started.append(problem)
-        yield
-
+@pytest.fixture(autouse=True)
+def _no_prefect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
-    monkeypatch.setattr(by_hand, "server_in_memory", in_memory)
-    monkeypatch.setattr(by_hand, "database_problem", lambda: "PREFECT_HOME /p: No space left on device")
     monkeypatch.setattr(by_hand, "_import_ahead", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    yield started
+    yield
     results.clear()
 
 
@@ -58,34 +47,29 @@ def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, told: boo
     return by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
 
 
-def test_a_server_that_takes_no_run_does_not_keep_it_from_its_verdict(
-    monkeypatch: pytest.MonkeyPatch, problems: list[str]
-) -> None:
-    result = samples.healthy_local()
-    assert run(monkeypatch, FULL, result) is result
-    assert problems == ["PREFECT_HOME /p: No space left on device"]
+def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = run(monkeypatch, FULL)
+    assert isinstance(outcome, by_hand.Unfinished)
+    assert (outcome.exit_status, "Prefect failed: HTTPStatusError: 500" in outcome.reason) == (3, True)
 
 
-def test_a_run_is_not_done_twice_because_prefect_was_not_told_of_its_end(
-    monkeypatch: pytest.MonkeyPatch, problems: list[str]
-) -> None:
+def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     result = samples.healthy_local()
     assert run(monkeypatch, result, told=False) is result
-    assert not problems
 
 
 @pytest.mark.parametrize(("failing", "number"), [("posix_fallocate", errno.ENOSPC), ("ftruncate", errno.EFBIG)])
 def test_a_database_that_cannot_grow_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    assert server.database_problem() is None
+    server._check_room(tmp_path)
 
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, failing, fail)
-    assert server.database_problem() == f"PREFECT_HOME {tmp_path}: {os.strerror(number)}"
+    with pytest.raises(InputError, match=f"^PREFECT_HOME {tmp_path}: {os.strerror(number)}; name a folder"):
+        server._check_room(tmp_path)
     assert not list(tmp_path.iterdir())
 
 

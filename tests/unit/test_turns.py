@@ -7,24 +7,20 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
-from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.objects import FlowRun, State
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.states import Cancelled, Cancelling, Completed, Running
 
 from flows.serving import limits
-from flows.serving.limits import ClusterLock, end_if_dead
-from flows.serving.ui import LINE, PROCESS
+from flows.serving.limits import ClusterLock
+from flows.serving.ui import LINE
 from seatrial.model.errors import MissingError
-from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
+from seatrial.runs.cluster_lock import FileLock
 
 AWAY = httpx.ConnectError("connection refused")
 LOCKED = PrefectHTTPStatusError("locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423))
@@ -179,53 +175,3 @@ def test_the_lock_goes_to_the_run_that_came_first_and_the_dead_lose_their_place(
     third.close()
     assert last.take()
     last.close()
-
-
-def test_a_place_knows_whether_its_process_is_gone() -> None:
-    here = ProcessIdentity.here()
-    assert ProcessIdentity.parse(str(here)) == here
-    assert not here.is_gone
-    assert gone().is_gone
-    assert not replace(gone(), machine="another machine").is_gone
-    assert ProcessIdentity.parse("nonsense") is None
-    assert held_by("a", "r", "now") == "cluster a is being checked by run r since now"
-
-
-# The end of runs whose process is gone, as Prefect is told of it.
-
-
-class Server:
-    """One flow run, which may have gone on since it was read."""
-
-    def __init__(self, state: State[Any]) -> None:
-        self.run = FlowRun(id=uuid4(), flow_id=uuid4(), state=state, labels={PROCESS: str(gone())})
-
-    def read_flow_run(self, _: object) -> FlowRun:
-        return self.run
-
-    def set_flow_run_state(self, _: object, state: State[Any], *, force: bool) -> None:
-        assert force
-        self.run.state = state
-
-
-def gone() -> ProcessIdentity:
-    here = ProcessIdentity.here()
-    return replace(here, process=replace(here.process, pid=2**22 + 1))  # more than any machine has
-
-
-@pytest.mark.parametrize(
-    ("was", "then", "is_"),
-    [
-        (Running(), None, "Crashed"),
-        (Cancelling(), None, "Cancelled"),  # somebody wanted its end
-        (Running(), Cancelling(), "Cancelled"),
-        (Running(), Completed(), "Completed"),  # it had said what it came to before it ended
-        (Cancelling(), Cancelled(), "Cancelled"),
-    ],
-)
-def test_a_run_whose_process_is_gone_is_over(was: State[Any], then: State[Any] | None, is_: str) -> None:
-    server = Server(was)
-    read = server.run.model_copy()
-    server.run.state = then or was
-    assert end_if_dead(cast(SyncPrefectClient, server), read)
-    assert server.run.state.name == is_

@@ -25,13 +25,11 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import RollCall, conclude_repeat, roll_call
 from seatrial.checks.contract import (
     TORCH,
-    UNIT,
     CheckContext,
     CheckType,
     Doubt,
     Metric,
     Need,
-    PlannedNodes,
     Repeated,
     StepResult,
     TimeLeft,
@@ -122,7 +120,7 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
             outcome = _without_blame(outcome, outcomes)
         outcomes.append(outcome)
         level = logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
-        log.log(level, "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
+        log.log(level, "%s", outcome.reason)
     return outcomes, _with_lost(present, outcomes)
 
 
@@ -193,12 +191,6 @@ def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Chec
     return Check(_NAME, verdict, join(reasons) or right, seconds, measurements)
 
 
-def _units(section: Collectives, nodes: PlannedNodes) -> int:
-    """A row of every sweep; one of a sweep inside each node."""
-    planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
-    return sum(1 if sweep.arm == INTRA else len(sweep.sizes.sizes()) for sweep in planned)
-
-
 NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")
 
 COLLECTIVES = CheckType(
@@ -220,6 +212,5 @@ COLLECTIVES = CheckType(
     needs=lambda gpus: (NCCL_TESTS if gpus else TORCH,),
     least_ranks=2,
     repeat=repeat_sweeps,
-    units=_units,
     plan=plan_sweeps,
 )

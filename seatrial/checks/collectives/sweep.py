@@ -14,7 +14,6 @@ from pydantic import TypeAdapter
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
-from seatrial.checks.contract import UNIT
 from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError
@@ -268,7 +267,7 @@ class _OutputReader:
         if side and side.time_us is not None:
             rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
             wrong = f"  {side.wrong} wrong" if side.wrong else ""
-            log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}", extra=UNIT)
+            log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
 
 
 def can_write_json(testbed: Testbed, operation: str) -> bool:

@@ -14,12 +14,10 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import (
     TORCH,
-    UNIT,
     CheckContext,
     CheckType,
     Doubt,
     Metric,
-    PlannedNodes,
     Repeated,
     StepResult,
     TimeLeft,
@@ -271,17 +269,11 @@ def _log_step(line: str, steps: int) -> None:
         return
     loss = event["loss"]
     shown = f"loss {loss:.4f}  {event['step_time_ms'] or 0:.0f} ms" if loss is not None else "loss is not finite"
-    log.info("step %3d  %s", event["step"], shown, extra=UNIT)
+    log.info("step %3d  %s", event["step"], shown)
 
 
 def _every(steps: int) -> int:
     return max(1, steps // _LOGGED_STEPS)
-
-
-def _units(section: Training, nodes: PlannedNodes) -> int:
-    """The steps that are logged."""
-    steps = section.workload(gpus=nodes.gpus).steps
-    return len(range(0, steps, _every(steps)))
 
 
 TRAINING = CheckType(
@@ -309,6 +301,5 @@ TRAINING = CheckType(
     repeat=repeat_training,
     repeats_whole=True,
     logs=(_SUMS,),
-    units=_units,
     plan=plan_training,
 )

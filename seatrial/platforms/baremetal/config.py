@@ -2,17 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import FullPath, Mount, Ulimits
-from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.platforms.openssh import Jump, LoginSettings, PathText, Port, User, legal_path
 from seatrial.text.hostlist import expand
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 
 def legal_folder(value: str) -> str:
@@ -95,7 +92,7 @@ class BaremetalPlatform(PlatformSettings):
         """Whether a daemon (docker, podman) knows the containers by name."""
         return self.runtime in ("docker", "podman")
 
-    def problems(self, cluster: "Cluster") -> Iterator[str]:
+    def problems(self, cluster: Cluster) -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:
             yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
         for host in sorted(set(expand(tuple(self.host_settings))) - set(self.hosts)):
@@ -103,7 +100,7 @@ class BaremetalPlatform(PlatformSettings):
         yield from self._image_problems(cluster)
         yield from super().problems(cluster)
 
-    def _image_problems(self, cluster: "Cluster") -> Iterator[str]:
+    def _image_problems(self, cluster: Cluster) -> Iterator[str]:
         for name in ("mounts", "devices", "ulimits"):
             if getattr(self, name) and not (self.has_daemon or (name == "mounts" and self.runtime != "none")):
                 yield f"platform.{name}: has no use with platform.runtime {self.runtime}; leave it out"
@@ -133,7 +130,7 @@ class ThisMachinePlatform(PlatformSettings):
         None, description="with torch: a name on PATH or a full path; seatrial's own when unset"
     )
 
-    def problems(self, cluster: "Cluster") -> Iterator[str]:
+    def problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.nodes != 1:
             yield f"nodes: must be 1 on platform this-machine, is {cluster.nodes}"
         if cluster.image is not None:

@@ -1,16 +1,13 @@
 """The settings of one Docker host in a cluster file."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from seatrial.config import image
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import FullPath, Ulimits
-from seatrial.config.platform import PlatformSettings, Seconds
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 MAX_NODES = 64  # one host's containers; a bridge network of Docker has 254 addresses or more
 _OWN_FOLDERS = ("/etc/seatrial", "/run/seatrial", "/root/.ssh")
@@ -81,13 +78,13 @@ class DockerPlatform(PlatformSettings):
     def architecture(self, hardware: str, here: str) -> str | None:
         return here if hardware == "cpu" else None
 
-    def problems(self, cluster: "Cluster") -> Iterator[str]:
+    def problems(self, cluster: Cluster) -> Iterator[str]:
         yield from self._own_problems(cluster)
         if self.gpus:
             yield from self._gpu_problems(cluster)
         yield from super().problems(cluster)
 
-    def _own_problems(self, cluster: "Cluster") -> Iterator[str]:
+    def _own_problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.image is None:
             yield "image: is required with platform docker: the containers' image"
         if cluster.nodes > MAX_NODES:
@@ -99,7 +96,7 @@ class DockerPlatform(PlatformSettings):
         if self.ipc == "host" and self.shared_memory_gib:
             yield "platform.shared_memory_gib: not with ipc: host, whose /dev/shm is the host's"
 
-    def _gpu_problems(self, cluster: "Cluster") -> Iterator[str]:
+    def _gpu_problems(self, cluster: Cluster) -> Iterator[str]:
         named = [gpu for gpus in self.gpus for gpu in gpus]
         if len(self.gpus) != cluster.nodes:
             yield f"platform.gpus: needs one list for each of the {cluster.nodes} nodes, has {len(self.gpus)}"

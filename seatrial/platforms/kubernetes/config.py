@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from seatrial.config.platform import PlatformSettings, Seconds
+from seatrial.config.cluster import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
 from seatrial.platforms.kubernetes.fragment import ContainerFragment, PodFragment
 

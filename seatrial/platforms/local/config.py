@@ -1,14 +1,11 @@
 """The settings of the local platform in a cluster file."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from seatrial.config.platform import PlatformSettings
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
+from seatrial.config.cluster import Cluster, PlatformSettings
 
 MAX_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
 
@@ -24,7 +21,7 @@ class LocalPlatform(PlatformSettings):
     def architecture(self, hardware: str, here: str) -> str | None:
         return here if hardware == "cpu" else None
 
-    def problems(self, cluster: "Cluster") -> Iterator[str]:
+    def problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.nodes > MAX_NODES:
             yield f"nodes: the local platform takes at most {MAX_NODES}, is {cluster.nodes}"
         yield from super().problems(cluster)

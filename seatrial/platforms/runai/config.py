@@ -2,15 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.cluster import Name
-from seatrial.config.platform import PlatformSettings, Seconds
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
+from seatrial.config.cluster import Cluster, Name, PlatformSettings, Seconds
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s\"'\\]+)?")
 _OWN_OPTIONS = {
@@ -67,7 +63,7 @@ class RunaiPlatform(PlatformSettings):
 
     pulls_images: ClassVar[bool] = True
 
-    def problems(self, cluster: "Cluster") -> Iterator[str]:
+    def problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.image is None:
             yield "image: is needed, because platform runai starts the nodes from it"
         yield from super().problems(cluster)

@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import Mount
-from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.platforms.openssh import Host, Jump, PathText, Port, User
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 _TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@:,/+-]*$"
@@ -130,7 +127,7 @@ class SlurmPlatform(PlatformSettings):
         """Seconds after which Slurm ends the nodes."""
         return seconds(self.time_limit)
 
-    def problems(self, cluster: "Cluster") -> Iterator[str]:
+    def problems(self, cluster: Cluster) -> Iterator[str]:
         if self.gres and cluster.hardware.name == "cpu":
             yield "platform.gres: needs hardware that has GPUs"
         for name in ("user", "port", "jump", "key_file", "ssh_config"):
@@ -139,7 +136,7 @@ class SlurmPlatform(PlatformSettings):
         yield from self._image_problems(cluster)
         yield from super().problems(cluster)
 
-    def _image_problems(self, cluster: "Cluster") -> Iterator[str]:
+    def _image_problems(self, cluster: Cluster) -> Iterator[str]:
         image = cluster.image.planned if cluster.image else None
         if self.runtime == "none":
             if image:

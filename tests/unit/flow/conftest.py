@@ -57,10 +57,6 @@ class Chain:
     def turn(self, *_: object) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(lost=self.lost)
 
-    @contextmanager
-    def progress(self, *_: object) -> Iterator[None]:
-        yield
-
 
 def _without_code(result: RunResult) -> Iterator[str]:
     """The reasons of bad verdicts, and the evidence against suspects, that the runbook cannot explain."""
@@ -80,7 +76,6 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
         **STEPS,
         "localize_task": localize_run,
         "cluster_lock": made.turn,
-        "progress": made.progress,
         "current": flow_run,
     }
     for name, function in without_prefect.items():
