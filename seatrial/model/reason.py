@@ -31,7 +31,7 @@ _EXPLANATIONS: dict[str, Explanation] = {}
 
 
 def register(explanations: Mapping[str, Explanation]) -> None:
-    """Make codes known to `Reason.of`. The `reasons.py` of a package does so, which the package imports."""
+    """Make codes known to `Reason.of`. A package does so with its `REASONS`."""
     _EXPLANATIONS.update(explanations)
 
 

@@ -47,9 +47,16 @@ def _fields(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
+def _tables() -> list[Path]:
+    """The modules with the codes of a package."""
+    return [
+        path for path in modules() if path.stem in ("reasons", "__init__") and "\nregister(REASONS)" in path.read_text()
+    ]
+
+
 def _sources() -> list[Path]:
     """The modules that make reasons."""
-    return [path for path in modules() if path.name not in ("reasons.py", "explanations.py")]
+    return [path for path in modules() if path not in _tables() and path.name != "explanations.py"]
 
 
 def _constants(path: Path) -> set[str]:
@@ -101,7 +108,7 @@ def test_every_code_is_used() -> None:
 def test_a_code_is_registered_where_it_is_raised() -> None:
     package_of = {
         code: ".".join(path.relative_to(ROOT).parts[:-1])
-        for path in (ROOT / "seatrial").rglob("reasons.py")
+        for path in _tables()
         for code in _constants(path) & set(CATALOG)
     }
     assert set(package_of) == set(CATALOG) - set(causes.REASONS), "those of logs stand in a table"

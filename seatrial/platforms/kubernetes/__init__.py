@@ -4,6 +4,287 @@
 that talks to the cluster, `waiting` explains why pods are not ready, and `forward` reaches their sshd.
 """
 
-from seatrial.platforms.kubernetes.reasons import REASONS
+from seatrial.model.reason import Explanation, register
 
-__all__ = ["REASONS"]
+REASONS = {
+    "api-server-unreachable": Explanation(
+        "cannot {doing}: the API server {host} does not answer ({error}): is it up, and may this host reach it?",
+        "The API server of the cluster did not answer.",
+        "Check the VPN, the firewall and private endpoints. `kubectl version` shows the same error.",
+        formerly=("api-server-silent",),
+    ),
+    "kind-unknown": Explanation(
+        "{problem}{install}",
+        "The operator of the launcher, or Kueue, is not installed on the cluster, or in another version.",
+        "Install it as the end of the line says, or choose another `launcher`.",
+        formerly=("kind-not-served",),
+    ),
+    "no-kubeconfig": Explanation(
+        "no cluster to talk to: {problem}",
+        "There is no kubeconfig, and seatrial does not run in a pod; or the kubeconfig cannot be read.",
+        "Set `KUBECONFIG`, correct the file, or log in to the cluster again.",
+        formerly=("kubeconfig-unreadable", "no-cluster"),
+    ),
+    "login-plugin-missing": Explanation(
+        "the kubeconfig logs in by the program {program}, which this machine does not have",
+        "Kubeconfigs of GKE, EKS and AKS call `gke-gcloud-auth-plugin`, `aws` and `kubelogin`.",
+        "Install it, or use a token (docs/kubernetes.md#access). In a pod no kubeconfig is needed.",
+    ),
+    "kube-context-unknown": Explanation(
+        "no cluster to talk to: {problem}; {known}",
+        "The kubeconfig does not have the context of the cluster file, or no current context.",
+        "Set `platform.context` to one of the contexts that the line lists.",
+        formerly=("kube-context-missing",),
+    ),
+    "too-few-fitting-nodes": Explanation(
+        "{nodes} nodes are asked for, {fit} could take one if idle: {meant}",
+        "Too few nodes of the cluster can take a pod of the run.",
+        "The line names the nearest nodes and what each lacks. Change the nodes, or `node_selector` and `tolerations`.",
+    ),
+    "node-unfit": Explanation(
+        "{lack}",
+        "A node cannot take a pod of the run: it is not ready or cordoned, has a taint, or offers too little.",
+        "`kubectl describe node` has more. Repair it or `kubectl uncordon` it, check its device plugin, add its taint"
+        " to `platform.tolerations`, or lower `gpus_per_node`, `slots_per_node`, `platform.resources` or"
+        " `platform.shared_memory`.",
+        formerly=(
+            "node-not-ready",
+            "node-cordoned",
+            "node-tainted",
+            "node-offers-too-little",
+            "node-too-few-cpus",
+            "node-too-little-memory",
+        ),
+    ),
+    "fabric-device-not-requested": Explanation(
+        "nodes offer {devices}, and the run asks for none of it, so NCCL would use sockets;"
+        " say how many under platform.resources",
+        "The nodes have devices of the fabric, and pods get only those that they ask for.",
+        "Add the device to `platform.resources`; whether the count is 1 or one per NIC is up to the device plugin.",
+    ),
+    "right-missing": Explanation(
+        "may not {denied} {resource} {where}, needed to {cause}: {step}",
+        "The account lacks a right that a run needs.",
+        "Have `deployments/kubernetes/role.yaml` applied.",
+    ),
+    "gcs-fuse-missing": Explanation(
+        "platform.volumes: gcs needs Cloud Storage FUSE, which the cluster does not have: {add}",
+        "The cluster does not have GKE's driver for Cloud Storage.",
+        "Run the command at the end of the line.",
+    ),
+    "secret-wrong-type": Explanation(
+        "{where}: Secret {name} is {kind}, with which nothing is pulled: {create}",
+        "A Secret of `image_pull_secrets` is not a pull secret.",
+        "Run the command at the end of the line.",
+    ),
+    "secret-missing": Explanation(
+        "{where}: no Secret {name} in namespace {namespace}: {create}",
+        "A Secret of `image_pull_secrets` or `secret_env` does not exist.",
+        "Run the command at the end of the line.",
+    ),
+    "secret-key-missing": Explanation(
+        "{where}: Secret {secret} has no key {key}; it has: {has}",
+        "A Secret of `secret_env` does not have the key.",
+        "Use one of the keys that the line lists, or add the key to the Secret.",
+    ),
+    "service-account-missing": Explanation(
+        "platform.service_account: there is no {name} in namespace {namespace}: {create}",
+        "The service account of the cluster file does not exist.",
+        "Run the command at the end of the line, or correct the name.",
+    ),
+    "priority-class-missing": Explanation(
+        "platform.priority_class: the cluster has no {name}; it has: {known}",
+        "The priority class of the cluster file does not exist.",
+        "Use one of the classes that the line lists, or create it.",
+    ),
+    "volume-claim-unusable": Explanation(
+        "platform.volumes: claim {claim} {wrong}",
+        "The nodes cannot use a claim of `platform.volumes`: it is not there, has no volume, or has another access"
+        " mode.",
+        "Do what the end of the line says.",
+        formerly=("claim-not-found", "claim-not-bound", "claim-for-one-node", "claim-read-only"),
+    ),
+    "not-logged-in": Explanation(
+        "cannot {doing}: the API server does not know us: log in again ({message})",
+        "The credentials have expired, or the API server does not accept them.",
+        "Log in to the cluster again.",
+    ),
+    "forbidden": Explanation(
+        "may not {doing} in namespace {namespace}: {message}",
+        "The account may not do this in the namespace.",
+        "Have `deployments/kubernetes/role.yaml` applied.",
+    ),
+    "kind-gone": Explanation(
+        "cannot {doing}: the cluster does not know that kind any more",
+        "The operator of the launcher, or Kueue, was removed from the cluster.",
+        "Install it again, or choose another `launcher`.",
+    ),
+    "namespace-missing": Explanation(
+        "cannot {doing}: {message}: kubectl create namespace {namespace}",
+        "The namespace does not exist.",
+        "Create it with the command in the line, or correct `platform.namespace`.",
+    ),
+    "api-server-refused": Explanation(
+        "cannot {doing}: {message}",
+        "The API server refused the request. The end of the line has its words.",
+        "Look for an admission policy, a quota, or a field that this cluster does not know.",
+    ),
+    "queue-not-found": Explanation(
+        "queue {queue}: no such LocalQueue in namespace {namespace}; {there}",
+        "The queue does not exist in the namespace of the run.",
+        "Set `platform.queue` to one of the queues that the line lists.",
+    ),
+    "queue-inactive": Explanation(
+        "queue {queue}: is not active ({reason}): {message}",
+        "The queue is stopped, or its ClusterQueue cannot admit anything.",
+        "Ask whoever runs Kueue. The end of the line has Kueue's words.",
+    ),
+    "never-admitted": Explanation(
+        "will never be admitted: {message}{hint}",
+        "The queue can never admit this run as it is.",
+        "Compare the run with the quota of the ClusterQueue; docs/kubernetes.md explains each message.",
+    ),
+    "queued": Explanation(
+        "queued: {checks}",
+        "The run waits in its queue. The end of the line has Kueue's words.",
+        "Wait, or raise `queue_timeout_s` or `queue_priority`; docs/kubernetes.md explains each message.",
+        formerly=("quota-in-use", "quota-reserved"),
+    ),
+    "queue-not-looked-at": Explanation(
+        "{what}: Kueue has not looked at it yet: does its controller run?",
+        "Kueue has not handled the object or the queue yet: it is slow, or it does not run.",
+        "Check that Kueue's controller runs, and read its log.",
+        formerly=("queue-unseen", "queue-not-reconciled"),
+    ),
+    "admission-check-pending": Explanation(
+        "quota is reserved; waiting for admission check {words}",
+        "The quota is reserved. An admission check, such as that of an autoscaler, decides.",
+        "Check the controller of that admission check.",
+    ),
+    "no-workload": Explanation(
+        "Kueue made no Workload of the {kind} within {unmanaged_s} s: {asked}",
+        "Kueue does not manage this kind of object, or not in this namespace.",
+        "Check `integrations` and the namespace selector of Kueue, and the priority class.",
+    ),
+    "evicted": Explanation(
+        "{event}: {words}",
+        "Kueue took the nodes for another workload.",
+        "Wait, or run it again with a higher `queue_priority`. No node is blamed.",
+    ),
+    "evicted-pods-not-ready": Explanation(
+        "{event}: {words}",
+        "The run's own pods were not ready within the time that Kueue gives them (`waitForPodsReady`).",
+        "Look at the pods: `logs/events.txt` says what they waited for. A slow pull needs a longer `waitForPodsReady`.",
+    ),
+    "evicted-by-check": Explanation(
+        "{event}: {words}",
+        "An admission check of Kueue's, such as that of an autoscaler, refused the run or took it back.",
+        "Read the words of the check, and the log of its controller.",
+    ),
+    "evicted-queue-stopped": Explanation(
+        "{event}: {words}",
+        "The queue of the run was stopped.",
+        "Ask who runs Kueue there: `stopPolicy` of the queue is set.",
+    ),
+    "evicted-node-failed": Explanation(
+        "{event}: {words}",
+        "Kueue took a node of the run for failed.",
+        "`kubectl describe node` of the node that the words name; then run it again.",
+    ),
+    "workload-deactivated": Explanation(
+        "Kueue {did}: {words}",
+        "Kueue gave the run up, or considers it finished although it is not.",
+        "Do what the words ask for, then submit the run again.",
+        formerly=("workload-finished",),
+    ),
+    "launch-timeout": Explanation(
+        "not up within {limit_s} s (platform.{setting}): {story}",
+        "The nodes were not up in time. The end of the line says what they waited for last.",
+        "Look up that reason, or raise the time limit that the line names.",
+    ),
+    "object-deleted": Explanation(
+        "somebody deleted the {kind} {plan} while it came up",
+        "Somebody deleted the run's object while its nodes came up. It was not seatrial.",
+        "Find out who else works in that namespace.",
+    ),
+    "pods-do-not-end": Explanation(
+        "{pods} on {where}; are the kubelets alive?",
+        "The pods of the run were deleted and do not end.",
+        "Check the kubelets of the nodes that the line names, then run `seatrial reap CLUSTER`.",
+    ),
+    "teardown-unconfirmed": Explanation(
+        "whether the pods of {run_id} are gone cannot be told: the API server does not answer",
+        "The API server did not answer during teardown, so pods may be left.",
+        "Run `seatrial reap CLUSTER` when the API server is back.",
+    ),
+    "port-forward-failed": Explanation(
+        "the API server opens no stream to pod {pod}: {text}",
+        "The API server opened no stream to the pod.",
+        "Check the right `pods/portforward`, a proxy that blocks WebSockets, and the node's kubelet.",
+    ),
+    "pod-exited": Explanation(
+        "pod {name} ended with status {exit_code}{cause}",
+        "The container of the pod ended.",
+        "Read its last words at the end of the line. Status 137 with OOMKilled means that it needs more memory.",
+    ),
+    "pod-failed": Explanation(
+        "{how}",
+        "The pod ended, or does not exist any more.",
+        "Read `logs/events.txt`, or run `kubectl describe pod`.",
+    ),
+    "deadline-exceeded": Explanation(
+        "the run was over its time: {deadline}",
+        "The run took longer than `deadline_s` of the platform.",
+        "Raise `deadline_s`, or run a shorter suite.",
+    ),
+    "pod-preempted": Explanation(
+        "pod {name} was taken away: {disrupted}",
+        "Kubernetes took the pod away: preemption, a drain, or an eviction.",
+        "The line says by whom. Raise `priority_class` or `queue_priority`. No node is blamed.",
+    ),
+    "pod-deleted": Explanation(
+        "pod {name} was deleted {why_deleted}",
+        "Somebody deleted the pod.",
+        "The line says when and how. No node is blamed.",
+    ),
+    "container-restarts": Explanation(
+        "{problem} ({waiting}): {message}",
+        "The container ends again and again.",
+        "Read the pod's log.",
+    ),
+    "container-exited": Explanation(
+        "container {name} ended with status {exit_code}{cause}",
+        "The container ended before its sshd answered.",
+        "Read its last words: the image needs openssh-server. Status 137 with OOMKilled needs more memory.",
+    ),
+    "pods-unscheduled": Explanation(
+        "{placed} of {requested} pods have a node{wait}",
+        "The scheduler finds no node for some pods, and says why.",
+        "Run `seatrial doctor CLUSTER`: it names the nodes and what each lacks.",
+    ),
+    "nodes-not-ready": Explanation(
+        "{ready} of {requested} nodes answer{wait}",
+        "All pods have a node, and not all of them answer.",
+        "The line says what most wait for: an image, a volume, or sshd.",
+    ),
+    "image-pull": Explanation(
+        "{problem} ({waiting}): {message}",
+        "The node does not get the image: its name is not legal, the registry refuses it, or it may not be pulled.",
+        "Check `image`, `image_pull_secrets`, and the way from the node to the registry; with `image_pull_policy:"
+        " Never` load the image on the node.",
+        formerly=("image-not-on-node", "image-name-invalid", "image-unreadable"),
+    ),
+    "container-start": Explanation(
+        "{problem} ({waiting}): {message}",
+        "The kubelet could not make or start the container, often for a missing Secret or key. Its words follow.",
+        "Check Secrets and their keys, the entry point, mounts and devices; read `logs/events.txt`.",
+        formerly=("container-config", "container-create"),
+    ),
+    "sshd-not-ready": Explanation(
+        "sshd does not answer yet",
+        "The container runs, and its sshd does not answer yet.",
+        "Wait. If it stays so, read the pod's log.",
+    ),
+}
+
+register(REASONS)
