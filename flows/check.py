@@ -47,9 +47,8 @@ from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
 from tasks.check import check_task, compare_task, judge_of, localize_task
-from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.image import image_task
-from tasks.launch import isolate, keep, launch_task, reap, teardown
+from tasks.launch import COLLECT_S, CUT_COLLECT_S, collect, isolate, keep, launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import metrics_task, record_task, write_run_json
 from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
@@ -233,7 +232,7 @@ def _collect_and_teardown(run_state: RunState, through: bool) -> None:
     """Collect the nodes' logs and take the nodes down, or keep them, but never those of a run that was cut off."""
     run = run_state.run
     with run_state.attempt("collect"):
-        collect(run, run_state.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
+        collect(run, run_state.nodes_up, COLLECT_S if through else CUT_COLLECT_S)
     with run_state.attempt("teardown"):
         kept = keep(run, run_state.result().verdict) if through else None
         run_state.note(kept)

@@ -1,23 +1,36 @@
-"""Steps `launch` and `teardown`: bring the nodes up, and take them down whatever happened in between."""
+"""Steps `launch`, `collect` and `teardown`: bring the nodes up, fetch their logs, and take them down.
+
+What mpirun prints is in `logs/` already, NCCL's words too. They are elsewhere only where the environment sets
+NCCL_DEBUG_FILE: in files on the nodes, whose ends are fetched. Collecting never changes a verdict.
+"""
 
 import logging
-from collections.abc import Sequence
+import re
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
+from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.result import Check, merge_suspects
-from seatrial.model.testbed import Testbed
+from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, isolator_for, platform_for
 from seatrial.platforms import state as states
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import connected, on_each
 from seatrial.runs.login import folder_of
 from seatrial.system.process import open_files_problem
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.launch")
 
@@ -120,3 +133,61 @@ def reap(platform: Platform) -> list[Leftover]:
 
 
 launch_task = task(name="launch", cache_policy=NO_CACHE)(launch)
+
+COLLECT_S = 60.0
+CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
+_NODE_S = 15.0
+_FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a node
+NCCL_LOGS = "nccl-debug"
+
+
+def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> None:
+    """The platform's logs of the run, and NCCL's from the nodes, into `run.logs`. What cannot be had is a warning.
+
+    `testbed` is None if none came up; the platform's logs say why.
+    """
+    deadline, secrets = time.monotonic() + timeout_s, secrets_of(run.cluster)
+    with _as_far_as_possible():
+        platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s, secrets)
+    pattern = dict(testbed.env).get("NCCL_DEBUG_FILE") if testbed else None
+    if testbed and pattern:
+        with _as_far_as_possible():
+            fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline, secrets)
+
+
+@contextmanager
+def _as_far_as_possible() -> Iterator[None]:
+    """Whatever goes wrong, the nodes must still be taken down."""
+    try:
+        yield
+    except Exception as error:
+        what = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        log.warning("not all logs could be collected: %s", what)
+
+
+def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets) -> None:
+    """The end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
+    # No links: another user could point one at a file that only the run's user may read.
+    show = f'[ -f "$file" ] && [ ! -L "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
+    command = f"for file in {as_glob(pattern)}; do {show}; done | head -c {_NODE_BYTES}"
+
+    def fetch(node: Node) -> None:
+        left_s = min(_NODE_S, deadline - time.monotonic())
+        if left_s <= 0:
+            return
+        with connected(testbed, node, left_s) as transport:
+            result = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES)
+        if result.output:
+            write_log(folder / f"{node.name}.log", result.output + "\n", secrets)
+        if result.timed_out:
+            log.warning("%s: its NCCL logs did not come within %.0f s; what came is kept", node.name, left_s)
+
+    for name, answer in on_each(testbed.nodes, fetch).items():
+        if isinstance(answer, SeatrialError):
+            log.warning("%s: its NCCL logs cannot be fetched: %s", name, answer)
+
+
+def as_glob(pattern: str) -> str:
+    """The shell's words for the files of one node: NCCL puts the host's name for %h and the process's id for %p."""
+    parts = {"%h": '"$(uname -n | cut -d. -f1)"', "%p": "*", "%%": "%"}
+    return "".join(parts.get(part, shlex.quote(part)) for part in re.split(r"(%[hp%])", pattern) if part)

@@ -35,11 +35,11 @@ class _Terminated(BaseException):
 
 def _listen() -> None:
     """Have the first SIGINT, SIGTERM or SIGHUP interrupt this process until its end; later ones are the same wish."""
-    heard = threading.Event()
+    interrupted = threading.Event()
 
     def stop(number: int, frame: object) -> None:
-        if not heard.is_set():
-            heard.set()
+        if not interrupted.is_set():
+            interrupted.set()
             raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -92,8 +92,8 @@ def by_hand(
         result = error
     except Exception as error:
         line = last_words()
-        words = f"Its server said: {line}" if line else ""
-        problem = f"Prefect failed: {type(error).__name__}: {error}. {words}"
+        output = f"Its server printed: {line}" if line else ""
+        problem = f"Prefect failed: {type(error).__name__}: {error}. {output}"
         return Unfinished(3, Reason.of("prefect-failed", problem=problem))
     if isinstance(result, RunResult):
         return result

@@ -39,7 +39,7 @@ LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
 _LOCKED = 423
 _NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
-_SAY_S, _SILENT_S = 20.0, 90.0  # a run that waits says so this often; one that is silent for longer has lost its place
+_ANNOUNCE_S, _STALE_S = 20.0, 90.0  # a run that waits labels itself this often; after the other it has lost its place
 _MANY = 200  # the most that the server gives at once
 _UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
@@ -55,12 +55,12 @@ class ClusterLock:
 def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[ClusterLock]":
     """Hold the cluster. Raises MissingError, which names the holder, when it is not free within `wait_s`."""
     held = ClusterLock()
-    deadline, came = time.monotonic() + wait_s, time.time()
+    deadline, arrived = time.monotonic() + wait_s, time.time()
     with _file_lock(cluster, run_id, deadline):
         if not has_lasting_server():
             yield held
             return
-        with _slot(cluster, Waiter(cluster, flow_run_id, came), deadline, held):
+        with _slot(cluster, Waiter(cluster, flow_run_id, arrived), deadline, held):
             yield held
 
 
@@ -82,33 +82,33 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Waiter:
-    """The place of a run in the line for the slot: by the time at which it came, on whatever machine."""
+    """The place of a run in the line for the slot: by its time of arrival, on any machine."""
 
     cluster: str
     flow_run_id: UUID
-    came: float
-    said: float = 0.0
+    arrived: float
+    announced: float = 0.0
 
     def ahead(self) -> int:
-        """Count those that came before and still wait."""
-        return sum(1 for run in _checks(self.cluster, self.flow_run_id) if _came(run) < self.came)
+        """Count those that arrived before and still wait."""
+        return sum(1 for run in _checks(self.cluster, self.flow_run_id) if _arrival(run) < self.arrived)
 
-    def say(self) -> None:
-        """Tell the server, now and then, that this run waits."""
-        if time.time() - self.said > _SAY_S:
-            self.said = time.time()
-            set_label(self.flow_run_id, LINE, f"{self.came} {self.said}")
+    def announce(self) -> None:
+        """Label the flow run as waiting, every 20 s."""
+        if time.time() - self.announced > _ANNOUNCE_S:
+            self.announced = time.time()
+            set_label(self.flow_run_id, LINE, f"{self.arrived} {self.announced}")
 
     def leave(self) -> None:
-        if self.said:
+        if self.announced:
             set_label(self.flow_run_id, LINE, "")
 
 
-def _came(run: FlowRun) -> float:
-    """Return when a run that waits came; infinity for one that does not wait, or has been silent for long."""
-    came, _, said = str(run.labels.get(LINE, "")).partition(" ")
+def _arrival(run: FlowRun) -> float:
+    """Return when a run that waits arrived; infinity for one that does not wait, or whose label is stale."""
+    arrived, _, announced = str(run.labels.get(LINE, "")).partition(" ")
     try:
-        return float(came) if time.time() - float(said) < _SILENT_S else math.inf
+        return float(arrived) if time.time() - float(announced) < _STALE_S else math.inf
     except ValueError:
         return math.inf
 
@@ -175,7 +175,7 @@ def _is_taken(cluster: str) -> bool:
 
 def _take_later(stack: ExitStack, waiter: Waiter) -> bool:
     """The same for a run that waits: no answer does not mean that the cluster is free."""
-    waiter.say()
+    waiter.announce()
     try:
         return not waiter.ahead() and _take(stack, waiter.cluster)
     except _NO_ANSWER as error:

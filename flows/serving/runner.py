@@ -17,9 +17,9 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
-from prefect.flows import EntrypointType  # type: ignore[attr-defined]
 from prefect.runner import Runner
 from prefect.settings import get_current_settings
+from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.callables import parameter_schema
 
 from flows.alarm import alarm

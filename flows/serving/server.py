@@ -149,7 +149,7 @@ log = logging.getLogger("seatrial")
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    # A lasting server and whoever saves a block register its type. Looking for types takes a second.
+    # A lasting server, and a client that saves a block, register its type. Looking for types takes a second.
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
     # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of the start.
@@ -163,7 +163,7 @@ ENDED = "the Prefect server ended; the run goes on without it"
 _DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
 _VACUUM, _DAY_S = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", 86400.0
 
-# PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
+# PR_SET_PDEATHSIG (1) with SIGKILL (9): the server ends with the run, even where that is killed.
 _SERVE = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)

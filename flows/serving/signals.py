@@ -48,11 +48,11 @@ def first_signal_alone(is_served: bool = False) -> Iterator[None]:
         return
     numbers = (number for number in _SIGNALS if not (is_served and number is signal.SIGTERM))
     before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
-    heard = threading.Event()
+    received = threading.Event()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        if not heard.is_set():
-            heard.set()
+        if not received.is_set():
+            received.set()
             before[signal.Signals(number)](number, frame)
 
     for number in before:

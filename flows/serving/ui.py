@@ -125,7 +125,7 @@ def _is_no_end(record: logging.LogRecord) -> bool:
 
 
 def has_verdict(state: "State[Any]") -> bool:
-    """Return whether the state is one of `state_of`: the run ended by itself."""
+    """Return whether the state is one of `state_of`: the run was not cut off."""
     return (state.message or "").partition(":")[0].partition(" ")[0] in set(Verdict)
 
 

@@ -1,4 +1,4 @@
-"""Contradictions between the GPUs and the network that a log names and those that it is said to be of."""
+"""Contradictions between the GPUs and network that a log names and those given for it."""
 
 import re
 from collections.abc import Iterable

@@ -257,7 +257,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     if not isinstance(size, int):
         return None
     algorithm, arm = measurement.conditions.get("algorithm"), arm_of(measurement)
-    published_arm = "" if arm == INTRA else arm  # on one node NCCL takes NVLink by itself
+    published_arm = "" if arm == INTRA else arm  # on one node NCCL takes NVLink unasked
     operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     baseline = from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)

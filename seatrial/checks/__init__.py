@@ -20,7 +20,7 @@ REASONS = {
     ),
     "rank-gave-up": Explanation(
         "rank {rank} on {host} gave up: {cause}{others}",
-        "A rank ended by itself and said why. It is the first that did; others may have followed from it.",
+        "A rank ended and gave its cause. It is the first that did; others may have followed from it.",
         "Read the cause in the line, and the log of the check in `logs/`.",
     ),
     "rank-killed": Explanation(
@@ -34,7 +34,7 @@ REASONS = {
         "Give the job more memory, and see what else runs on the node.",
     ),
     "rank-silent": Explanation(
-        "rank {rank}{device} said nothing while the others waited for it: it is stopped or hangs",
+        "rank {rank}{device} was silent while the others waited for it: it is stopped or hangs",
         "The other ranks waited for this one in vain, and its node was there.",
         "Look at the process on the node (`ps`, `py-spy dump`, `dmesg`), at its GPU, and for Xids.",
     ),

@@ -212,7 +212,7 @@ class Need:
 class Metric:
     """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
 
-    Without a `tolerance` it varies as seatrial/checks/tolerance.py assumes; `of_gpu` is that of a single GPU.
+    Without a `tolerance` it varies as seatrial/checks/table.py assumes; `of_gpu` is that of a single GPU.
     """
 
     unit: str

@@ -68,7 +68,7 @@ _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a n
 
 
 def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> tuple[Verdict, str]:
-    """The verdict and the reason of a run without a usable result; `began`: the ranks had met and said so.
+    """The verdict and the reason of a run without a usable result; `began`: the ranks reported that they had met.
 
     not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped silently. fail:
     the cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time. `messages` are
@@ -161,9 +161,9 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
 
 
 def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
-    """Return the first words of a rank that did more than lose a peer, else the earliest cause, else a consequence.
+    """Return the message of the first rank that did more than lose a peer, else the earliest cause, else a consequence.
 
-    That ranks say nothing weighs more than what those said that waited for them.
+    Silent ranks weigh more than the messages of those that waited for them.
     """
     if silent := silences(complaints):
         killed = next((finding for finding in findings if finding.code == KILLED), None)
@@ -178,7 +178,7 @@ def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> 
 
 
 def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
-    """The first rank's words, and which others ended like it: who is missing there was not heard any more."""
+    """Reason of the first rank that gave up, with the others that ended alike."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
     also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""

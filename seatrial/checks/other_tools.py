@@ -23,7 +23,7 @@ Result = tuple[str, str]  # of one test of a tool: a verdict, and of which devic
 
 
 def read_tool(text: str, name: str) -> Check | None:
-    """The check that the output of a tool makes; None where it is of no tool that is known."""
+    """Read the output of a tool as a check; None if no known tool has printed it."""
     text = text[:MAX_TEXT]
     if text.lstrip()[:1] in ("{", "["):
         return _of_json(text, name)
@@ -54,32 +54,32 @@ def _check(tool: str, name: str, results: Sequence[Result], measurements: Sequen
     verdict = worst([Verdict(each) for each, _ in results] or [Verdict.PASS])
     bad = list(dict.fromkeys(printable(words)[:_MAX_WORDS] for each, words in results if each != "pass"))
     if verdict is Verdict.PASS:
-        said = f"{len(results)} of {len(results)} without a fault" if results else f"{len(kept)} measurements"
-        return Check(name, verdict, f"{tool}: {said}", measurements=kept)
+        summary = f"{len(results)} of {len(results)} without a fault" if results else f"{len(kept)} measurements"
+        return Check(name, verdict, f"{tool}: {summary}", measurements=kept)
     more = f" and {len(bad) - _MAX_SHOWN} more" if len(bad) > _MAX_SHOWN else ""
     code = "tool-wrong-data" if verdict is Verdict.CORRUPT else "tool-says-bad"
     reason = Reason.of(code, tool=tool, what="; ".join(bad[:_MAX_SHOWN]) + more)
     return Check(name, verdict, reason, measurements=kept)
 
 
-_SAYS = {"pass": "pass", "fail": "fail", "warn": "degraded"}
+_VERDICTS = {"pass": "pass", "fail": "fail", "warn": "degraded"}
 
 
 def _dcgm(text: str, name: str) -> Check:
     """The rows `| GPU Memory | Fail - GPU: 0 |` and, without a name, more results of the same test."""
     results: list[Result] = []
-    test, told = "", False
+    test, in_message = "", False
     for cells in (line.split("|")[1:3] for line in text.splitlines() if line.lstrip().startswith("|")):
         label, value = (cell.strip() for cell in cells) if len(cells) == 2 else ("", "")
-        said = re.match(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", value, re.IGNORECASE)
-        if label in ("Warning", "Error", "Info") or (told and not label and not said):
-            told = True
+        outcome = re.match(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", value, re.IGNORECASE)
+        if label in ("Warning", "Error", "Info") or (in_message and not label and not outcome):
+            in_message = True
             if results and results[-1][0] != "pass" and label != "Info":
                 results[-1] = results[-1][0], f"{results[-1][1]}{': ' if label else ''}{value}"
             continue
-        test, told = label or test, False
-        if said and (verdict := _SAYS.get(said[1].lower())):
-            results.append((verdict, f"{test} {said[1].lower()}{f' on {said[2]}' if said[2] else ''}"))
+        test, in_message = label or test, False
+        if outcome and (verdict := _VERDICTS.get(outcome[1].lower())):
+            results.append((verdict, f"{test} {outcome[1].lower()}{f' on {outcome[2]}' if outcome[2] else ''}"))
     return _check("dcgmi diag", name, results)
 
 
@@ -107,17 +107,17 @@ def _dcgm_results(document: Any) -> Iterator[Diagnosis]:
         for test in _items(category, "tests"):
             for result in _items(test, "results"):
                 status = str(result.get("status", "")).lower()
-                verdict = next((verdict for word, verdict in _SAYS.items() if status.startswith(word)), None)
+                verdict = next((verdict for word, verdict in _VERDICTS.items() if status.startswith(word)), None)
                 group = result.get("entity_group", "GPU")
                 ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), "?")
-                warnings = [_words(each) for each in _listed(result.get("warnings"))]
+                warnings = [_warning_text(each) for each in _listed(result.get("warnings"))]
                 words = ": ".join((f"{test.get('name')} {status} on {group} {ids}", *warnings[:1]))
                 numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" else []
                 if verdict:
                     yield Diagnosis(verdict, printable(words)[:_MAX_WORDS], tuple(map(int, numbers)))
 
 
-def _words(warning: Any) -> str:
+def _warning_text(warning: Any) -> str:
     return str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning)
 
 
@@ -226,7 +226,7 @@ _FAULTS = (  # the end of a field's path, the values that are bad (None: a count
 
 
 def _nvidia_smi(text: str, name: str) -> Check:
-    """Each GPU's own word on its health; `GPU requires reset` and `ERR!` stand in place of values."""
+    """Faults that each GPU reports; `GPU requires reset` and `ERR!` stand in place of values."""
     results: list[Result] = []
     for gpu, fields in _gpus(text):
         faults = list(_faults(fields))

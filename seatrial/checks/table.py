@@ -1,4 +1,7 @@
-"""Every check, in the order in which a run tries them, and repeats of doubtful measurements."""
+"""Every check, in the order in which a run tries them: its repeats, and how far its healthy numbers may stray.
+
+Why those figures: docs/decisions/0002-judging-with-few-samples.md.
+"""
 
 import logging
 import math
@@ -11,7 +14,9 @@ from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
+from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
 from seatrial.model.errors import SeatrialError
+from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, arm_of
@@ -75,3 +80,24 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     if arm_of(m) == INTRA:  # over the ranks of one node
         return any(node.name == m.subject.name for node in testbed.nodes)
     return m.conditions.get("ranks", testbed.world_size) == testbed.world_size
+
+
+_OF_METRIC = {name: m.tolerance for kind in CHECKS for name, m in kind.metrics.items() if m.tolerance}
+_WHOLE = {kind.name for kind in CHECKS if kind.repeats_whole}
+_OF_GPU = {name: m.of_gpu for kind in CHECKS for name, m in kind.metrics.items() if m.of_gpu}
+
+
+def tolerance_of(measurement: Measurement) -> Tolerance:
+    """The check's own for that metric and kind of subject.
+
+    Else one message size is a few timed iterations, and all else averages many.
+    """
+    usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
+    if measurement.subject.kind == "gpu" and measurement.metric in _OF_GPU:
+        return _OF_GPU[measurement.metric]
+    return _OF_METRIC.get(measurement.metric, usual)
+
+
+def is_repeated_only_low(measurement: Measurement, check: str) -> bool:
+    """Whether a reading that looks well is not worth another one, though few runs are known."""
+    return check in _WHOLE or tolerance_of(measurement).coarse

@@ -1,20 +1,70 @@
-"""`seatrial render`, `probe`, `reap`, `ssh` and the hidden `dial`: nodes before, during and after a run."""
+"""Nodes before, during and after a run: `render`, `probe`, `status`, `watch`, `reap`, `release`, `ssh`, and `dial`."""
 
+import ast
+import io
 import logging
 import platform
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from seatrial.cli.options import FILE, cluster_argument, json_option, print_json, suite_option, waiting
-from seatrial.model.errors import InputError
-from seatrial.remote.single_file import BY_HAND, single_file
+from seatrial.cli.options import FILE, baseline_option, cluster_argument, json_option, print_json, suite_option, waiting
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.model.result import exit_status
+from seatrial.remote import probes
+from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
     from seatrial.config.run import Run
+    from seatrial.model.result import RunResult
     from seatrial.model.testbed import Testbed
+
+BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
+_STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}  # as processes of their own
+_FIRST_LINE = b"#!/usr/bin/env python3\n"
+_START = """\
+import runpy
+runpy.run_module("{name}", run_name="__main__", alter_sys=True)
+"""
+
+
+def single_file(name: str) -> bytes:
+    """A zip archive that Python runs as a script; the same bytes each time.
+
+    It holds the probe, those that it starts, and those that any of them imports.
+    """
+    archive = io.BytesIO(_FIRST_LINE)
+    archive.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(_entry("__main__.py"), _START.format(name=name))
+        roots = (name, *_STARTED_BY.get(name, ()))
+        for path in sorted({path for root in roots for path in _with_imports(probes.probe(root))}):
+            file.writestr(_entry(path.name), path.read_text())
+    return archive.getvalue()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+
+
+def _with_imports(path: Path) -> Iterator[Path]:
+    """The file and the probes that it imports, and those that they import; no two import each other."""
+    yield path
+    siblings = {sibling.stem: sibling for sibling in probes.PROBES}
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        for name in names:
+            if name in siblings:
+                yield from _with_imports(siblings[name])
 
 
 @click.command()
@@ -145,3 +195,84 @@ def dial(run: str, node: str) -> None:
 
     logging.getLogger("seatrial").setLevel(logging.ERROR)
     dial_node(run, node)
+
+
+_LOOK_S = 0.5
+_LOG = Path("logs", "run.log")
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """List this user's runs whose nodes are up on this machine, or were left behind by a run that was killed."""
+    from seatrial.platforms import state as states
+    from seatrial.report.terminal import output, table
+
+    listed = [_standing(run_id) for run_id in states.run_ids()]
+    if as_json:
+        print_json(listed)
+    elif listed:
+        console = output()
+        console.print(
+            table(list(listed[0]), (list(each.values()) for each in listed), console.encoding, ("state", "now"))
+        )
+    else:
+        print("no run is up")
+
+
+def _standing(run_id: str) -> dict[str, Any]:
+    """Return the run, its cluster, whether it is at work, and the newest line of its log in runs/."""
+    from seatrial.platforms import state as states
+    from seatrial.text.lines import last_line, tail_of
+
+    folder = states.find(run_id)
+    if folder is None:  # it has ended meanwhile
+        return {"run": run_id, "cluster": "", "state": "over", "now": ""}
+    if states.is_abandoned(folder):
+        state = f"left behind: seatrial reap --run {run_id}"
+    else:
+        state = "at work" if states.is_at_work(folder) else "kept"
+    cluster, now = "", ""
+    with suppress(InputError):  # it only just comes up
+        cluster = states.recall(folder).name
+    with suppress(OSError):  # its folder is another one
+        now = last_line(tail_of(Path("runs", run_id) / _LOG).decode(errors="replace"))
+    return {"run": run_id, "cluster": cluster, "state": state, "now": printable(now)}
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@baseline_option
+def watch(run: str, require_baseline: bool) -> NoReturn:
+    """Print the log of RUN (its folder or id) as it grows, until the run is over.
+
+    Exit status: as for `seatrial run`; 3 if its process has gone without a verdict. Ctrl-C ends only the watching.
+    """
+    from seatrial.report.terminal import closing_lines
+    from seatrial.runs.login import find_run
+
+    found = find_run(run)
+    folder = found if found.is_dir() else found.parent
+    if not (folder / _LOG).is_file():
+        raise InputError(f"RUN {run}: has no {_LOG}; give the folder that the run writes to")
+    result = _followed(folder)
+    print(closing_lines(result))
+    sys.exit(exit_status(result.verdict, result.coverage, require_baseline))
+
+
+def _followed(folder: Path) -> "RunResult":
+    """Print the log's lines until run.json is there. Raises SeatrialError if the run's process has gone."""
+    from seatrial.platforms import state as states
+    from seatrial.runs.load import load_result
+
+    with (folder / _LOG).open(encoding="utf-8", errors="replace") as log:
+        while True:
+            is_over = (folder / "run.json").exists()  # before the last lines are read
+            for line in log:
+                print(printable(line.rstrip("\n")), flush=True)
+            if is_over:
+                return load_result(folder)
+            state = states.find(folder.resolve().name)
+            if state and states.is_abandoned(state):
+                raise SeatrialError(Reason.of("run-abandoned", name=folder.name))
+            time.sleep(_LOOK_S)

@@ -63,12 +63,12 @@ def run_by_hand(
     check_history()
     check_state_home()
     _check_address_space()
-    writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
+    writable(out, "--out") if out else check_runs_folder()  # before an hour is spent, not after it
     if junit and not os.access(junit.parent, os.W_OK | os.X_OK):
         raise InputError(f"--junit {junit}: its folder cannot be written to; give another")
     handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify))
     with _progress(handler, verbose) as console:
-        if not sys.stderr.isatty():  # there it has been said before anything was imported
+        if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
             console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
         threading.Thread(target=_learn, args=(handler, loaded.name, planned.name), daemon=True).start()
         outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, require_baseline=require_baseline)
@@ -157,5 +157,5 @@ def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
-    told = closing_lines(result)
-    print(told.splitlines()[-1] if quiet else f"\n{told}", file=sys.stderr if as_json else sys.stdout)
+    closing = closing_lines(result)
+    print(closing.splitlines()[-1] if quiet else f"\n{closing}", file=sys.stderr if as_json else sys.stdout)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.yamlfile import Strict, no_boolean
 from seatrial.system.shipped import IMAGES, REPOSITORY
-from seatrial.text.secret_values import looks_secret
+from seatrial.text.redact import looks_secret
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 

@@ -17,8 +17,7 @@ from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.state_home import state_home
-from seatrial.text.redact import Secrets
-from seatrial.text.secret_values import SECRET_OPTION
+from seatrial.text.redact import SECRET_OPTION, Secrets
 
 log = logging.getLogger("seatrial.history")
 

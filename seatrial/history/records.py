@@ -215,7 +215,7 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
 
 
 _DESCRIBED = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
-_NOT_KEPT = "what it found by itself was not kept"
+_NOT_KEPT = "its own result was not kept"
 
 
 def run_row(row: Row[Any]) -> RunRow:

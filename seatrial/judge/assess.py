@@ -15,7 +15,7 @@ import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
-from seatrial.checks.tolerance import is_repeated_only_low, tolerance_of
+from seatrial.checks.table import is_repeated_only_low, tolerance_of
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured, without_rate
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge

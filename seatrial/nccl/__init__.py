@@ -6,8 +6,7 @@ from seatrial.nccl.classify import classify, telling
 from seatrial.nccl.draft import file_outcome
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
-from seatrial.nccl.reader import RowReader
-from seatrial.nccl.sweeps import SweepReader
+from seatrial.nccl.sweeps import RowReader, SweepReader
 from seatrial.nccl.transport import Transport, TransportReader, transport
 
 __all__ = [

@@ -16,7 +16,7 @@ from seatrial.nccl.text import any_of, clean, unwrapped
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
-_MAX_SAID = 1000  # characters of what NCCL says in a line
+_MAX_MESSAGE = 1000  # characters of a message of NCCL
 _RULE = re.compile(r"^\s*+[-=]{30,}+\s*+$")
 _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
 
@@ -25,15 +25,15 @@ _NCCL = re.compile(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
-_SPEAKER = re.compile(
+_WRITER = re.compile(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[|\[([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
     r"|(?<![\w.-])([\w.-]{1,253}+) kernel: "
 )
 _TOKEN = r"(?:[\w./@+-]{1,200}+(?:\[\d{1,9}\])?:|\[(?:[^\[\]]|\[[^\[\]]{0,40}\]){1,120}+\]:?|\([^()]{1,120}+\))"
 _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
-_TESTS = rf"{_START}(?:(?P<speaker>[\w.-]{{1,253}}+): (?=Test ))?"
+_TESTS = rf"{_START}(?:(?P<writer>[\w.-]{{1,253}}+): (?=Test ))?"
 _CUDA = r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: )"
-_OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in what NCCL says
+_OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in a message of NCCL
 _KERNEL = r"\A(?:<\d+>)?(?:\[ *\d[\d.]*\] ?|.{0,120}?\bkernel: ?(?:\[ *\d[\d.]*\] ?)?)?"
 _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
@@ -75,7 +75,7 @@ class Classifier:
         self._box: list[str] | None = None
         self._before = ""
         self._driver: deque[str] = deque(maxlen=3)  # NVRM breaks its sentences over lines
-        self._said: dict[str | None, str] = {}  # by host, the last words of NCCL or of a traceback that say more
+        self._messages: dict[str | None, str] = {}  # by host, the last of NCCL or of a traceback that names a cause
         self._last_error = self._traceback = False
         self._waited: dict[int, tuple[int, str]] = {}  # of torch's watchdog, by rank: which collective
 
@@ -97,14 +97,14 @@ class Classifier:
     def findings(self) -> list[Finding]:
         """Return the findings, causes before consequences, and each of them in the order of the log."""
         self._close_box()
-        return sorted(map(self._said_more, self._by_key.values()), key=weight)
+        return sorted(map(self._with_detail, self._by_key.values()), key=weight)
 
-    def _said_more(self, finding: Finding) -> Finding:
-        """A status that does not say why, with the nearest words that do; the watchdog's, with the ranks heard."""
+    def _with_detail(self, finding: Finding) -> Finding:
+        """Add what a status lacks: the latest message with a cause, and to the watchdog's the ranks that reported."""
         if finding.code == "log-watchdog" and self._waited:
             return replace(finding, cause=f"{finding.cause} ({_waiting(self._waited)})")
-        words = self._said.get(finding.host) or self._said.get(None) if finding.severity == "status" else None
-        return replace(finding, evidence=words) if words else finding
+        message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
+        return replace(finding, evidence=message) if message else finding
 
     def _toggle_box(self) -> None:
         was_open = self._box is not None
@@ -123,17 +123,17 @@ class Classifier:
             self._line(line, None, of_box=bool(findings))
 
     def _line(self, text: str, rank: int | None, *, of_box: bool = False) -> None:
-        said = f"Last error: {text.strip()}" if self._last_error else text
+        line = f"Last error: {text.strip()}" if self._last_error else text
         self._last_error = text.rstrip().endswith("Last error:")
-        finding = (self._of_driver(said) if "NVRM" in said or "SXid" in said else None) or _first(
-            said, rank, _UNBOXED if of_box else None
+        finding = (self._of_driver(line) if "NVRM" in line or "SXid" in line else None) or _first(
+            line, rank, _UNBOXED if of_box else None
         )
         if finding is None and self._before and not of_box:
             finding = _first(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
         if (match := _WATCHDOG.search(text)) and len(self._waited) < _MAX_HOSTS:
             self._waited[int(match[1])] = int(match[2]), match[3]
-        finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(said, rank))
+        finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(line, rank))
         if finding is not None:
             self._keep(finding)
 
@@ -142,36 +142,36 @@ class Classifier:
             return finding
         self._driver.append(text.partition("NVRM: ")[2].strip())
         joined = " ".join(self._driver)
-        found = _first(joined, None, frozenset({"driver"}))
-        return found and replace(found, evidence=evidence_of(joined))
+        finding = _first(joined, None, frozenset({"driver"}))
+        return finding and replace(finding, evidence=evidence_of(joined))
 
-    def _raised(self, text: str, rank: int | None, known: Finding | None) -> Finding | None:
+    def _raised(self, text: str, rank: int | None, finding: Finding | None) -> Finding | None:
         """The last line of a traceback, where no cause of the table is in it."""
         if text.lstrip().startswith("Traceback (most recent call last)"):
             self._traceback = True
         elif self._traceback and _RAISED.match(text):
             self._traceback = False
-            self._hear(None, text)
-            return None if known else other(TRACEBACK, text, None, rank)
+            self._keep_message(None, text)
+            return None if finding else other(TRACEBACK, text, None, rank)
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
         """A line that calls itself an error, or a warning of NCCL, and is none of the known ones."""
         if " NCCL INFO " in text:
             return None
-        if spoken := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
-            self._hear(spoken[1], text[spoken.end() :] if spoken[1] else text)
-            return other(WARNING, text, spoken[1], rank)
+        if prefix := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
+            self._keep_message(prefix[1], text[prefix.end() :] if prefix[1] else text)
+            return other(WARNING, text, prefix[1], rank)
         if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
             return None
-        return None if "Traceback" in text else other(UNKNOWN, text, _speaker(text), rank)
+        return None if "Traceback" in text else other(UNKNOWN, text, _writer(text), rank)
 
-    def _hear(self, host: str | None, words: str) -> None:
-        if host in self._said or len(self._said) < _MAX_HOSTS:
-            self._said[host] = evidence_of(words)
+    def _keep_message(self, host: str | None, message: str) -> None:
+        if host in self._messages or len(self._messages) < _MAX_HOSTS:
+            self._messages[host] = evidence_of(message)
 
     def _keep(self, finding: Finding) -> None:
-        if finding.code == "log-watchdog":  # who reports it only waited
+        if finding.code == "log-watchdog":  # the rank that reports it only waited
             finding = replace(finding, rank=None)
         if len(self._by_key) < _MAX_FINDINGS:
             self._by_key.setdefault((finding.cause, finding.host, finding.rank), finding)
@@ -196,24 +196,26 @@ def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) 
     lower = text.lower()
     if not _NEEDLE.search(lower):
         return None
-    spoken = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
+    prefix = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
     for cause in _LINES:
         if cause.needle not in lower or (programs and cause.program not in programs):
             continue
-        said = _said_by_nccl(cause, text, spoken) if spoken else cause.program != "nccl" and compiled(cause).match(text)
-        if match := said or None:
-            return _finding(cause, match, text, rank, spoken)
+        match = _match_nccl(cause, text, prefix) if prefix else None
+        if match is None and not prefix and cause.program != "nccl":
+            match = compiled(cause).match(text)
+        if match:
+            return _finding(cause, match, text, rank, prefix)
     return None
 
 
-def _said_by_nccl(cause: Cause, text: str, spoken: re.Match[str]) -> re.Match[str] | None:
-    """NCCL reports what ends a run as a warning; its information is at most a note."""
-    if cause.program == "nccl-tests" and not spoken[2] and not text.startswith("Last error"):
+def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str] | None:
+    """Match a line behind NCCL's prefix: the end of a run is a warning there, and an information at most a note."""
+    if cause.program == "nccl-tests" and not prefix[2] and not text.startswith("Last error"):
         return compiled(cause).match(text)
-    if cause.program not in ("nccl", "cuda") or (spoken[2] == "INFO" and cause.severity != "note"):
+    if cause.program not in ("nccl", "cuda") or (prefix[2] == "INFO" and cause.severity != "note"):
         return None
     pattern = compiled(cause) if cause.program == "nccl" else compiled(cause, _OF_CUDA)
-    return pattern.search(text, spoken.end(), spoken.end() + _MAX_SAID)
+    return pattern.search(text, prefix.end(), prefix.end() + _MAX_MESSAGE)
 
 
 @cache
@@ -231,14 +233,14 @@ def _boxed(text: str) -> Iterator[Finding]:
             yield _finding(cause, match, text, None, None)
 
 
-def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, spoken: re.Match[str] | None) -> Finding:
+def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None) -> Finding:
     groups = match.groupdict()
     named_rank, named, detail = groups.get("rank"), groups.get("host"), (groups.get("detail") or "").strip()
-    speaker = (spoken[1] if spoken else None) or groups.get("speaker") or _speaker(text)
+    writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
     return Finding(
         cause.cause + (f" ({detail[:120]})" if detail else ""),
         evidence_of(text),
-        named or speaker,
+        named or writer,
         int(named_rank[:9]) if named_rank else rank,
         cause.code,
         cause.program,
@@ -248,19 +250,19 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, sp
     )
 
 
-def _speaker(text: str) -> str | None:
+def _writer(text: str) -> str | None:
     """The host whose NCCL, MPI or kernel wrote the line."""
-    match = _SPEAKER.search(text)
+    match = _WRITER.search(text)
     return match[match.lastindex or 0] if match else None
 
 
 def _waiting(waited: dict[int, tuple[int, str]]) -> str:
-    """Describe which ranks waited for which collective, and which are behind: those that speak are not the cause."""
+    """Describe which ranks waited for which collective, and which are behind: those that report are not the cause."""
     latest, operation = max(waited.values())
     behind = sorted(rank for rank, (number, _) in waited.items() if number < latest)
     if behind:
         return f"{operation} {latest}; behind: {_ranks(behind)}"
-    return f"{operation} {latest}: {_ranks(sorted(waited))} waited for ranks that are not heard"
+    return f"{operation} {latest}: {_ranks(sorted(waited))} waited for ranks that do not report"
 
 
 def _ranks(ranks: list[int]) -> str:

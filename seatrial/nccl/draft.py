@@ -211,7 +211,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
     findings = draft.findings.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
-    told = _told(draft, outcome, findings)
+    decisive = _decisive(draft, outcome, findings)
     return Sweep(
         collective,
         draft.version,
@@ -221,11 +221,11 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         draft.bounds.count if draft.bounds else None,
         draft.average.gb_s if draft.average else None,
         outcome,
-        (*_notes(draft, outcome, findings), *_texts(told))[:MAX_ERRORS],
+        (*_notes(draft, outcome, findings), *_texts(decisive))[:MAX_ERRORS],
         draft.transport.transport(),
         draft.layout is not None and draft.layout.cpu_time,
-        told,
-        tuple(f for f in _all_found(draft, findings) if f not in told),
+        decisive,
+        tuple(f for f in _known(draft, findings) if f not in decisive),
     )
 
 
@@ -260,7 +260,7 @@ def _undoes(finding: Finding) -> bool:
 
 
 def launch_error(findings: Sequence[Finding]) -> Sweep:
-    """Make the sweep of a program that never printed anything: no rows, and the causes."""
+    """Make the sweep of a program that printed nothing: no rows, and the causes."""
     notes = () if any(finding.fatal for finding in findings) else tuple(findings)
     return Sweep(
         None, None, None, (), (), None, None, "error", _texts(findings), findings=tuple(findings), notes=notes
@@ -285,13 +285,13 @@ def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Itera
         yield f"{draft.dropped_rows} more rows were not kept"
 
 
-def _told(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _decisive(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings that count: before a footer those that a run does not survive, after it what undoes the run."""
     before = [finding for finding in findings if outcome != "ok" and (finding.fatal or finding.unknown)]
     return (*before, *(finding for finding in draft.trailing.findings() if _undoes(finding)))
 
 
-def _all_found(draft: Draft, findings: Sequence[Finding]) -> Iterator[Finding]:
+def _known(draft: Draft, findings: Sequence[Finding]) -> Iterator[Finding]:
     """The known causes and events in a sweep's lines, less those that the next program's launch is an error for."""
     yield from (finding for finding in findings if not finding.unknown)
     yield from (f for f in draft.trailing.findings() if not f.unknown and not never_started(f))

@@ -27,7 +27,7 @@ class Timing:
 
     @property
     def checked(self) -> bool:
-        """Whether the results were compared with what they must be; how that came out is not said here."""
+        """Whether the results were compared with the expected ones, right or wrong."""
         return self.wrong is not None or self.error is not None
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Sweep:
 
     @property
     def groups(self) -> int:
-        """The groups of ranks that ran the collective at once, each by itself (NCCL_TESTS_SPLIT); 1 without it."""
+        """The groups of ranks that ran the collective at once and apart (NCCL_TESTS_SPLIT); 1 without it."""
         return len({device.group for device in self.devices}) or 1
 
     @property

@@ -1,6 +1,7 @@
-"""From events to sweeps: where one program's output ends and the next one's begins."""
+"""From lines to events, and from events to sweeps: where one program's output ends and the next one's begins."""
 
 import re
+from dataclasses import dataclass
 
 from seatrial.nccl.draft import (
     MAX_DEVICES,
@@ -13,11 +14,231 @@ from seatrial.nccl.draft import (
     never_started,
     without_mpi,
 )
-from seatrial.nccl.header import Average, Bounds, ColumnLayout, Prologue
+from seatrial.nccl.header import Average, Bounds, ColumnLayout, Mark, Prologue, command_ranks, program, read_mark
 from seatrial.nccl.model import Device, Row, Sweep
-from seatrial.nccl.reader import Event, Other, TableLineReader
-from seatrial.nccl.text import unwrapped
+from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
+from seatrial.nccl.text import clean, unwrapped
 from seatrial.nccl.transport import TransportReader
+
+_MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
+_MAX_HOSTS = 4096
+_MAX_FOREIGN = 200  # lines other than NCCL's own between two pieces of a row
+_NCCL = re.compile(
+    r"(?:\[\d{4}-[\d\-:. ]+\] ?)?"
+    r"(?<![A-Za-z0-9])(?P<host>[A-Za-z0-9][\w.\-]{0,252}+):\d+:\d+ \[-?\d+\] "
+    r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?:INFO|WARN|TRACE|ABORT)"
+)
+# Of a mark, or of a row cut before its type.
+_BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
+_IN_PLACE_ONLY = re.compile(r"\A#?\s*in-place\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Any other line: `text` without prefixes, the rank of a launcher's label, the collective of the nccl-tests program
+    that it names, and the ranks that it asks for if it is a command line.
+    """
+
+    text: str
+    rank: int | None = None
+    program: str | None = None
+    command_ranks: int | None = None
+
+
+Event = Row | Mark | Other
+
+
+class TableLineReader:
+    """Read one line at a time.
+
+    nccl-tests prints a row in three pieces, and NCCL's log goes to the same stream: another line may stand between two
+    pieces, or be glued to one of them. What NCCL wrote is cut out; the pieces are joined until they are a row.
+    """
+
+    def __init__(self) -> None:
+        self.layout: ColumnLayout | None = None
+        self._pending = ""
+        self._foreign = 0
+        self._hosts: set[str] = set()
+        self._in_place_only = False
+        self._last_table_line = ""
+        self._doubled = False
+        self._command = ""  # the lines before this one that end in a backslash
+
+    def feed(self, raw: str) -> list[Event]:
+        """The events of one line, in order; most lines have one."""
+        text, rank = clean(raw)
+        if " NCCL " not in text:
+            return self._whole_line(text, rank)
+        head, log = self._split(text)
+        return [*self._piece(head), Other(log, rank)] if log else self._whole_line(text, rank)
+
+    def restart(self) -> None:
+        """Forget the table: what follows belongs to another sweep."""
+        self.layout = None
+        self._pending = ""
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """Return the text before a line of NCCL's log that was glued to it, and that line."""
+        match = _NCCL.search(text)
+        if match is None:
+            return text, ""
+        head = text[: match.start()]
+        cut = match.start()
+        if match.start("host") == cut:  # no [time stamp] in between
+            digits = _glued_digits(head, match["host"], self._hosts)
+            if digits is None:
+                self._pending = ""
+                return "", text[cut:]
+            cut += digits
+        if not text[:cut].strip():
+            self._learn_host(match["host"])
+        return text[:cut], text[cut:]
+
+    def _learn_host(self, host: str) -> None:
+        if len(self._hosts) < _MAX_HOSTS:
+            self._hosts.add(host)
+
+    def _piece(self, head: str) -> list[Event]:
+        """A piece of a row with no line end of its own."""
+        if not head.strip():
+            return []
+        joined = self._pending + head
+        row = read_row(joined, self.layout)
+        if isinstance(row, Row) and self.layout is not None and self._is_joined(row):
+            self._pending = ""
+            return [row]
+        if not self._pending and row == "no" and not _BEGINNING.match(head):
+            return [Other(head)]
+        self._hold(joined)
+        return []
+
+    def _whole_line(self, text: str, rank: int | None) -> list[Event]:
+        if self._pending.lstrip().startswith("#"):
+            return self._after_comment(text, rank)
+        mark = read_mark(text, in_place_only=self._in_place_only)
+        if mark is not None:
+            return self._mark(mark, text)
+        self._in_place_only = bool(_IN_PLACE_ONLY.match(text)) if "in-place" in text else self._in_place_only
+        if self._pending and (row := self._joined(text)):
+            return [row]
+        return self._unjoined(text, rank)
+
+    def _after_comment(self, text: str, rank: int | None) -> list[Event]:
+        """The line of header or footer whose beginning is held, and what this text is on its own."""
+        held, self._pending = self._pending, ""
+        alone = read_mark(text) is not None
+        mark = read_mark(held if alone else held + text)
+        events = self._mark(mark, held) if mark is not None else []
+        return events if events and not alone else events + self._whole_line(text, rank)
+
+    def _mark(self, mark: Mark, text: str) -> list[Event]:
+        if self._repeats(text):
+            self._doubled = self._doubled or isinstance(mark, ColumnLayout)
+            return []
+        self._pending = ""
+        if isinstance(mark, ColumnLayout):
+            self.layout = mark
+            self._doubled = False
+        elif isinstance(mark, Device):
+            self._learn_host(mark.host)
+        return [mark]
+
+    def _unjoined(self, text: str, rank: int | None) -> list[Event]:
+        row = read_row(text, self.layout)
+        if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
+            self._pending = ""
+            return self._row(row, text)
+        if row == "short":
+            self._hold(text)
+            return []
+        piece = glued_piece(text) if row == "glued" else ""
+        events = self._other(text[len(piece) :], rank)
+        if piece:
+            self._hold(piece)
+        return events
+
+    def _row(self, row: Row, text: str) -> list[Event]:
+        return [] if self._repeats(text) and (row.size or self._doubled) else [row]
+
+    def _other(self, text: str, rank: int | None) -> list[Event]:
+        """A line that is nothing of nccl-tests; too many of them mean that a held piece was no piece of a row."""
+        if self._pending:
+            self._foreign += 1
+            if self._foreign > _MAX_FOREIGN:
+                self._pending = ""
+        return [Other(text, rank, *self._program(text))] if text.strip() else []
+
+    def _program(self, text: str) -> tuple[str | None, int | None]:
+        """The program that a command line names, and the ranks it asks for; backslashes continue a command line."""
+        command, self._command = (self._command + text)[-4096:], ""
+        if text.endswith("\\"):
+            self._command = command[:-1]
+            return None, None
+        name = program(command)
+        return name, command_ranks(command) if name else None
+
+    def _joined(self, text: str) -> Row | None:
+        """The row that the pieces held so far and this text make, if they make one."""
+        for piece in (text, text.lstrip()):
+            row = read_row(self._pending + piece, self.layout)
+            if isinstance(row, Row) and self._is_joined(row):
+                self._pending = ""
+                return row
+        if _is_piece(text):
+            self._hold(self._pending + text)
+        return None
+
+    def _is_joined(self, row: Row) -> bool:
+        return consistent(row, cpu_time=self._cpu_time)
+
+    @property
+    def _cpu_time(self) -> bool:
+        return self.layout is not None and self.layout.cpu_time
+
+    def _hold(self, text: str) -> None:
+        self._pending = text if len(text) <= _MAX_PENDING else ""
+        self._foreign = 0
+
+    def _repeats(self, text: str) -> bool:
+        """Whether this line of the table is the last one once more: output that reached the file twice."""
+        same = text == self._last_table_line
+        self._last_table_line = text
+        return same
+
+
+class RowReader:
+    """Rows as they arrive, for progress while a test runs."""
+
+    def __init__(self) -> None:
+        self._reader = TableLineReader()
+
+    def feed(self, line: str) -> Row | None:
+        """The row that `line` completes, or None; `line` may have prefixes and pieces of NCCL's log in it."""
+        return next((event for event in self._reader.feed(line) if isinstance(event, Row)), None)
+
+
+def _is_piece(text: str) -> bool:
+    """Whether a line is nothing but numbers, as the middle of a row is."""
+    return len(text) < 200 and bool(re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)) and any(c.isdigit() for c in text)
+
+
+def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
+    """How many characters at the start of `host` end the row's piece before it: `-1` and `0` stick to a host name.
+
+    None where a digit may be the row's or the host's and no other line of that host decides it.
+    """
+    if host in known or not head.strip():
+        endings = [] if host in known else _endings(host, known)
+    elif not (endings := _endings(host, known)):
+        certain = head.endswith("N/") or (head.endswith("-") and host.startswith("1"))
+        return 1 if certain else None if host[0].isdigit() else 0
+    return len(host) - len(max(endings, key=len)) if endings else 0
+
+
+def _endings(host: str, known: set[str]) -> list[str]:
+    return [name for name in known if host.endswith(name) and len(name) < len(host)]
+
 
 _MAX_SWEEPS = 10_000
 _MAX_EXPORTS = 64

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from seatrial.model.errors import SeatrialError
-from seatrial.text.secret_values import looks_secret
+from seatrial.text.redact import looks_secret
 
 _OUTPUT_BYTES = 32 * 1024**2  # squeue's line of a job on thousands of nodes is some 100 KiB
 _ERROR_BYTES = 64 * 1024

@@ -143,7 +143,7 @@ def run_command(
     started = time.monotonic()
     process = start_process(transport, _limited(command, timeout_s))
     try:
-        with suppress(OSError):  # a shell that ends at once closes its input; what it said is still read
+        with suppress(OSError):  # a shell that ends at once closes its input; its output is still read
             process.send(stdin)
         process.close_stdin()
         output, ended = _read_all(process, started + timeout_s, max_bytes)

@@ -273,7 +273,7 @@ class _Follower:
         self._settle_s = settle_s
         self._settled_at: float | None = None
         self._asked_to_end = False
-        self._supervisor: str | None = None  # what it said of the end
+        self._supervisor: str | None = None  # its message about the end
         self._piece_of: int | None = None  # the rank whose line goes on with the next that is read
 
     def follow(self) -> MpiResult:

@@ -64,7 +64,7 @@ REASONS = {
     ),
     "internal-error": Explanation(
         "seatrial itself failed ({error}: {message}); logs/run.log has the trace",
-        "A bug in seatrial ended the step. Nothing is said about the cluster.",
+        "A bug in seatrial ended the step. It is no finding about the cluster.",
         "Report it with `logs/run.log`.",
     ),
     "result-failed": Explanation(

@@ -2,7 +2,7 @@
 
 A measurement's move counts by its own noise: the natural log of the ratio over the standard deviation of the difference
 of two such values. The noise is what the interval of a judgement by earlier runs rests on, else what is assumed of such
-a number (seatrial/checks/tolerance.py).
+a number (seatrial/checks/table.py).
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from seatrial.checks.tolerance import tolerance_of
+from seatrial.checks.table import tolerance_of
 from seatrial.model.curves import Reading, readings
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import RunResult

@@ -334,7 +334,7 @@ def read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
 
 def _by_check(content: TextIO, run_id: str) -> dict[str, list[Measurement]]:
     # csv has one limit for the whole process and no other way, and by itself that is 128 KiB: a few thousand steps of
-    # training. It is only ever raised, so nobody else's reading fails by it.
+    # training. It is only ever raised, so that no other reader fails.
     csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
     measurements: dict[str, list[Measurement]] = {}
     reader = csv.DictReader(_bounded_lines(content))

@@ -172,7 +172,7 @@ def _open(path: str | Path, flags: int) -> int:
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
-        # "Too many levels of symbolic links" helps nobody.
+        # "Too many levels of symbolic links" names no cause.
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
             raise PermissionError(errno.EPERM, "is a symbolic link; links are not followed", str(path)) from error
         raise

@@ -8,7 +8,7 @@ def split(url: str) -> SplitResult | None:
     """The parts of a URL that has a host that can be asked for; None for anything else."""
     try:
         parts = urlsplit(url)
-        # As whoever asks for it encodes it: no part may be empty, or longer than 63 characters.
+        # As clients encode it: no part may be empty, or longer than 63 characters.
         return parts if parts.hostname and parts.hostname.encode("idna") and parts.port != 0 else None
     except ValueError:  # half an IPv6 address, a port that is none, a host that is none
         return None

@@ -1,6 +1,9 @@
-"""One line of a text that may have many."""
+"""One line of a text that may have many, and the end of a text that may be long."""
 
+import os
+from collections import deque
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def one_line(text: object) -> str:
@@ -20,3 +23,35 @@ def last_line(text: str) -> str:
 
 def _first(lines: Iterable[str]) -> str:
     return next((line.strip() for line in lines if line.strip()), "")
+
+
+MAX_BYTES = 1024**2
+
+
+def tail_of(path: Path) -> bytes:
+    """The last MAX_BYTES of a file, whole lines where it is longer: a line cut in two may begin within a secret."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - MAX_BYTES))
+        tail = file.read(MAX_BYTES)
+    return whole_lines(tail) if size > MAX_BYTES else tail
+
+
+def whole_lines(tail: bytes) -> bytes:
+    """Without its first line, whose beginning is lost."""
+    _, newline, rest = tail.partition(b"\n")
+    return rest if newline else tail
+
+
+def last_bytes(chunks: Iterable[bytes]) -> bytes:
+    """The last MAX_BYTES of a stream, as `tail_of`, holding no more than that and a chunk."""
+    kept: deque[bytes] = deque()
+    size, cut = 0, False
+    for chunk in chunks:
+        kept.append(chunk)
+        size += len(chunk)
+        while size - len(kept[0]) >= MAX_BYTES:
+            size -= len(kept.popleft())
+            cut = True
+    tail = b"".join(kept)[-MAX_BYTES:]
+    return whole_lines(tail) if cut or size > MAX_BYTES else tail

@@ -154,7 +154,7 @@ def slack_sink(
     """Return the sink for a token if both are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
-    assert settings.webhook is not None  # SlackSettings.problem has said so
+    assert settings.webhook is not None  # by SlackSettings.problem
     return SlackWebhookSink(settings.webhook, mentions, scrub)
 
 

@@ -22,7 +22,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 from seatrial.text.redact import Secrets
-from tasks import collect
+from tasks import launch
 from tests.integration.conftest import LocalTestbed, Up
 
 FLOODS = {
@@ -99,7 +99,7 @@ def test_a_training_that_prints_without_end_is_ended_and_its_node_named(shared: 
 
 
 def _fetch_nccl_logs(testbed: Testbed, pattern: Path, folder: Path) -> dict[str, bytes]:
-    collect.fetch_nccl_logs(testbed, str(pattern), folder, time.monotonic() + collect.TIMEOUT_S, Secrets(()))
+    launch.fetch_nccl_logs(testbed, str(pattern), folder, time.monotonic() + launch.COLLECT_S, Secrets(()))
     return {path.stem: path.read_bytes() for path in folder.glob("*.log")}
 
 
@@ -127,7 +127,7 @@ def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(shared: Up, tm
 def test_a_node_whose_nccl_logs_do_not_come_is_named_and_the_others_have_theirs(
     local_testbed: LocalTestbed, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "_NODE_S", 10.0)
+    monkeypatch.setattr(launch, "_NODE_S", 10.0)
     written, programs = tmp_path / "nccl", tmp_path / "programs"
     written.mkdir()
     programs.mkdir()
@@ -137,7 +137,7 @@ def test_a_node_whose_nccl_logs_do_not_come_is_named_and_the_others_have_theirs(
     head.write_text('#!/bin/sh\n[ "$(uname -n)" = node-1 ] && exec sleep 600\nexec /usr/bin/head "$@"\n')
     head.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")  # which nodes take over
-    with local_testbed(nodes=3) as (_, testbed), caplog.at_level(logging.WARNING, "seatrial.collect"):
+    with local_testbed(nodes=3) as (_, testbed), caplog.at_level(logging.WARNING, "seatrial.launch"):
         logs = _fetch_nccl_logs(testbed, written / "%h.%p", tmp_path / "fetched")
     assert [message.partition(":")[0] for message in caplog.messages] == ["node-1"]
     assert set(logs) >= {"node-0", "node-2"}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from seatrial.checks.suites import load_suite
+from seatrial.cli.nodes import single_file
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
-from seatrial.remote.single_file import single_file
 from tests.slurm.cluster import SlurmCluster
 
 # In place of nccl-tests, which needs GPUs: rank 0 tells what the test sets.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seatrial import platforms
 from seatrial.system.shipped import IMAGES
-from seatrial.text.secret_values import SECRET_NAME
+from seatrial.text.redact import SECRET_NAME
 
 SCRIPT = Path(platforms.__file__).parent / "sshd" / "node.sh"
 FUNCTIONS = IMAGES / "common" / "bin" / "seatrial-functions"

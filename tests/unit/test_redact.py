@@ -13,8 +13,7 @@ import pytest
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import secrets_of
 from seatrial.runs.progress import log_file
-from seatrial.text.redact import Redactor, Secrets
-from seatrial.text.secret_values import looks_secret, secrets_in
+from seatrial.text.redact import Redactor, Secrets, looks_secret, secrets_in
 
 
 def shown(*lines: str, secrets: tuple[str, ...] = ()) -> list[str]:

@@ -115,7 +115,7 @@ def test_a_run_from_before_checks_were_kept_never_becomes_a_pass(store: Store, t
     result = rejudge(run_of("run-9"), store)
     assert (result.verdict, result.reason) == (
         Verdict.INCONCLUSIVE,
-        "collectives: what it found by itself was not kept",
+        "collectives: its own result was not kept",
     )
     assert [j.source for j in result.checks[0].judgements] == ["history"]
 

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial.cli.app import app
+from seatrial.cli.nodes import BY_HAND, single_file
 from seatrial.model.errors import InputError
 from seatrial.nccl.parse import parse_text
 from seatrial.remote.probes import PROBES
-from seatrial.remote.single_file import BY_HAND, single_file
 from tests.sources import imported
 
 ALONE = (sys.executable, "-I")

@@ -31,8 +31,8 @@ REASONS = {
         formerly=("ranks-unsaid",),
     ),
     "ranks-in-groups": Explanation(
-        "NCCL_TESTS_SPLIT made {groups} groups of the ranks, so nothing is said of all of them together",
-        "Each group ran the collective by itself, at the same time as the others (`inconclusive`).",
+        "NCCL_TESTS_SPLIT made {groups} groups of the ranks, so there is no result of all of them together",
+        "Each group ran the collective apart, at the same time as the others (`inconclusive`).",
         "Remove `NCCL_TESTS_SPLIT` and `NCCL_TESTS_SPLIT_MASK` from `env` and from the image.",
     ),
     "ranks-on-fewer-nodes": Explanation(

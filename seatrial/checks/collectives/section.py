@@ -89,7 +89,7 @@ LATENCY_SIZES = {  # by whether nodes have GPUs
 
 @dataclass(frozen=True, slots=True)
 class PlannedSweep:
-    """One sweep of a suite: a collective, its messages, and the arm, empty for NCCL as it is by itself."""
+    """One sweep of a suite: a collective, its messages, and the arm, empty for NCCL without settings."""
 
     operation: str
     sizes: SweepSizes

@@ -10,8 +10,15 @@ from itertools import count
 from pathlib import Path
 
 from seatrial.checks.connectivity.counters import revisit_inventories
-from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, odd_ones, old_drivers, remarks, unknown
-from seatrial.checks.connectivity.paths import slow_paths
+from seatrial.checks.connectivity.inventory import (
+    broken_gpus,
+    impaired_gpus,
+    odd_ones,
+    old_drivers,
+    remarks,
+    slow_paths,
+    unknown,
+)
 from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,

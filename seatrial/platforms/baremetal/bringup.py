@@ -159,7 +159,7 @@ def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
 
 
 def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
-    """Seconds after which a host ends the run by itself; nodes that may be kept have that time on top."""
+    """Seconds after which a host ends the run without us; nodes that may be kept have that time on top."""
     return settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s)
 
 

@@ -137,7 +137,7 @@ REASONS = {
     "queue-inactive": Explanation(
         "queue {queue}: is not active ({reason}): {message}",
         "The queue is stopped, or its ClusterQueue cannot admit anything.",
-        "Ask whoever runs Kueue. The end of the line has Kueue's words.",
+        "Ask Kueue's administrator. The end of the line has Kueue's message.",
     ),
     "never-admitted": Explanation(
         "will never be admitted: {message}{hint}",
@@ -213,7 +213,7 @@ REASONS = {
         "Check the kubelets of the nodes that the line names, then run `seatrial reap CLUSTER`.",
     ),
     "teardown-unconfirmed": Explanation(
-        "whether the pods of {run_id} are gone cannot be told: the API server does not answer",
+        "whether the pods of {run_id} are gone is unknown: the API server does not answer",
         "The API server did not answer during teardown, so pods may be left.",
         "Run `seatrial reap CLUSTER` when the API server is back.",
     ),

@@ -15,9 +15,8 @@ from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import Kind, Object
-from seatrial.text.lines import one_line
+from seatrial.text.lines import last_bytes, one_line
 from seatrial.text.redact import redacted
-from seatrial.text.tail import last_bytes
 
 
 class UnknownKindError(MissingError):

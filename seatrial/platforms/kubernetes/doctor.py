@@ -49,7 +49,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     problems_list += prerequisites(api, cluster, settings)
     if not problems_list:
         problems_list += _refused(api, cluster)
-    with suppress(SeatrialError):  # told above, where it is a right that is missing
+    with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
         problems_list += nodes_that_fit(nodes, cluster, settings)
         meant = [node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)]

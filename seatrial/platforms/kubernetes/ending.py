@@ -117,7 +117,7 @@ def termination_message(pod: Object | None, name: str) -> str | None:
 
 
 def first_to_end(pods: Iterable[Object]) -> str | None:
-    """Describe the first pod that ended by itself; None if all that ended were deleted."""
+    """Describe the first pod that ended without being deleted; None if there is none."""
     by_themselves = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     fates = [
         (str((_ended(pod) or {}).get("finishedAt") or "~"), termination_message(pod, pod["metadata"]["name"]))

@@ -38,8 +38,7 @@ from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.ssh import new_key_pair, pinned_keys
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import one_line
-from seatrial.text.redact import Secrets
-from seatrial.text.secret_values import looks_secret
+from seatrial.text.redact import Secrets, looks_secret
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -342,7 +341,7 @@ def _yaml(manifest: Object) -> str:
 
 
 class _Plain(Dumper):
-    """Without anchors and aliases: what is said twice is written twice."""
+    """Write no anchors and aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
-from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume
-from seatrial.platforms.kubernetes.fragment import merged
+from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume, merged
 from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine, profile_of
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
@@ -285,5 +284,5 @@ def _source(volume: Volume, host_network: bool) -> Object:
             return {"nfs": {"server": volume.server, "path": volume.path, **_read_only(volume)}}
         case Pvc():
             return {"persistentVolumeClaim": {"claimName": volume.claim, **_read_only(volume)}}
-        case LocalSsd():  # a node without them is told, instead of its boot disk used
+        case LocalSsd():  # a node without them is reported, and its boot disk not used
             return {"hostPath": {"path": _LOCAL_SSD, "type": "Directory"}}

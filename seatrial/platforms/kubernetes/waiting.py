@@ -88,7 +88,7 @@ def waits_for(workload: Object) -> Queued | None:
             hopeless=True,
         )
     reserved = by_type.get("QuotaReserved", {})
-    # Nothing was said of the quota since the eviction: it is still held, or was just let go.
+    # No condition of the quota since the eviction: it is still held, or was just released.
     quota_words = ("", by_type.get("Evicted", {}).get("message"))
     is_old = reserved.get("status") == "True" or reserved.get("message", "") in quota_words
     if holding(workload, "Evicted") and is_old:
@@ -113,7 +113,7 @@ def _unreserved(condition: Object) -> Queued:
 
 
 def _is_lost(of_pod_set: str) -> bool:
-    """Whether what is said of a pod set, or of the whole Workload, leaves no flavor to wait for."""
+    """Whether the message about a pod set, or about the whole Workload, leaves no flavor to wait for."""
     if _LOST.search(of_pod_set) or _CLAIMS_REFUSED.search(of_pod_set):
         return True
     lost = _lost_flavors(of_pod_set)
@@ -178,7 +178,7 @@ def _condition_text(condition: Object | None) -> str:
     return f"{condition.get('reason')}: {one_line(condition.get('message'))}"
 
 
-# What a container waits for that does not come by itself: the kubelet tries for ever.
+# Waits that do not end without a change; the kubelet tries for ever.
 _NEVER_STARTS = {
     "ErrImageNeverPull": partial(
         Reason.of, "image-pull", problem="the image is not on the node, and image_pull_policy is Never"
@@ -190,7 +190,7 @@ _NEVER_STARTS = {
     "CrashLoopBackOff": partial(Reason.of, "container-restarts", problem="the container ends again and again"),
 }
 _NOT_PULLED = partial(Reason.of, "image-pull", problem="the image cannot be pulled")
-# What may come right when the kubelet tries again, as a pull that a registry throttles.
+# Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
 _AGAIN = {
     "ErrImagePull": _NOT_PULLED,
     "ImagePullBackOff": _NOT_PULLED,
@@ -209,7 +209,7 @@ _NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
 # Events of a pod without a container yet; the kubelet tries again.
 _NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
 _NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
-# Events of whoever makes pods, or what makes them, when the API server refuses it, and of Kueue; they all try again.
+# Events of pod-creating controllers that the API server refuses, and of Kueue; they all try again.
 _COMPLAINTS = {
     "FailedCreate": _NOT_ADMITTED,  # a Job
     "FailedCreatePod": _NOT_ADMITTED,  # Kubeflow's training operator
@@ -309,7 +309,7 @@ class PodProblem:
 
 
 def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
-    """Since when (s) each pod, by name, has had what may come right by itself; `before`: what this last gave."""
+    """Times (s) since when each pod, by name, has had a problem that may pass; `before` is the last result."""
     names = [pod["metadata"]["name"] for pod in pods if _trouble(pod)]
     return {name: before.get(name, now) for name in names}
 
@@ -400,7 +400,7 @@ def _unschedulable(pod: Object) -> str | None:
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") != "False":
         return None
-    # What the scheduler thinks of preemption comes behind, and helps nobody.
+    # Details of preemption follow, and are of no use here.
     return first_line(scheduled.get("message")).split(" preemption:")[0] or scheduled.get("reason")
 
 

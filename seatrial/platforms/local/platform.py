@@ -29,9 +29,8 @@ from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import kill_own, process
 from seatrial.system.rawlog import write_log
-from seatrial.text.lines import last_line
+from seatrial.text.lines import last_line, tail_of
 from seatrial.text.redact import Secrets
-from seatrial.text.tail import tail_of
 
 ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity names the ones that do not
 _BEGIN_S = 30.0  # for a fault to begin after a check: a few processes

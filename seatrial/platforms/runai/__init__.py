@@ -31,7 +31,7 @@ REASONS = {
     ),
     "runai-workload-remains": Explanation(
         "workload {workload} is still there {limit_s} s after it was deleted",
-        "RunAI was told to delete the workload, and its pods have not ended. They may hold GPUs.",
+        "RunAI took the deletion of the workload, and its pods have not ended. They may hold GPUs.",
         "Look at the workload in the RunAI user interface. `seatrial reap FILE` tries again.",
     ),
     "runai-node-failed": Explanation(

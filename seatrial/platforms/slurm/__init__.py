@@ -26,7 +26,7 @@ REASONS = {
     "slurm-pyxis-missing": Explanation(
         "srun on {place} has no option --container-image",
         "The plugin Pyxis, which `platform.runtime: pyxis` needs, is not in Slurm's configuration there.",
-        "Ask whoever runs the cluster for Pyxis, or set `platform.runtime` to apptainer, singularity or none.",
+        "Ask the cluster's administrator for Pyxis, or set `platform.runtime` to apptainer, singularity or none.",
     ),
     "slurm-mpi-plugin-missing": Explanation(
         "srun on {place} has no MPI plugin {plugin}; it has: {known}",
@@ -41,7 +41,7 @@ REASONS = {
     "slurm-never-starts": Explanation(
         "job {job} will never start ({pending}): {meaning}",
         "The job is pending for a reason that waiting does not change.",
-        "Change what the line names in `platform` of the cluster file, or ask whoever runs the cluster.",
+        "Change what the line names in `platform` of the cluster file, or ask the cluster's administrator.",
     ),
     "slurm-queued-too-long": Explanation(
         "job {job} did not start within {limit_s} s (queue_timeout_s): {pending}: {meaning}",
@@ -70,7 +70,7 @@ REASONS = {
     ),
     "slurm-time-limit-short": Explanation(
         "time_limit is {limit}, and {check} of suite {suite} alone may take {longest}",
-        "Slurm would end the nodes before the suite's own timeout, which tells what is wrong. Nothing was submitted.",
+        "Slurm would end the nodes before the suite's own timeout, which names the cause. Nothing was submitted.",
         "Raise `platform.time_limit` above the sum of the suite's timeouts, or choose a shorter suite.",
     ),
     "slurm-node-failed": Explanation(
@@ -91,7 +91,7 @@ REASONS = {
     "slurm-job-held": Explanation(
         "job {job} is held: {pending}",
         "The job waits for a person, or Slurm could not start it and held it.",
-        "Run `scontrol release JOB`, or ask whoever holds it. `slurmd`'s log has the cause of a failed launch.",
+        "Run `scontrol release JOB`, or ask the user who holds it. `slurmd`'s log has the cause of a failed launch.",
     ),
     "slurm-job-failed": Explanation(
         "job {job} failed{detail}",

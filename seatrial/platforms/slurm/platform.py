@@ -169,7 +169,7 @@ class Slurm:
         return Rendered(by_hand | login | self._files(run, MADE_LATER, MADE_LATER), testbed)
 
     def _unseen(self, run: Run) -> Testbed:
-        """The testbed before Slurm has said which nodes it is."""
+        """The testbed with names in place of nodes that Slurm has not allocated yet."""
         port, workdir = run.cluster.ssh_port, f"{default_folder(run.run_id)}/work"
         nodes = tuple(NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names())
         state = SlurmState(host_key="", nodes=nodes, job_id="0", user="root", workdir=workdir)

@@ -19,6 +19,7 @@ import urllib.request
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 _UNSIGNED_BYTES = 8  # IDX's code of them
 
 
-class ImagesInMemory(Dataset):  # type: ignore[misc]
+class ImagesInMemory(Dataset):
     """`images` (N, 1 or 3, height, width) of unsigned bytes, and the class of each, `labels` (N)."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
@@ -147,7 +148,7 @@ class ImagesInMemory(Dataset):  # type: ignore[misc]
         return self.images[index], self.labels[index]
 
 
-class ImageFiles(Dataset):  # type: ignore[misc]
+class ImageFiles(Dataset):
     """Image files and their classes; each is cut to a square of `pixels` from its middle when it is asked for."""
 
     def __init__(self, files: Sequence[tuple[str, int]], pixels: int) -> None:
@@ -319,10 +320,8 @@ def _image_folder(folder: str, pixels: int, most_classes: int) -> ImageFiles:
     files = [(entry.path, label) for label, each in enumerate(classes) for entry in sorted_images(each.path)]
     if not files:
         raise CannotStart(f"the {len(classes)} folders of {folder} hold no images ({', '.join(_IMAGE_SUFFIXES)})")
-    try:
-        import PIL  # noqa: F401
-    except ImportError as missing:
-        raise CannotStart("Pillow is missing, which decodes images: pip install pillow") from missing
+    if not find_spec("PIL"):
+        raise CannotStart("Pillow is missing, which decodes images: pip install pillow")
     return ImageFiles(files, pixels)
 
 

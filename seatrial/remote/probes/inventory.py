@@ -221,8 +221,8 @@ def summed(lines, addresses, nics=frozenset()):
     """Xids and other events: number of times, seconds since the last one, and its text."""
     uptime = float((first_line("/proc/uptime").split() or ["0"])[0])
     of_gpus, of_nics = ({each.rpartition(".")[0] for each in those if "." in each} for those in (addresses, nics))
-    xids: "dict[tuple[str, str, int], dict]" = {}  # type: ignore[type-arg]
-    events: "dict[tuple[str, str, int], dict]" = {}  # type: ignore[type-arg]
+    xids: "dict[tuple[str, str, int], dict]" = {}
+    events: "dict[tuple[str, str, int], dict]" = {}
     for at, line in lines:
         match = XID.search(line)
         if match:

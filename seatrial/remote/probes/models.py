@@ -52,7 +52,7 @@ class TransformerSize:
         return f"{self.layers}x{self.width}"
 
 
-class Block(nn.Module):  # type: ignore[misc]
+class Block(nn.Module):
     """Causal self-attention and a feed-forward network, normalised before each."""
 
     def __init__(self, size: TransformerSize) -> None:
@@ -74,7 +74,7 @@ class Block(nn.Module):  # type: ignore[misc]
         return x + self.feed(self.feed_norm(x))
 
 
-class Transformer(nn.Module):  # type: ignore[misc]
+class Transformer(nn.Module):
     """Tokens (batch, sequence) to logits (batch, sequence, vocabulary)."""
 
     def __init__(self, size: TransformerSize) -> None:
@@ -93,7 +93,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
         return self.logits(self.norm(x))
 
 
-class Residual(nn.Module):  # type: ignore[misc]
+class Residual(nn.Module):
     """Convolutions, each normalised, added to their input, which is projected where shapes differ.
 
     `convolutions` are (channels out, kernel, stride) in order.

@@ -50,11 +50,11 @@ def measure(devices, options):
     for device, outcome in gpus:
         for dtype in options.dtypes:
             if supported(device, dtype):
-                guarded([outcome], lambda: [(best(device, dtype, options.seconds), "")])  # noqa: B023
+                guarded([outcome], lambda device=device, dtype=dtype: [(best(device, dtype, options.seconds), "")])
     if gpus:
         measure_together([device for device, _ in gpus], [outcome for _, outcome in gpus], options)
     for device, outcome in each if options.memory_share else ():
-        guarded([outcome], lambda: [tested(device, options.memory_share)])  # noqa: B023
+        guarded([outcome], lambda device=device: [tested(device, options.memory_share)])
     return outcomes
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from seatrial.checks.connectivity.paths import slow_paths
+from seatrial.checks.connectivity.inventory import slow_paths
 from seatrial.model.reason import code_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory

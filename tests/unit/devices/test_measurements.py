@@ -7,8 +7,7 @@ import pytest
 
 from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.checks.table import repeat_checks
-from seatrial.checks.tolerance import tolerance_of
+from seatrial.checks.table import repeat_checks, tolerance_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict

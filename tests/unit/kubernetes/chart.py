@@ -8,7 +8,7 @@ from seatrial.platforms.kubernetes import config, machines, pod
 from seatrial.platforms.kubernetes import platform as kubernetes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
-from seatrial.text.secret_values import SECRET_NAME
+from seatrial.text.redact import SECRET_NAME
 
 CHART = Path(__file__).parents[3] / "deployments" / "helm" / "testbed"
 FACTS = CHART / "facts.yaml"

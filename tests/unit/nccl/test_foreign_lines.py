@@ -8,7 +8,7 @@ from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_lines
 from seatrial.nccl.header import Bounds, _plain_mark
-from seatrial.nccl.reader import _glued_digits
+from seatrial.nccl.sweeps import _glued_digits
 
 _SIDE = "time   algbw   busbw  #wrong"
 SIZES = [1 << power for power in range(27, 33)]

@@ -18,7 +18,6 @@ from seatrial.nccl.classify import compiled
 MODULES = (
     *(
         "text.redact",
-        "text.secret_values",
         "checks.failures",
         "catalog.log_facts",
         "nccl.classify",
@@ -26,7 +25,7 @@ MODULES = (
         "checks.other_tools",
         "nccl.transport",
     ),
-    *("nccl.text", "nccl.rows", "nccl.reader", "nccl.header", "nccl.parse", "nccl.sweeps"),
+    *("nccl.text", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),
 )
 PIECES = (
     *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),

@@ -79,7 +79,7 @@ def start_node(request: Dict[str, Any]) -> int:
         with os.fdopen(writer, "wb") as stdin:
             stdin.write(request["program"].encode())
     except BrokenPipeError:
-        pass  # it has said why in its log
+        pass  # its log has the cause
     return pid
 
 
