@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -160,6 +161,11 @@ _SERVER_SETTINGS = {
 HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
 ENDED = "the Prefect server ended; the run goes on without it"
+_IN_MEMORY = {
+    "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
+        "sqlite+aiosqlite:///file::memory:?cache=shared&uri=true&check_same_thread=false"
+    )
+}
 _DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
 _VACUUM, _DAY_S = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", 86400.0
 
@@ -184,7 +190,7 @@ class TemporaryServer:
     `api_url` answers as soon as the server is up; connections queue until then. Once it has ended, calls fail at once.
     """
 
-    def __init__(self, log: IO[bytes]) -> None:
+    def __init__(self, log: IO[bytes], settings: Mapping[str, str] = {}) -> None:
         self.auth_string = random_auth_string()
         self._stopped = False
         self._listener = listen("127.0.0.1", 0, backlog=128)
@@ -195,7 +201,7 @@ class TemporaryServer:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, **_SERVER_SETTINGS, **own},
+            env={**os.environ, **_SERVER_SETTINGS, **own, **settings},
             pass_fds=[self._listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the run, which needs its server until the end
             umask=0o077,  # its database holds secrets
@@ -233,34 +239,36 @@ def _server_log() -> IO[bytes]:
 def provide_prefect_server() -> None:
     """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
 
-    The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
-    stopped when this process exits, after Prefect has sent what it still holds. Raises InputError where Prefect's
-    folder cannot be used or has no room.
+    The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later; where that
+    has no room, in memory. It is stopped when this process exits, after Prefect has sent what it still holds. Raises
+    InputError where Prefect's folder cannot be used.
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
     os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")  # not pickle, where a result is kept at all
     if not configured_api_url():
         home = prefect_home()
-        _check_room(home)
+        if problem := database_problem(home):
+            log.warning("%s: Prefect keeps nothing of this run", problem)
         if not _events_are_due(home):
             os.environ.setdefault(_VACUUM, "orphans")  # which a temporary server leaves to a lasting one
-        server = TemporaryServer(_server_log())
+        server = TemporaryServer(_server_log(), _IN_MEMORY if problem else {})
         atexit.register(server.stop)
         os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")  # a line for each event that is lost
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s
         os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
 
 
-def _check_room(home: Path) -> None:
-    """Raise InputError if the database of the temporary server cannot grow."""
+def database_problem(home: Path) -> str | None:
+    """Return why the temporary server's database cannot grow in PREFECT_HOME; None if it can."""
     try:
         size = max((path.stat().st_size for path in home.glob("prefect.db*")), default=0)
         with tempfile.TemporaryFile(dir=home) as file:
             os.posix_fallocate(file.fileno(), 0, _DATABASE_BYTES)
             os.ftruncate(file.fileno(), size + _DATABASE_BYTES)  # a limit of the size of files (ulimit -f)
     except OSError as error:
-        raise InputError(f"PREFECT_HOME {home}: {error.strerror}; name a folder with 4 MiB of room") from error
+        return f"PREFECT_HOME {home}: {error.strerror}"
+    return None
 
 
 def _events_are_due(home: Path) -> bool:

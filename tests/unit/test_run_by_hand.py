@@ -62,14 +62,13 @@ def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.Monkey
 def test_a_database_that_cannot_grow_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
-    server._check_room(tmp_path)
+    assert server.database_problem(tmp_path) is None
 
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, failing, fail)
-    with pytest.raises(InputError, match=f"^PREFECT_HOME {tmp_path}: {os.strerror(number)}; name a folder"):
-        server._check_room(tmp_path)
+    assert server.database_problem(tmp_path) == f"PREFECT_HOME {tmp_path}: {os.strerror(number)}"
     assert not list(tmp_path.iterdir())
 
 
