@@ -13,7 +13,7 @@ import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
-from seatrial.cli.diagnose import diagnosed
+from seatrial.cli.diagnose import diagnosed, show
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult
@@ -115,7 +115,7 @@ def test_the_doctor_looks_at_what_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def row() -> list[str]:
-        diagnosed(None)
+        show(diagnosed(None), as_json=False)
         return [line for line in capsys.readouterr().out.splitlines() if "metrics" in line.lower()]
 
     monkeypatch.delenv("SEATRIAL_METRICS", raising=False)
@@ -125,7 +125,7 @@ def test_the_doctor_looks_at_what_is_set(
     monkeypatch.setenv("SEATRIAL_METRICS", f"{tmp_path}/typo")
     (text,) = row()
     assert text.startswith(f"missing metrics: SEATRIAL_METRICS must be a folder that exists, is {tmp_path}/typo; make")
-    assert diagnosed(None) == 1
+    assert show(diagnosed(None), as_json=False) == 1
     assert not (tmp_path / "typo").exists()
 
 
