@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,15 @@ def _described(width: float, height: float, draw: Callable[[Any], Sequence[chart
         for line in axes.lines
     ]
     areas = [_rounded(area.get_datalim(axes.transData).extents) for area in axes.collections]
-    areas += [_rounded(span.get_bbox().extents) for span in axes.patches]
+    spans: Any = axes.patches  # rectangles
+    areas += [_rounded(span.get_bbox().extents) for span in spans]
     ticks = [[label.get_text() for label in axes.get_xticklabels()], _rounded(axes.get_xticks())]
-    legend = [text.get_text() for text in axes.get_legend().get_texts()] if axes.get_legend() else []
+    legend = [text.get_text() for text in shown.get_texts()] if (shown := axes.get_legend()) else []
     frame = [*_rounded(axes.get_position().bounds), *_rounded(axes.get_xlim()), *_rounded(axes.get_ylim())]
-    shown = [[*_rounded([mark.x, mark.y]), *mark.lines] for mark in (*marks[:3], *marks[-2:])]
+    some = [[*_rounded([mark.x, mark.y]), *mark.lines] for mark in (*marks[:3], *marks[-2:])]
     return {
         "title": axes.get_title("left"), "frame": frame, "lines": sorted(lines, key=repr), "areas": areas,
-        "ticks": ticks, "legend": legend, "marks": len(marks), "some": shown,
+        "ticks": ticks, "legend": legend, "marks": len(marks), "some": some,
     }  # fmt: skip
 
 
@@ -69,6 +71,7 @@ def _trend(*values: float, step: timedelta = timedelta(days=1), expected: Expect
     return Headline(plateau, (judgement,), None, points)
 
 
+@cache
 def cases() -> dict[str, Any]:
     """By name."""
     faulty = busbw_curves(samples.faulty_h100().checks[1])
