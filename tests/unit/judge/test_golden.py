@@ -1,7 +1,6 @@
 """The judge's numbers are as they were."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +14,11 @@ def test_no_other_case_is_kept() -> None:
     assert set(KEPT) == set(cases())
 
 
-@pytest.mark.parametrize(("name", "case"), cases().items())
-def test_references_limits_and_shifts_are_as_they_were(name: str, case: dict[str, Any]) -> None:
-    assert case.pop("shifts") == KEPT[name].pop("shifts")
-    assert case.keys() == KEPT[name].keys()
-    for key, value in case.items():
-        now, was = (np.array(each, dtype=float) for each in (value, KEPT[name][key]))
+@pytest.mark.parametrize("name", KEPT)
+def test_references_limits_and_shifts_are_as_they_were(name: str) -> None:
+    case, kept = cases()[name], KEPT[name]
+    assert case["shifts"] == kept["shifts"]
+    assert case.keys() == kept.keys()
+    for key in case.keys() - {"shifts"}:
+        now, was = (np.array(each[key], dtype=float) for each in (case, kept))
         np.testing.assert_allclose(now, was, rtol=1e-4, atol=1e-9, err_msg=key)

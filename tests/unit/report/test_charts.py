@@ -1,11 +1,17 @@
+import json
 import re
 from xml.etree import ElementTree
+
+import pytest
 
 from seatrial.model.curves import Curve, Point, busbw_curves, latency_table, losses
 from seatrial.model.result import Expected
 from seatrial.model.verdict import Verdict
 from seatrial.report.charts import busbw_chart, loss_chart
 from tests import samples
+from tests.unit.report.drawn import GOLDEN, cases
+
+KEPT = json.loads(GOLDEN.read_text())
 
 
 def test_the_chart_is_inline_svg_with_a_title_and_text() -> None:
@@ -67,3 +73,8 @@ def test_latency_is_shown_for_small_messages_only() -> None:
 def test_the_loss_of_every_step() -> None:
     assert len(losses(samples.healthy_local().checks[2])) == 20
     assert losses(samples.healthy_local().checks[1]) == ()
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_lines_areas_ticks_and_marks_are_as_they_were(name: str) -> None:
+    assert cases()[name] == KEPT[name]

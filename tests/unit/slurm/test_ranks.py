@@ -41,6 +41,11 @@ def test_every_rank_has_a_gpu() -> None:
     }
 
 
+def test_the_one_gpu_of_a_node_is_its_ranks() -> None:
+    srun, testbed = launcher(**GPUS | {"gpus_per_node": 1})
+    assert "--gpus-per-task=1" in srun.argv(testbed, ["true"], {})
+
+
 def test_ranks_that_share_gpus_choose_among_all() -> None:
     srun, testbed = launcher(**GPUS, slots_per_node=4)
     assert "--gpus-per-task=1" not in srun.argv(testbed, ["true"], {})

@@ -29,6 +29,7 @@ def test_both_numbers_are_in_the_warning() -> None:
     words = warning("nightly", "00:45:00") or ""
     assert "suite nightly" in words
     assert "time_limit is 0:45:00" in words
+    assert "keep_s" not in words
     (enough,) = re.findall(r"add up to (1:\d\d:\d\d),", words)  # five sweeps, the training and more
     assert warning("nightly", enough) is None
 

@@ -1,0 +1,7 @@
+"""What is expected without an earlier run is as it was."""
+
+from tests.unit.catalog.golden import GOLDEN, lines
+
+
+def test_expectations_are_as_they_were() -> None:
+    assert list(lines()) == GOLDEN.read_text().splitlines()
