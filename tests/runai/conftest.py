@@ -17,19 +17,8 @@ from tests.runai.standin import Workload
 
 __all__ = ["console", "prefect_server"]
 
-HERE = "tests/runai"
 STANDIN = Path(__file__).with_name("standin.py")
 SETTINGS = {"kind": "runai", "project": "infra", "python": sys.executable, "queue_timeout_s": 60}
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any(HERE in argument for argument in config.args) else True
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(1800))  # real nodes, and two processors
 
 
 class Project:
