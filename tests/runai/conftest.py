@@ -34,12 +34,6 @@ class Project:
     def workloads(self) -> list[str]:
         return sorted(path.name for path in self.folder.glob("workloads/*"))
 
-    def tell(self, phase: str) -> None:
-        (self.folder / "phase").write_text(phase)
-
-    def delete(self, name: str) -> None:
-        Workload(self.folder, name).delete()
-
 
 @pytest.fixture
 def project(
@@ -57,7 +51,7 @@ def project(
     yield project
     left = project.workloads()
     for name in left:
-        project.delete(name)
+        Workload(folder, name).delete()
     assert left == []
 
 
