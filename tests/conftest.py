@@ -16,9 +16,17 @@ from seatrial.platforms import state as states
 pytest.register_assert_rewrite("tests.contract.promises")  # no module of tests itself
 
 RUN_PREFIX = f"test-{os.getpid()}-"
+# Collected only when their path is given.
+LANES = ("baremetal", "browser", "docker", "e2e/kubernetes", "fuzz", "images", "runai", "slurm")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    folder = collection_path.relative_to(Path(__file__).parent).as_posix()
+    asked_for = any(f"tests/{folder}" in argument for argument in config.args)
+    return True if folder in LANES and not asked_for else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,18 +18,7 @@ from tests.quick_run import quick_run
 
 __all__ = ["console", "prefect_server"]
 
-HERE = "tests/baremetal"
 NAMES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any(HERE in argument for argument in config.args) else True
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(1800))  # four hosts and what else runs share two processors
 
 
 @pytest.fixture

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from seatrial.config.run import Run
-from seatrial.model.errors import SeatrialError
-from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
-from seatrial.platforms import state as states
-from seatrial.remote.node_setup import set_up_node
-from seatrial.remote.ssh import on_each
 from seatrial.runs.login import ssh_argv
 from tests.baremetal.conftest import kill_and_reap, run_on
 from tests.baremetal.hosts import Hosts
@@ -70,40 +65,3 @@ def test_a_host_that_is_cut_off_is_named(console: Console, hosts: Hosts, setting
     until(lambda: not hosts.left_on("gpu-2"))
     hosts.set_link("gpu-2", "up")
     assert console.run("reap", cluster).status == 0
-
-
-def test_a_host_that_is_down_does_not_stop_the_others(run: Run, hosts: Hosts) -> None:
-    hosts.kill_host("gpu-1")
-    with launched(run) as testbed:
-        contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 20))
-        assert [name for name, contact in contacts.items() if isinstance(contact, Exception)] == ["gpu-1"]
-
-
-def test_a_host_that_cannot_be_cleared_is_named_and_tried_again(run: Run, hosts: Hosts) -> None:
-    platform = platform_for(run.cluster)
-    platform.launch(run)
-    hosts.set_link("gpu-1", "down")
-    with pytest.raises(
-        SeatrialError, match=r"1 of 4 hosts not cleared: gpu-1: no login: .*timed out; they end the run"
-    ):
-        platform.teardown(run.run_id)
-    folder = states.run_folder(run.run_id, "baremetal")
-    assert not (folder / "id_ed25519").exists()
-    assert {left[:5] for left in hosts.left()} == {"gpu-1"}
-    hosts.set_link("gpu-1", "up")
-    platform.teardown(run.run_id)
-    assert not folder.exists()
-
-
-def test_a_jump_host_that_is_gone_clears_the_nodes_behind_it(
-    settings: dict[str, Any], hosts: Hosts, tmp_path: Path
-) -> None:
-    hosts.hide("gpu-3")
-    run = run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-0"}}}, tmp_path)
-    with launched(run) as testbed:
-        assert testbed.blameless_reason(testbed.nodes[3]) is None
-        hosts.set_link("gpu-0", "down")
-        reason = testbed.blameless_reason(testbed.nodes[3])
-        assert reason and code_of(reason) == "baremetal-jump-silent"
-        assert testbed.blameless_reason(testbed.nodes[1]) is None
-        hosts.set_link("gpu-0", "up")

@@ -172,8 +172,3 @@ def test_doctor_names_what_each_host_lacks(settings: dict[str, Any], hosts: Host
     ]
     assert problems[1] == "gpu-1: /opt/none/mpirun missing"
     assert problems[2] == "gpu-1: /mnt does not let programs run (it is mounted noexec)"
-
-
-def test_a_user_that_no_host_lets_in_is_named(settings: dict[str, Any], tmp_path: Path) -> None:
-    reason = refused(run_on({**settings, "user": "nobody"}, tmp_path))
-    assert reason.startswith("gpu-0: refuses the login of user nobody (publickey)")

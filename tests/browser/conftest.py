@@ -31,10 +31,6 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of Linux; os.unshare has it since Pyth
 TRAINING = {"steps": 20, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any("tests/browser" in argument for argument in config.args) else True
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pictures", action="store_true", help="take the pictures in docs/pictures anew")
 

@@ -18,8 +18,6 @@ from seatrial.platforms.local.platform import PLATFORM
 from tests.browser.page import Browser
 from tests.site import LONG, PATIENCE_S, QUICK, Site, site
 
-pytestmark = pytest.mark.timeout(1800)  # a server and whole runs, and the machine may be busy
-
 _MISSING = ("/favicon.ico", "/ico/")
 # Pages fade in; what turns for as long as a run goes on is not waited for.
 _MOVING = """return document.getAnimations().some(

@@ -13,8 +13,6 @@ from seatrial.report.html import report_html
 from tests.browser.page import Browser
 from tests.fleet_run import fleet_context, fleet_run
 
-pytestmark = pytest.mark.timeout(1800)  # four runs come first, and the machine may be busy
-
 MAX_BYTES = 10_000_000
 MAX_OPEN_S = 3.0
 A4_PX = 703  # between the margins

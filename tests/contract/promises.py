@@ -19,7 +19,7 @@ from seatrial.remote.ssh import answers, connected, on_each
 
 def host_name(testbed: Testbed, node: Node) -> str:
     with connected(testbed, node, 10) as transport:
-        return run_command(transport, "hostname", timeout_s=10).output.strip()
+        return run_command(transport, "hostname", timeout_s=120).output.strip()
 
 
 class Promises:
@@ -67,7 +67,7 @@ class Promises:
         head, *others = testbed.nodes
         with connected(testbed, head, 10) as transport:
             for other in others:
-                done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=20)
+                done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=120)
                 assert (done.exit_status, done.output.strip()) == (0, names[other.name])
 
     def test_teardown_needs_nothing_in_memory_and_may_come_twice(

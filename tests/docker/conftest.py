@@ -1,7 +1,6 @@
 """The lane that runs containers by podman's Docker-compatible socket; only when it is asked for by its path."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,18 +9,6 @@ from tests.e2e.conftest import console, prefect_server
 from tests.images import lane
 
 __all__ = ["console", "prefect_server"]
-
-HERE = "tests/docker"
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any(HERE in argument for argument in config.args) else True
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(1800))  # the first builds the image
 
 
 @pytest.fixture(scope="session")

@@ -118,21 +118,6 @@ def test_a_container_that_somebody_removes_is_not_blamed(docker_engine: Engine, 
     assert "the container of node-1 is gone" in out.splitlines()[-1]
 
 
-def test_an_absent_daemon_is_named_and_leaves_nothing(docker_engine: Engine, console: Console) -> None:
-    cluster = cluster_file(console, docker_engine, 2, host=f"{docker_engine.address}.none")
-    finished = console.check(cluster, console.suite())
-    assert finished.status == 3, finished.output
-    last = finished.out.splitlines()[-1]
-    assert last.startswith(f"not_run: launch: no Docker daemon answers at {docker_engine.address}.none (platform.host)")
-
-
-def test_a_missing_image_is_named(docker_engine: Engine, console: Console) -> None:
-    cluster = cluster_file(console, Engine(docker_engine.address, "localhost:9/nobody/has-it:1"), 2)
-    finished = console.check(cluster, console.suite())
-    assert finished.status == 3, finished.output
-    assert "localhost:9/nobody/has-it:1" in finished.out.splitlines()[-1]
-
-
 def test_a_limit_that_the_host_refuses_is_named_by_the_run_and_by_doctor(
     docker_engine: Engine, console: Console
 ) -> None:
@@ -148,10 +133,3 @@ def test_a_limit_that_the_host_refuses_is_named_by_the_run_and_by_doctor(
 def test_doctor_finds_nothing_missing(docker_engine: Engine, console: Console) -> None:
     diagnosed = console.run("doctor", cluster_file(console, docker_engine, 2))
     assert "ok      platform docker" in diagnosed.out
-
-
-def test_doctor_names_the_gpu_runtime_that_is_not_there(docker_engine: Engine, console: Console) -> None:
-    cluster = cluster_file(console, docker_engine, 2)
-    cluster.write_text(cluster.read_text() + "hardware: H100-SXM\ngpus_per_node: 4\n")
-    diagnosed = console.run("doctor", cluster)
-    assert "has no nvidia runtime for GPUs" in diagnosed.out

@@ -33,12 +33,6 @@ BRIEF: dict[str, Any] = {  # with limits that a busy machine keeps, too
 TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 300}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(2 * PATIENCE_S))
-
-
 @dataclass(slots=True)
 class Console:
     """A terminal with a folder, an environment and a history of its own."""

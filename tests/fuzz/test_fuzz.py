@@ -8,7 +8,6 @@ from tests.fuzz.targets import TARGETS, Target
 COUNT = -(-10_000 // len(TARGETS))
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_whatever_comes_is_taken_or_refused_in_one_line(target: Target, tmp_path: Path) -> None:
     broken = problems(target, COUNT, tmp_path)

@@ -11,10 +11,6 @@ from seatrial.remote.ssh import new_key_pair
 from tests.images import lane
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any("tests/images" in argument for argument in config.args) else True
-
-
 @pytest.fixture(scope="session")
 def _lane() -> Iterator[None]:
     if reason := lane.lacking():

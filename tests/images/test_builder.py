@@ -12,8 +12,6 @@ from seatrial.model.errors import LaunchError
 from tests.images import lane
 from tests.integration.registry import Registry, serving
 
-pytestmark = pytest.mark.timeout(1800)
-
 STORAGE = """\
 [storage]
 driver = "overlay"

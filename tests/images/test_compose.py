@@ -20,8 +20,6 @@ from tests.images import lane, server
 from tests.images.lane import ROOT
 from tests.site import TLS, free_port
 
-pytestmark = pytest.mark.timeout(1800)
-
 PROJECT = f"{lane.PREFIX}site"
 AUTH = ("skipper", "word-of-the-api")
 COMPOSE = ROOT / "deployments" / "server" / "compose.yaml"

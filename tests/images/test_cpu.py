@@ -17,8 +17,6 @@ from tests.images import lane, layers
 from tests.images.conftest import Keys, ssh
 from tests.images.lane import Container
 
-pytestmark = pytest.mark.timeout(1800)  # the first test builds
-
 ODD = "a 'b' \"c\" $d `e` \\\nsecond line "
 
 

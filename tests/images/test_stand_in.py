@@ -5,8 +5,6 @@ import pytest
 from tests.images import lane
 from tests.images.conftest import Keys
 
-pytestmark = pytest.mark.timeout(1800)
-
 # What the vendors' images bring, as far as the steps need it: a compiler, MPI, git, gIB's script, and a key that should
 # not be there. In place of nccl-tests a program that says which rank it is, behind the same make variables.
 BASE = """\

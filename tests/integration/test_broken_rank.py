@@ -22,7 +22,6 @@ from seatrial.model.verdict import Verdict
 from tests.integration.conftest import LocalTestbed, Up
 from tests.integration.test_device_faults import check_devices, named
 
-pytestmark = pytest.mark.timeout(1200)
 TIMEOUT_S = 300  # of a training; half of it is the longest wait of a rank for another
 
 

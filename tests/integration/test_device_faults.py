@@ -25,8 +25,6 @@ from tasks.check import compare
 from tests.integration.conftest import LocalTestbed, Up
 from tests.stored_nights import as_before
 
-pytestmark = pytest.mark.timeout(1200)
-
 
 def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, list[str]]:
     """The check, and the names of the nodes that are left."""

@@ -25,7 +25,7 @@ from tests.integration.conftest import LocalTestbed, Up
 
 def say(testbed: Testbed, node: Node, command: str) -> str:
     with connected(testbed, node, 10) as transport:
-        done = run_command(transport, command, timeout_s=20)
+        done = run_command(transport, command, timeout_s=120)
     assert done.exit_status == 0, done.output
     return done.output.strip()
 
@@ -164,7 +164,7 @@ def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-def _wait_until(true: Callable[[], bool], timeout_s: float = 20) -> None:
+def _wait_until(true: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"

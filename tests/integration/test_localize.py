@@ -59,7 +59,6 @@ def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None:
     with slowed_after_connectivity(local_testbed) as (context, checks):
         found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)

@@ -43,7 +43,7 @@ class TestPromises(Promises):
     ) -> None:
         (node,) = testbed.nodes
         with connected(testbed, node, 10) as transport:
-            shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=20).output.split()
+            shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=120).output.split()
             ranks = run_command(transport, "mpirun --allow-run-as-root --oversubscribe -np 2 hostname", timeout_s=120)
         assert shown == [socket.gethostname(), testbed.user]
         assert ranks.output.split() == [socket.gethostname()] * 2
@@ -91,7 +91,7 @@ def plain(folder: str) -> None:
     try:
         testbed = platform.launch(run)
         with connected(testbed, testbed.head, 10) as transport:
-            print(run_command(transport, "id -un", timeout_s=20).output.strip())
+            print(run_command(transport, "id -un", timeout_s=120).output.strip())
     finally:
         platform.teardown(run.run_id)
     print("left" if platform.leftovers() else "gone")

@@ -17,19 +17,8 @@ from tests.runai.standin import Workload
 
 __all__ = ["console", "prefect_server"]
 
-HERE = "tests/runai"
 STANDIN = Path(__file__).with_name("standin.py")
 SETTINGS = {"kind": "runai", "project": "infra", "python": sys.executable, "queue_timeout_s": 60}
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any(HERE in argument for argument in config.args) else True
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(1800))  # real nodes, and two processors
 
 
 class Project:
@@ -44,12 +33,6 @@ class Project:
 
     def workloads(self) -> list[str]:
         return sorted(path.name for path in self.folder.glob("workloads/*"))
-
-    def tell(self, phase: str) -> None:
-        (self.folder / "phase").write_text(phase)
-
-    def delete(self, name: str) -> None:
-        Workload(self.folder, name).delete()
 
 
 @pytest.fixture
@@ -68,7 +51,7 @@ def project(
     yield project
     left = project.workloads()
     for name in left:
-        project.delete(name)
+        Workload(folder, name).delete()
     assert left == []
 
 

@@ -3,7 +3,7 @@
     python standin.py FOLDER ARGUMENTS OF RUNAI...
 
 Pods have a host name, an address, /tmp and processes of their own. `exec` runs in them, `delete` ends them. What it is
-called with is written to FOLDER/calls. FOLDER/phase, where it is there, is the phase that `describe` tells.
+called with is written to FOLDER/calls.
 """
 
 import json
@@ -112,9 +112,7 @@ def main(folder: Path, arguments: list[str]) -> None:
     elif not workload.folder.exists():
         sys.exit(f"Error: workload {name} not found in project {options['project']}")
     elif verb == "describe":
-        phase_file = folder / "phase"
-        phase = phase_file.read_text() if phase_file.exists() else "Running"
-        print(json.dumps({"name": name, "actualPhase": phase, "events": [{"message": "Insufficient nvidia.com/gpu"}]}))
+        print(json.dumps({"name": name, "actualPhase": "Running"}))
     elif verb == "exec":
         workload.exec(options["pod"], command)
     elif verb == "delete":

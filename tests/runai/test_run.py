@@ -3,15 +3,11 @@
 import json
 import os
 import signal
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from seatrial.config.run import Run
-from seatrial.model.errors import LaunchError
 from tests.e2e.conftest import Console, until
-from tests.quick_run import launched
 from tests.runai.conftest import Project
 
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
@@ -35,25 +31,6 @@ def test_a_healthy_project_goes_through_the_whole_chain(
     assert [node["name"].split("-", 4)[-1][-8:] for node in finished.document["nodes"]] == kinds
     assert project.workloads() == []
     assert "PRIVATE KEY" not in json.dumps(project.calls())
-
-
-@pytest.mark.parametrize(
-    ("phase", "words"),
-    [("Pending", "did not run within 0.5 s .*: Pending; Insufficient nvidia.com/gpu"), ("Failed", "ended: Failed; ")],
-)
-def test_a_workload_that_does_not_run_says_why(run: Run, project: Project, phase: str, words: str) -> None:
-    project.tell(phase)
-    settings = run.cluster.platform.model_copy(update={"queue_timeout_s": 0.5})
-    waiting = replace(run, cluster=run.cluster.model_copy(update={"platform": settings}))
-    with pytest.raises(LaunchError, match=words), launched(waiting):
-        pass
-
-
-def test_nodes_of_a_deleted_workload_are_not_blamed(run: Run, project: Project) -> None:
-    with launched(run) as testbed:
-        assert testbed.blameless_reason(testbed.head) is None
-        project.delete(f"seatrial-{run.run_id}")
-        assert testbed.blameless_reason(testbed.head) == f"workload seatrial-{run.run_id} was deleted"
 
 
 def test_a_killed_run_is_reaped(console: Console, project: Project, settings: dict[str, Any]) -> None:

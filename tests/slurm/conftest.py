@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,18 +11,6 @@ from tests.slurm.cluster import SlurmCluster, lacking
 from tests.slurm.settings import settings_of
 
 __all__ = ["console", "prefect_server"]
-
-HERE = "tests/slurm"
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any(HERE in argument for argument in config.args) else True
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(1800))  # four nodes and what else runs share two processors
 
 
 @pytest.fixture(scope="session")

@@ -53,13 +53,6 @@ def test_what_will_never_start_fails_at_once(
     assert (code_of(reason), words in reason) == (code, True), reason
 
 
-def test_a_job_that_waits_too_long_says_what_for(slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path) -> None:
-    with launched(run_of(settings, tmp_path, nodes=4)):
-        reason = refused(run_of(settings, tmp_path, queue_timeout_s=3))
-    assert code_of(reason) == "slurm-queued-too-long"
-    assert "waiting for nodes to become free" in reason
-
-
 @pytest.mark.parametrize(
     ("end", "code"),
     [

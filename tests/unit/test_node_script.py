@@ -37,7 +37,7 @@ def write_files(folder: Path, then: str) -> None:
     program = SCRIPT.read_text().partition("\nstart_sshd()")[0]
     start = f"{FUNCTIONS.read_text()}\n{program}\nwrite_files\n{then}"
     env = {"PATH": f"{os.environ['PATH']}:/usr/bin:/bin", "FOLDER": str(folder), **dict.fromkeys(names, "222")}
-    subprocess.run(["sh", "-s"], input=start, env=env, text=True, timeout=60, check=False, capture_output=True)
+    subprocess.run(["sh", "-s"], input=start, env=env, text=True, check=False, capture_output=True)
 
 
 def test_what_a_killed_script_left_is_removed_by_the_next_one(tmp_path: Path) -> None:

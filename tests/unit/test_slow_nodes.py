@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity.rates import (
@@ -102,6 +102,7 @@ def test_nobody_is_blamed_for_two_slow_neighbours_where_few_are_healthy(
     assert set(slow_nodes(streams)) == slow[0] | slow[1]
 
 
+@settings(max_examples=40)
 @given(st.integers(4, 40), st.data())
 def test_exactly_the_slow_nodes_are_named(nodes: int, data: st.DataObject) -> None:
     some = st.sets(st.sampled_from(names(nodes)), max_size=(nodes - 1) // 4)

@@ -33,10 +33,6 @@ GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
 GIVEN_IMAGE = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return None if any(HERE in argument for argument in config.args) else True
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):

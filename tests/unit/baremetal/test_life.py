@@ -161,6 +161,7 @@ def test_a_host_that_remains_is_tried_again_until_its_deadline(tmp_path: Path, m
     folder = states.run_folder(RUN_ID, "baremetal")
     ways = (
         (LOST, "closed by remote host"),
+        (SILENT, "no login: .*timed out; they end the run by themselves at 20"),
         ({"remaining": [7, 8]}, "processes 7, 8 do not end"),
         ({"container_left": True}, "the container of the run cannot be removed"),
         ({"folder_left": True}, "the folder of the run is still there"),

@@ -38,7 +38,7 @@ class Lab:
 
     def __init__(self, folder: Path, gpus: int = 0) -> None:
         self.platform = FakePlatform(nodes=4)
-        suite = load_suite("quick").model_copy(update={"devices": Devices(timeout_s=5)})
+        suite = load_suite("quick").model_copy(update={"devices": Devices(timeout_s=600)})
         hardware = {"hardware": "H100-SXM", "gpus_per_node": gpus} if gpus else {}
         self.run = Run("run-1", self.platform.cluster(**hardware), suite, folder)
         self.testbed: Testbed = self.platform.launch(self.run)
@@ -53,7 +53,7 @@ class Lab:
 
     def suite(self, **section: Any) -> None:
         """What the suite asks of devices."""
-        devices = Devices(**{"timeout_s": 5, **section})
+        devices = Devices(**{"timeout_s": 600, **section})
         self.run = replace(self.run, suite=self.run.suite.model_copy(update={"devices": devices}))
 
     @property

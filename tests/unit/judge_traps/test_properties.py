@@ -26,7 +26,7 @@ def shuffled(text: str, seed: int) -> str:
 curves = st.lists(st.floats(5.0, 480.0), min_size=5, max_size=5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(curves, st.integers(0, 1000))
 def test_the_order_of_rows_does_not_matter(busbw: list[float], seed: int) -> None:
     text = log_text(busbw)
@@ -37,14 +37,14 @@ def test_the_order_of_rows_does_not_matter(busbw: list[float], seed: int) -> Non
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(curves, st.floats(0.05, 1.0))
 def test_slower_is_never_better(busbw: list[float], factor: float) -> None:
     fast, slow = judged(log_text(busbw)), judged(log_text([value * factor for value in busbw]))
     assert _MILDEST_FIRST.index(slow.verdict) >= _MILDEST_FIRST.index(fast.verdict)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.permutations(["a", "b", "c"]), curves)
 def test_the_order_of_logs_does_not_matter(order: list[str], busbw: list[float]) -> None:
     texts = {"a": log_text(HEALTHY), "b": log_text(busbw), "c": log_text(HEALTHY, wrong=1)}

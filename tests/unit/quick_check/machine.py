@@ -128,7 +128,7 @@ class Machine:
             cwd=self.work,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         assert done.stderr == ""

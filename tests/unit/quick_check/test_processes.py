@@ -99,7 +99,7 @@ def test_results_that_cannot_be_written_change_no_verdict(machine: Machine) -> N
         env=machine.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stderr) == (

@@ -60,7 +60,7 @@ def alert_of(*runs: RunResult, before: RunResult | None = None, **fields: Any) -
     return Alert(known[0], runs[-1], difference(before, runs[-1]) if before else None, **fields)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(results(), results(), st.none() | anything)
 def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | None) -> None:
     bad = result if result.verdict is not Verdict.PASS else replace(result, verdict=Verdict.FAIL)

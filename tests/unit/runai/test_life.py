@@ -179,7 +179,7 @@ def test_a_pod_that_does_not_answer_is_named(
         (FileNotFoundError(), "runai"),
         (PermissionError(13, "Permission denied"), "Permission denied"),
         (subprocess.TimeoutExpired("runai", 60), "60"),
-        (Finished(1, "", "not logged in"), "not logged in"),
+        (Finished(1, "", "Error: \x1b[2Jnot logged in"), "not logged in"),
     ],
 )
 def test_what_keeps_a_run_from_starting(
@@ -188,9 +188,11 @@ def test_what_keeps_a_run_from_starting(
     command = Command()
     platform, _ = of(tmp_path, monkeypatch, command)
     assert platform.missing() == []
+    assert command.calls == [["runai", "training", "list", "--project=infra", "--json"]]
     command.answers["list"] = answer
     (line,) = platform.missing()
     assert words in line
+    assert line.isprintable()
     command.answers["describe"] = answer
     assert platform._why_gone(RUN_ID) is None  # not known
     if isinstance(answer, FileNotFoundError):
