@@ -22,7 +22,6 @@ import threading
 import time
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -153,6 +152,8 @@ _SERVER_SETTINGS = {
     # A lasting server, and a client that saves a block, register its type. Looking for types takes a second.
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
+    # Events are for automations. Deleting old ones delays first requests on SQLite by two seconds.
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "0",
     # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of the start.
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "0",
     "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
@@ -167,7 +168,6 @@ _IN_MEMORY = {
     )
 }
 _DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
-_VACUUM, _DAY_S = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", 86400.0
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server ends with the run, even where that is killed.
 _SERVE = """
@@ -247,11 +247,8 @@ def provide_prefect_server() -> None:
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
     os.environ.setdefault("PREFECT_RESULTS_DEFAULT_SERIALIZER", "json")  # not pickle, where a result is kept at all
     if not configured_api_url():
-        home = prefect_home()
-        if problem := database_problem(home):
+        if problem := database_problem(prefect_home()):
             log.warning("%s: Prefect keeps nothing of this run", problem)
-        if not _events_are_due(home):
-            os.environ.setdefault(_VACUUM, "orphans")  # which a temporary server leaves to a lasting one
         server = TemporaryServer(_server_log(), _IN_MEMORY if problem else {})
         atexit.register(server.stop)
         os.environ.setdefault("PREFECT_INTERNAL_LOGGING_LEVEL", "CRITICAL")  # a line for each event that is lost
@@ -269,21 +266,6 @@ def database_problem(home: Path) -> str | None:
     except OSError as error:
         return f"PREFECT_HOME {home}: {error.strerror}"
     return None
-
-
-def _events_are_due(home: Path) -> bool:
-    """Return whether a day has passed since a temporary server last deleted old events; if so, this one does.
-
-    A server does so as soon as it is up. On SQLite that refuses one in three first requests of a run, which Prefect's
-    client sends again two seconds later.
-    """
-    stamp = home / "seatrial-events-deleted"
-    with suppress(OSError):
-        if 0 <= time.time() - stamp.stat().st_mtime < _DAY_S:
-            return False
-    with suppress(OSError):
-        stamp.touch()
-    return True
 
 
 def last_words() -> str:

@@ -164,7 +164,9 @@ class CloudBuildImage:
         try:
             return self._build(plan, log_file)
         except (GoogleAPIError, RequestException, TransportError) as error:
-            raise LaunchError(build_failure(plan.reference, "Cloud Build", _error_text(error), self._parent)) from error
+            status = getattr(error, "grpc_status_code", None) or getattr(error, "code", "")
+            output = f"{getattr(status, 'name', status)} {error}"
+            raise LaunchError(build_failure(plan.reference, "Cloud Build", output, self._parent)) from error
         except GoogleAuthError as error:
             raise MissingError(Reason.of("google-login-missing", problem=str(error))) from error
 
@@ -199,14 +201,9 @@ class CloudBuildImage:
                 if build.status not in running:
                     return build
                 if time.monotonic() > deadline:
-                    raise LaunchError(
-                        Reason.of(
-                            "image-build-time-limit",
-                            image=plan.reference,
-                            timeout_s=timeout_s(self._config),
-                            log=f"{build.status.name}, {log_file}",
-                        )
-                    )
+                    values = {"image": plan.reference, "timeout_s": timeout_s(self._config)}
+                    where = f"{build.status.name}, {log_file}"
+                    raise LaunchError(Reason.of("image-build-time-limit", **values, log=where))
                 time.sleep(POLL_S)
 
     def _patiently(self, ask: "Callable[[], Build]") -> "Build":
@@ -236,7 +233,8 @@ class CloudBuildImage:
 
         if done.status is not Build.Status.SUCCESS:
             details = [done.failure_info.type_.name, done.failure_info.detail, done.status_detail]
-            output = "\n".join([_text(log_file), *details, f"status: {done.status.name}"])
+            copied = log_file.read_text(errors="replace") if log_file.exists() else ""
+            output = "\n".join([copied, *details, f"status: {done.status.name}"])
             status = f"Cloud Build ended as {done.status.name}"
             raise LaunchError(build_failure(plan.reference, status, output, done.log_url or log_file))
         digest = next((image.digest for image in done.results.images if image.name == plan.reference), None)
@@ -263,17 +261,7 @@ def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
         raise InputError(f"{config.folder / 'cloudbuild.yaml'}: {' '.join(str(error).split())}") from error
 
 
-def _text(file: Path) -> str:
-    return file.read_text(errors="replace") if file.exists() else ""
-
-
-def _error_text(error: Exception) -> str:
-    status = getattr(error, "grpc_status_code", None) or getattr(error, "code", "")
-    return f"{getattr(status, 'name', status)} {error}"
-
-
-def builder(config: CloudBuild) -> CloudBuildImage:
-    return CloudBuildImage(config)
+builder = CloudBuildImage
 
 
 def default_bucket(project: str) -> str:
@@ -299,7 +287,7 @@ def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, s
 
 def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
     blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
-    size = file.seek(0, os.SEEK_END)  # told, a small archive goes up in one request
+    size = file.seek(0, os.SEEK_END)  # where it is given, a small archive goes up in one request
     blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
     return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from seatrial.model.errors import SeatrialError
 from seatrial.text.redact import looks_secret
 
 _OUTPUT_BYTES = 32 * 1024**2  # squeue's line of a job on thousands of nodes is some 100 KiB
@@ -61,17 +60,3 @@ def call_each(items: Iterable[Item], function: Callable[[Item], Answer], at_once
     with ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(function, item) for item in items]
     return [future.result() for future in futures]
-
-
-def try_each(
-    items: Sequence[Item], function: Callable[[Item], Answer], at_once: int
-) -> dict[Item, Answer | SeatrialError]:
-    """Call the function for each item, `at_once` in parallel; the answer, or the SeatrialError it raised, by item."""
-
-    def guarded(item: Item) -> Answer | SeatrialError:
-        try:
-            return function(item)
-        except SeatrialError as error:
-            return error
-
-    return dict(zip(items, call_each(items, guarded, at_once), strict=True))

@@ -104,6 +104,12 @@ def login_options(login: LoginSettings) -> Iterator[str]:
         yield f'IdentityFile "{Path(login.key_file).expanduser().absolute()}"'
 
 
+def read_options(printed: str) -> dict[str, str]:
+    """The configuration that `ssh -G` printed, by option in small letters; the first of each."""
+    pairs = (line.partition(" ") for line in reversed(printed.splitlines()))
+    return {name: value for name, _, value in pairs}
+
+
 # Messages of OpenSSH 7 to 10, which are the same in every language.
 _UNKNOWN = re.compile(r"No (\S+) host key is known for (\S+) and you have requested strict checking")
 _CHANGED = re.compile(r"Host key for (\S+) has changed and you have requested strict checking")

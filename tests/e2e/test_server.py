@@ -105,9 +105,7 @@ def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> N
     assert modes == [0, 0]
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=PATIENCE_S)
-    events = {event for (event,) in rows(alone, "select event from events")}
-    assert "prefect.flow-run.Running" in events
-    assert "prefect.flow-run.heartbeat" not in events, "the thread that sends them takes a second to end"
+    assert not rows(alone, "select event from events"), "they are for automations"
     assert rows(alone, "select slug from block_type") == [("secret",)], "types that nobody saves take a second to find"
 
 

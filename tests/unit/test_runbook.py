@@ -26,6 +26,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/catalog/log_facts.py",
     "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/inventory.py",
+    "seatrial/platforms/docker/daemon.py",
     "seatrial/platforms/docker/platform.py",
     "seatrial/platforms/kubernetes/api.py",
     "seatrial/platforms/kubernetes/doctor.py",

@@ -7,7 +7,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
@@ -24,7 +23,6 @@ from flows.serving.serve import _DEFAULTS, _listening
 from flows.serving.server import (
     _SERVE,
     SERVER_AUTH,
-    _events_are_due,
     configured_auth_string,
     kept_auth_string,
     listen,
@@ -126,29 +124,11 @@ def test_only_own_names_and_pages_are_answered(headers: dict[str, str], status: 
 # What makes the Prefect server of one run quick.
 
 
-DAY_S = 86400
-VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
-
-
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
     with closing(listen("127.0.0.1", 0, backlog=1)) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-@pytest.mark.parametrize(
-    ("age_s", "due"), [(60, False), (DAY_S - 60, False), (DAY_S + 60, True), (-DAY_S, True)], ids=str
-)
-def test_old_events_are_deleted_by_one_server_a_day(tmp_path: Path, age_s: float, due: bool) -> None:
-    assert _events_are_due(tmp_path)
-    assert not _events_are_due(tmp_path)
-    (stamp,) = tmp_path.iterdir()
-    then = time.time() - age_s
-    os.utime(stamp, (then, then))
-    assert _events_are_due(tmp_path) is due
-    assert not _events_are_due(tmp_path)
-    assert _events_are_due(tmp_path / "missing"), "a folder that cannot be written to keeps no server from its work"
 
 
 class _NoServer:
@@ -167,20 +147,6 @@ def test_results_are_not_pickled_by_default(tmp_path: Path, monkeypatch: pytest.
     provide_prefect_server()
     assert os.environ["PREFECT_RESULTS_DEFAULT_SERIALIZER"] == "json"
     assert _DEFAULTS["PREFECT_RESULTS_DEFAULT_SERIALIZER"] == "json"
-
-
-@pytest.mark.parametrize("chosen", [None, "events"])
-def test_the_next_server_of_a_day_deletes_no_events_unless_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None
-) -> None:
-    monkeypatch.setattr(server, "TemporaryServer", _NoServer)
-    settings = []
-    for _ in range(2):
-        environment = {"PREFECT_HOME": str(tmp_path), **({VACUUM: chosen} if chosen else {})}
-        monkeypatch.setattr(os, "environ", environment)
-        provide_prefect_server()
-        settings.append(environment.get(VACUUM))
-    assert settings == [chosen, chosen or "orphans"]
 
 
 # The garbage of a server on SQLite does not keep its event loop from going on.

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -22,7 +23,7 @@ from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.sizes import format_size
-from seatrial.model.testbed import Node, Testbed
+from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
@@ -55,14 +56,11 @@ def sweep(
 
     `name_log` makes the name of a log from the sweep's, which ends in the node in the arm `intra`.
     """
+    once = partial(sweep_once, run, settings=settings, planned=planned, is_repeat=is_repeat, writes_json=writes_json)
     if planned.arm == INTRA:
-        return _sweep_each_node(
-            run, testbed, settings, planned, name_log=name_log, is_repeat=is_repeat, writes_json=writes_json
-        )
-    label = name_log(planned.label)
-    return sweep_once(
-        run, testbed, settings, planned, label=label, is_repeat=is_repeat, writes_json=writes_json, verbose=verbose
-    )
+        outcomes = _each_node(testbed, lambda node, alone: once(alone, label=name_log(f"{planned.label}-{node}")))
+        return _combined(f"{planned.operation} ({INTRA})", outcomes)
+    return once(testbed, label=name_log(planned.label), verbose=verbose)
 
 
 def sweep_once(
@@ -312,30 +310,11 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
 _BROKEN = (Verdict.FAIL, Verdict.CORRUPT)
 
 
-def _sweep_each_node(
-    run: Run,
-    testbed: Testbed,
-    settings: Collectives,
-    planned: PlannedSweep,
-    *,
-    name_log: Callable[[str], str],
-    is_repeat: bool,
-    writes_json: bool,
-) -> SweepOutcome:
-    """Sweep over the ranks of each node of `testbed`.
-
-    A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`: some nodes could not
-    be reached, so who is there must be asked.
-    """
-
-    def one(node: Node) -> SweepOutcome:
-        alone = testbed.part([node.name], node.name)
-        label = name_log(f"{planned.label}-{node.name}")
-        return sweep_once(run, alone, settings, planned, label=label, is_repeat=is_repeat, writes_json=writes_json)
-
-    answers = on_each(testbed.nodes, one, at_once(testbed))
-    outcomes = {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
-    return _combined(f"{planned.operation} ({INTRA})", outcomes)
+def _each_node(testbed: Testbed, once: Callable[[str, Testbed], SweepOutcome]) -> dict[str, SweepOutcome]:
+    """Sweep over the ranks of each node of `testbed`, by its name and a testbed of it alone."""
+    nodes = testbed.nodes
+    answers = on_each(nodes, lambda n: once(n.name, testbed.part([n.name], n.name)), at_once(testbed))
+    return {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
 
 
 def at_once(testbed: Testbed) -> int:
@@ -346,6 +325,11 @@ def at_once(testbed: Testbed) -> int:
 
 
 def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
+    """The outcome of the sweeps of each node.
+
+    A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`: some nodes could not
+    be reached, so that all must be asked whether they are there.
+    """
     bad = {node: outcome for node, outcome in outcomes.items() if outcome.verdict is not Verdict.PASS}
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
 from seatrial.platforms.baremetal.config import BaremetalPlatform, HostSettings
-from seatrial.platforms.commands import Finished, run_bounded, try_each
+from seatrial.platforms.commands import Finished, call_each, run_bounded
 from seatrial.platforms.openssh import (
     SSH_FAILED,
     LoginSettings,
@@ -24,6 +24,7 @@ from seatrial.platforms.openssh import (
     environment,
     is_silent,
     login_options,
+    read_options,
     reason_of,
     tunnel,
 )
@@ -212,11 +213,7 @@ class Hosts:
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""
         _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
-        options: dict[str, str] = {}
-        for line in output.splitlines():
-            name, _, value = line.partition(" ")
-            options.setdefault(name, value)
-        return options
+        return read_options(output)
 
     def is_proxied(self, host: str) -> bool:
         """Whether ssh reaches it through another host or command, so that its ports cannot be dialled directly."""
@@ -242,7 +239,14 @@ class Hosts:
 
 def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
     """Call the function for each host in parallel; the answer, or the SeatrialError it raised, by host."""
-    return try_each(hosts, function, AT_ONCE)
+
+    def guarded(host: str) -> Item | SeatrialError:
+        try:
+            return function(host)
+        except SeatrialError as error:
+            return error
+
+    return dict(zip(hosts, call_each(hosts, guarded, AT_ONCE), strict=True))
 
 
 def some_reasons(reasons: Sequence[str]) -> str:

@@ -3,10 +3,9 @@
 import ipaddress
 import logging
 import math
-import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +14,8 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import Field, ValidationError
 
-from seatrial.builders import UnreachableError
-from seatrial.checks.suites import load_suite
-from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
+from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
@@ -27,7 +23,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
 from seatrial.platforms.container import entry_files, key_files
 from seatrial.platforms.docker.config import DockerPlatform
-from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text
+from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text, problems
 from seatrial.platforms.docker.plan import (
     EXPIRES,
     KIND,
@@ -35,14 +31,10 @@ from seatrial.platforms.docker.plan import (
     NODE,
     OWNER,
     RUN_ID,
-    Body,
     DockerPlan,
     container_body,
-    device_requests,
-    gpus_of,
     keys_archive,
     network_body,
-    uses_cdi,
 )
 from seatrial.platforms.state import NodeAddress, PlatformState
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
@@ -75,7 +67,7 @@ def ensure_image(daemon: Daemon, image: str) -> None:
     """Pull the image unless the host has it. Raises LaunchError."""
     from docker.errors import DockerException
 
-    if _has_image(daemon, image):
+    if daemon.has_image(image):
         return
     log.info("pulling %s", image)
     try:
@@ -84,17 +76,6 @@ def ensure_image(daemon: Daemon, image: str) -> None:
                 raise DockerException(str(message["error"]))
     except DockerException as error:
         raise LaunchError(Reason.of("docker-image-missing", image=image, problem=error_text(error))) from error
-
-
-def _has_image(daemon: Daemon, image: str) -> bool:
-    from docker.errors import ImageNotFound
-
-    with asked(f"look for image {image}"):
-        try:
-            daemon.client.images.get(image)
-        except ImageNotFound:
-            return False
-    return True
 
 
 def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
@@ -225,69 +206,6 @@ class DockerState(PlatformState):
     nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
     network: str | None = Field(max_length=100)  # CIDR
     cores: int | None = Field(ge=1)
-
-
-_TRIAL_S = 60
-# One device file per GPU; a MIG device is a part of one.
-_COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
-
-
-def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:
-    """Everything that would keep a run from starting."""
-    run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
-    plan = DockerPlan(run, settings, states.this_owner(KIND), time.time())
-    try:
-        info = daemon.info()
-        lacking = [*_gpu_runtime(daemon, plan, info)]
-        if lacking or not isinstance(cluster.image, Prebuilt):
-            return lacking  # an image that is yet to be built cannot be tried
-        return [*_image(daemon, plan)] if not _has_image(daemon, plan.image) else [*_trial(daemon, plan)]
-    except SeatrialError as error:
-        return [error.reason]
-
-
-def _gpu_runtime(daemon: Daemon, plan: DockerPlan, info: Body) -> Iterator[str]:
-    if not plan.run.cluster.gpus:
-        return
-    if uses_cdi(plan):
-        runtime, there = "CDI devices", bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices"))
-    else:
-        runtime, there = "nvidia runtime", "nvidia" in (info.get("Runtimes") or {})
-    if not there:
-        yield Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)
-
-
-def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
-    """Look for the image in its registry from this machine."""
-    from seatrial.builders.registry import look_up
-
-    try:
-        if look_up(plan.image) is None:
-            yield Reason.of("docker-image-missing", image=plan.image, problem="its registry does not have it")
-    except (UnreachableError, MissingError) as error:
-        yield Reason.of("docker-image-missing", image=plan.image, problem=error.reason)
-
-
-def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
-    """Start one container with the settings of the nodes, and remove it, so that the daemon checks every setting."""
-    body = container_body(plan, 0)
-    gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))
-    body["HostConfig"] |= {"DeviceRequests": device_requests(plan, gpus), "NetworkMode": "none"}
-    body["HostConfig"].pop("PortBindings", None)
-    body |= {"Entrypoint": ["/bin/sh", "-c", _COUNT_GPUS]}
-    body.pop("NetworkingConfig", None)
-    container = daemon.client.containers.get(daemon.create(plan.network, body))
-    try:
-        with asked("start a container for a trial"):
-            container.start()
-            container.wait(timeout=_TRIAL_S)
-            counted = last_line(container.logs(tail=1).decode(errors="replace"))
-    finally:
-        with asked("remove the container of the trial"):
-            container.remove(v=True, force=True)
-    count = int(counted) if counted.isdecimal() else 0
-    if gpus and count < (1 if any(gpu.startswith("MIG") for gpu in gpus) else len(gpus)):
-        yield Reason.of("docker-gpus-too-few", needed=len(gpus), count=count)
 
 
 class Docker:

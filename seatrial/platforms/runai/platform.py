@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,11 +238,7 @@ class Client:
         return ours
 
 
-def _environment() -> dict[str, str]:
-    """The environment of `runai`: without secrets but for its own login."""
-    return environment(kept=("RUNAI_",))
-
-
+_environment = partial(environment, kept=("RUNAI_",))  # without secrets but for runai's own login
 _PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
 AT_ONCE = 16
 NODE_LOG = "/tmp/seatrial-node.log"

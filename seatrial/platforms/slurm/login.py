@@ -23,6 +23,7 @@ from seatrial.platforms.openssh import (
     LoginSettings,
     client_config,
     login_options,
+    read_options,
     reason_of,
     tunnel,
 )
@@ -208,11 +209,8 @@ class RemoteLogin(Login):
         return Reason.of("ssh-missing")
 
     def _options(self) -> dict[str, str]:
-        """The configuration of ssh for the login node, by option in small letters; the first of each."""
-        argv = [*self._ssh, "-G", self._host]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False, env=openssh.environment())
-        pairs = (line.partition(" ") for line in reversed(done.stdout.splitlines()))
-        return {name: value for name, _, value in pairs}
+        """The configuration of ssh for the login node."""
+        return read_options(run_bounded([*self._ssh, "-G", self._host], openssh.environment(), 20).output)
 
 
 def login_of(settings: SlurmPlatform) -> Login:
