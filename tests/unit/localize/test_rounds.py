@@ -26,11 +26,11 @@ def localized(
     """The verdict on a fleet of that many nodes, and the rounds that it took."""
     noise = random.Random(seed)
     state = start(nodes(count), gpus, groups)
-    while groups := plan(state, Budget(rounds=5)):
-        used = [(node, gpu) for group in groups for node in group.nodes for gpu in group.gpus or ("all",)]
+    while chosen := plan(state, Budget(rounds=5)):
+        used = [(node, gpu) for group in chosen for node in group.nodes for gpu in group.gpus or ("all",)]
         assert len(used) == len(set(used))
-        values = [100 * speed(group) * math.exp(noise.gauss(0, 0.03)) for group in groups]
-        results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(groups, values, strict=True)]
+        values = [100 * speed(group) * math.exp(noise.gauss(0, 0.03)) for group in chosen]
+        results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)]
         state = update(state, results)
     return verdict(state), state.rounds
 
