@@ -68,6 +68,7 @@ SuiteName = Annotated[
     Field(),
 ]
 WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]
+BudgetSeconds = WaitSeconds | None
 _CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
@@ -122,6 +123,7 @@ def check(
     rebuild: bool = False,
     wait_s: WaitSeconds = WAIT_S,
     require_baseline: bool = False,
+    budget_s: BudgetSeconds = None,
 ) -> "State[RunResult] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
@@ -133,11 +135,12 @@ def check(
         rebuild: Whether the image is built also when nothing that it is made of has changed.
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
         require_baseline: Whether a pass does not count while something that was measured has no baseline yet.
+        budget_s: Seconds for repeats and for naming the part that is slow; 0: neither. The suite's when empty.
     """
     if deployment.id:  # started by a runner or a worker
         end_with_parent()
     try:
-        run = _run(load_cluster(Path(cluster)), suite, out)
+        run = _run(load_cluster(Path(cluster)), suite, out, budget_s)
         secrets = secrets_of(run.cluster)
         with (
             first_signal_alone(is_served=bool(deployment.id)),
@@ -248,13 +251,16 @@ def _reap(run: Run) -> None:
         log.warning("what earlier runs have left cannot be removed: %s", error)
 
 
-def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
+def _run(cluster: Cluster, suite: str, out: str | None, budget_s: float | None) -> Run:
     scheduled = current.scheduled_start_time or now()
     run_id = run_id_of(UUID(current.id), scheduled)
     requested = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
     folder = writable(requested.absolute(), "out")
     set_aside(folder)  # an earlier run's verdict must not pass for this one's
-    return Run(run_id, cluster, load_suite(suite), folder, day=scheduled.toordinal())
+    planned = load_suite(suite)
+    if budget_s is not None:
+        planned = planned.model_copy(update={"budget_s": budget_s})
+    return Run(run_id, cluster, planned, folder, day=scheduled.toordinal())
 
 
 def publish_results(run_state: RunState, store: "Store | None", notify: bool) -> None:

@@ -71,7 +71,14 @@ def _import_ahead() -> None:
 
 
 def by_hand(
-    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, require_baseline: bool = False
+    cluster: Path,
+    suite: str,
+    out: Path | None,
+    *,
+    notify: bool,
+    rebuild: bool,
+    require_baseline: bool = False,
+    budget_s: float | None = None,
 ) -> RunResult | Unfinished:
     """Run the flow; return its result, or the exit status and reason of a run without one."""
     _listen()
@@ -83,6 +90,7 @@ def by_hand(
             notify=notify,
             rebuild=rebuild,
             require_baseline=require_baseline,
+            budget_s=budget_s,
         )
     except KeyboardInterrupt:
         return INTERRUPTED

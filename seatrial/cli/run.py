@@ -1,5 +1,6 @@
 """`seatrial run`: the whole chain, once."""
 
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,17 @@ def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *,
 
 
 LIST = "list"
+_MOST_S = 86_400
+
+
+def _seconds(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    match = re.fullmatch(r"(\d{1,5})([smh]?)", given)
+    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else _MOST_S + 1
+    if seconds > _MOST_S:
+        raise click.BadParameter(f"must be a time of 24h at most, such as 10m, is {printable(given[:40])!r}")
+    return float(seconds)
 
 
 @click.command()
@@ -61,6 +73,13 @@ LIST = "list"
 @click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
 @click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
 @click.option("--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed.")
+@click.option(
+    "--budget",
+    "budget_s",
+    callback=_seconds,
+    metavar="TIME",
+    help="For repeats and for naming the part that is slow: 10m, 90s, 1h; 0: neither. Default: the suite's.",
+)
 @baseline_option
 @json_option
 @click.option("--junit", type=FILE, metavar="FILE", help="Write the checks as JUnit XML, too, for CI systems.")

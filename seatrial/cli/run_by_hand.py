@@ -42,6 +42,7 @@ def run_by_hand(
     notify: bool,
     rebuild: bool,
     require_baseline: bool,
+    budget_s: float | None,
     as_json: bool,
     verbose: bool,
     quiet: bool,
@@ -71,7 +72,15 @@ def run_by_hand(
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
             console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
         threading.Thread(target=_learn, args=(handler, loaded.name, planned.name), daemon=True).start()
-        outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, require_baseline=require_baseline)
+        outcome = by_hand(
+            cluster,
+            suite,
+            out,
+            notify=notify,
+            rebuild=rebuild,
+            require_baseline=require_baseline,
+            budget_s=budget_s,
+        )
         if not isinstance(outcome, RunResult):
             console.quiet = False
             console.print(secrets_of(loaded).out_of_line(outcome.reason), markup=False, highlight=False)

@@ -53,14 +53,19 @@ class Column:
 
 
 def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
-    """All causes of which a test was slow or failed, save cuts. `groups` are nodes that share a switch, by its name."""
+    """All causes of which a test was slow or failed, save cuts that no `groups` show.
+
+    Those are nodes that share a switch, by its name.
+    """
     tests = observed.tests
+    switches, cuts = _switches(tests, groups)
     links = len({pair for test in tests for pair in test.neighbours})
     found = [
         *_of("node", _nodes(tests)),
         *_of("gpu", *_gpus(observed)),
         *_of("link", _links(observed), links),
-        *_of("switch", _switches(tests, groups)),
+        *_of("switch", switches),
+        *_of("cut", cuts),
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
@@ -178,13 +183,26 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     return found
 
 
-def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> Found:
-    """The uplink of each group that shares a switch: tests with nodes inside and outside."""
-    places: Found = {}
+def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Found, Found]:
+    """The uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
+
+    Of groups with the same nodes the last counts; that of one node is part of the node. Where the same tests go over
+    the uplinks of two groups, such as the only two, they are the sides of a cut.
+    """
+    alike: dict[tuple[int, ...], dict[frozenset[str], str]] = defaultdict(dict)
     for name, members in groups.items():
-        where = [i for i, test in enumerate(tests) if 0 < len(members.intersection(test.nodes)) < len(test.nodes)]
-        places[name] = (tuple(sorted(members)), where)
-    return places
+        where = (i for i, test in enumerate(tests) if 0 < len(members.intersection(test.nodes)) < len(test.nodes))
+        if len(members) > 1:
+            alike[tuple(where)][members] = name
+    switches, cuts = Found(), Found()
+    for places, names in alike.items():
+        smaller = min(names, key=len)
+        side = tuple(sorted(smaller))
+        if len(names) > 1:
+            cuts[" ".join(side)] = side, list(places)
+        else:
+            switches[names[smaller]] = side, list(places)
+    return switches, cuts
 
 
 def _placements(tests: Sequence[GroupTest]) -> Found:

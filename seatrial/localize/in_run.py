@@ -134,7 +134,7 @@ class _Trial:
         self._suspects: list[Suspect] = []
         self._problems: list[str] = []
         self._spent = False
-        self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed))
+        self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed), self.testbed.groups)
 
     @property
     def found(self) -> Localization:

@@ -71,9 +71,9 @@ REASONS = {
         "Look at what slowed the part since: clocks and temperature, link errors, another process.",
     ),
     "localize-budget-spent": Explanation(
-        "stopped after {rounds} rounds: the {budget_s} s of the suite's budget_s are spent",
+        "stopped after {rounds} rounds: the {budget_s} s of budget_s are spent",
         "Another round of tests would not have ended in time.",
-        "Raise `budget_s` of the suite.",
+        "Raise `--budget` of the run, or `budget_s` of the suite.",
     ),
     "localize-nothing-measured": Explanation(
         "no test of a group of nodes could be measured in {rounds} rounds",

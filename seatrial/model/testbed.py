@@ -96,6 +96,8 @@ class Testbed:
 
     `label` names a part of a testbed that runs beside other parts; it keeps their files apart.
 
+    `groups` are the nodes that share a switch, rack or block, by its name; empty where the platform does not know.
+
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
 
@@ -115,6 +117,7 @@ class Testbed:
     launcher: RankLauncher | None = None
     after_check: Callable[[str], None] = field(default=_nothing, compare=False)
     label: str = ""
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
 
     @property
     def head(self) -> Node:

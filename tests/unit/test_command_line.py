@@ -119,6 +119,18 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("given", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)])
+def test_the_budget_of_a_run_is_a_time(
+    given: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
+    monkeypatch.setattr("seatrial.cli.run_by_hand.run_by_hand", lambda *_, budget_s, **__: asked.append(budget_s))
+    assert command("run", "a.yaml", f"--budget={given}") == (2 if seconds is None else 0)
+    assert asked == ([] if seconds is None else [seconds])
+    assert ("a time of 24h at most" in capsys.readouterr().err) == (seconds is None)
+
+
 def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[ServeConfig] = []
     monkeypatch.setattr("flows.serving.serve.serve", lambda site, host, port: served.append(site))

@@ -4,9 +4,10 @@ import logging
 import platform as this_machine
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,16 @@ def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels.get(level, "") for level in LEVELS)
 
 
+def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
+    """The nodes of each zone, block and so on, by its name: the values of the labels from the widest level on."""
+    members = defaultdict[str, set[str]](set)
+    for node, labels in labels_by_node.items():
+        for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
+            if labels.get(level):
+                members["/".join(filter(None, topology_key(labels)[:end]))].add(node)
+    return {name: frozenset(nodes) for name, nodes in members.items()}
+
+
 def ordered(pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]) -> list[Object]:
     """The pods in the order of the hostfile, the head first."""
     return sorted(
@@ -250,11 +261,13 @@ class Kubernetes:
     def _testbed(
         self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
     ) -> Testbed:
-        in_order = ordered(pods, self._node_labels(level))
+        labels = self._node_labels(level)
+        in_order = ordered(pods, labels)
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
         reached = {name: (pod["metadata"]["name"], address(pod, by_name=by_name)) for name, pod in called.items()}
-        return self._testbed_of(planned, reached, host_key)
+        groups = topology_groups({n: labels.get(pod["spec"].get("nodeName", ""), {}) for n, pod in called.items()})
+        return replace(self._testbed_of(planned, reached, host_key), groups=groups)
 
     def _testbed_of(self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str) -> Testbed:
         """The testbed of nodes whose pods and addresses are `reached`."""

@@ -4,7 +4,7 @@ import logging
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.model.errors import LaunchError, SeatrialError
@@ -12,10 +12,15 @@ from seatrial.model.reason import Reason, join
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import NODES_LOG, job_name, run_folder
+from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
+log = logging.getLogger("seatrial.launch")
+
 FORMAT = "%i|%T|%N|%r"  # of squeue: id, state, nodes, reason
+_SWITCH = re.compile(r"^(?:Switch|Block)Name=(\S{1,255}) .*?Nodes=(\S+)", re.MULTILINE)
+_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
 _JOB_ID = re.compile(r"\d{1,10}")
 _HELD = ("JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job requeued in held state")
 
@@ -247,14 +252,25 @@ def node_names(login: Login, nodes: str) -> list[str]:
     return login.run(["scontrol", "show", "hostnames", nodes]).split()
 
 
+def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
+    """The nodes of `names` behind each switch or block of Slurm's topology; none where Slurm has no topology."""
+    try:
+        printed = login.run(["scontrol", "show", "topology"])
+        return {
+            match[1]: frozenset(expand(_PATTERN.findall(match[2]))).intersection(names)
+            for match in _SWITCH.finditer(printed)
+        }
+    except (SeatrialError, ValueError) as error:
+        log.debug("no topology: %s", error)
+        return {}
+
+
 def node_addresses(login: Login, nodes: str) -> dict[str, str]:
     """The addresses at which Slurm itself reaches those nodes, by name."""
     lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
     pairs = (line.strip().partition("|") for line in lines)
     return {name: address for name, _, address in pairs if address}
 
-
-log = logging.getLogger("seatrial.launch")
 
 _POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
 _SHOWN = 4  # different problems of steps in one line

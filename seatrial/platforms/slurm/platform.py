@@ -37,6 +37,7 @@ from seatrial.platforms.slurm.jobs import (
     node_names,
     restarts,
     submit,
+    switches,
 )
 from seatrial.platforms.slurm.login import CommandError, Login, RemoteLogin, login_of
 from seatrial.platforms.slurm.script import (
@@ -204,7 +205,7 @@ class Slurm:
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
-        return testbed
+        return replace(testbed, groups=switches(self._login, [node.name for node in testbed.nodes]))
 
     def _workdir(self, run_id: str) -> str:
         """The folder of the probes; on the shared file system if the login node starts the ranks."""

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -16,15 +16,21 @@ def nodes(count: int) -> list[str]:
     return [f"n{i:03d}" for i in range(count)]
 
 
-def localized(count: int, speed: Speed, seed: int = 0, gpus: tuple[str, ...] = GPUS) -> tuple[Localization, int]:
+def localized(
+    count: int,
+    speed: Speed,
+    seed: int = 0,
+    gpus: tuple[str, ...] = GPUS,
+    groups: Mapping[str, frozenset[str]] | None = None,
+) -> tuple[Localization, int]:
     """The verdict on a fleet of that many nodes, and the rounds that it took."""
     noise = random.Random(seed)
-    state = start(nodes(count), gpus)
-    while groups := plan(state, Budget(rounds=5)):
-        used = [(node, gpu) for group in groups for node in group.nodes for gpu in group.gpus or ("all",)]
+    state = start(nodes(count), gpus, groups)
+    while chosen := plan(state, Budget(rounds=5)):
+        used = [(node, gpu) for group in chosen for node in group.nodes for gpu in group.gpus or ("all",)]
         assert len(used) == len(set(used))
-        values = [100 * speed(group) * math.exp(noise.gauss(0, 0.03)) for group in groups]
-        results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(groups, values, strict=True)]
+        values = [100 * speed(group) * math.exp(noise.gauss(0, 0.03)) for group in chosen]
+        results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)]
         state = update(state, results)
     return verdict(state), state.rounds
 
@@ -50,6 +56,9 @@ def test_few_groups_at_once_are_longer_segments_of_the_ring() -> None:
 def test_no_round_goes_beyond_the_budget() -> None:
     assert plan(start(nodes(8)), Budget(rounds=0)) == []
     assert plan(start(nodes(1)), Budget()) == []
+
+
+LEAF = frozenset(nodes(16)[3:8])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -118,3 +127,19 @@ def test_a_cut_of_a_large_fleet_is_found_with_exactly_its_sides() -> None:
     (cut,) = (finding for finding in found.findings if finding.named)
     assert cut.kind == "cut"
     assert side in (set(cut.sides[0]), set(cut.sides[1]))
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ({}, ("cut", "n003 n004 n005 n006 n007")),
+        ({"rest": frozenset(nodes(16)) - LEAF, "leaf": LEAF}, ("cut", "n003 n004 n005 n006 n007")),  # either's uplink
+        ({"rack": LEAF, "leaf": LEAF, "zone": frozenset(nodes(16)), "n003": frozenset(["n003"])}, ("switch", "leaf")),
+    ],
+    ids=["unknown", "two", "some"],
+)
+def test_a_slow_uplink_is_named_by_the_group_that_is_known(
+    others: dict[str, frozenset[str]], expected: tuple[str, str]
+) -> None:
+    found, _ = localized(16, lambda group: 0.5 if 0 < len(LEAF.intersection(group.nodes)) < 2 else 1, groups=others)
+    assert named(found) == {expected}

@@ -247,3 +247,20 @@ def test_one_problem_of_many_tasks_is_one_reason_and_the_first_ones_are_shown() 
 )
 def test_what_a_pending_job_waits_for(pending: str, meaning: str) -> None:
     assert meaning in jobs.waits_for(pending)
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (
+            "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[1-2],m1\nSwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[3-9]\n"
+            "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-9],m1 Switches=s[0-1]\n",
+            {"s0": {"n1", "n2"}, "s1": {"n3"}, "top": {"n1", "n2", "n3"}},
+        ),
+        ("BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n", {"b1": {"n1", "n2", "n3"}}),
+        ("SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[2-1]\n", {}),
+        ("scontrol: error: No topology information available\n", {}),
+    ],
+)
+def test_switches_and_blocks_are_those_of_the_jobs_nodes(printed: str, expected: dict[str, set[str]]) -> None:
+    assert jobs.switches(Answers(scontrol=printed), ["n1", "n2", "n3"]) == expected
