@@ -1,6 +1,7 @@
 """Run the flow `check` from a terminal, with a temporary server unless one is configured, to an exit status."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import signal
@@ -121,6 +122,8 @@ def _run_flow(**parameters: Any) -> Any:
         EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=2)  # or 11 s for each lost event
     results.clear()
     errors.clear()
+    gc.freeze()
+    gc.enable()  # `seatrial run` has disabled it for the imports
 
     ended: Any = None
     try:
