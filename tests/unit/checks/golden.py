@@ -8,6 +8,7 @@ from functools import cache
 from itertools import permutations
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 from seatrial.checks.connectivity import rates
 from seatrial.checks.contract import PlannedNodes
@@ -30,7 +31,7 @@ def _suites() -> Iterator[str]:
     yield " ".join(rounded(seconds) for seconds in (0, 9, 14, 26, 114, 119.9, 120, 149, 151, 3599, 7199, 7201))
 
 
-def _streams(count: int, rate: Callable[[str, str], float], model: str = "") -> dict[str, object]:
+def _streams(count: int, rate: Callable[[str, str], float], model: str = "") -> dict[str, Any]:
     """The rates of streams between so many nodes, a few percent apart; the models of the nodes."""
     names = [f"n{i:02d}" for i in range(count)]
     spread = NormalDist(1, 0.02)
@@ -47,7 +48,7 @@ def _apart(a: str, b: str) -> float:
     return 0.2 if (a < "n04") != (b < "n04") else 1.0
 
 
-_FLEETS = {
+_FLEETS: dict[str, dict[str, Any]] = {
     "healthy": _streams(8, lambda a, b: 1.0),
     "sends slowly": _streams(8, lambda a, b: 0.1 if a == "n03" else 1.0),
     "receives slowly": _streams(8, lambda a, b: 0.1 if b == "n03" else 1.0),
@@ -72,8 +73,6 @@ _FLEETS = {
 def _fleets() -> Iterator[str]:
     for name, fleet in _FLEETS.items():
         streams, models = fleet["streams"], fleet["models"]
-        assert isinstance(streams, dict)
-        assert isinstance(models, dict)
         yield f"{name}: {rates.summary(streams, models)}"
         for suspect in rates.slow_suspects(streams, models):
             yield f"  {suspect.kind} {suspect.name} {suspect.confidence}: {suspect.evidence}"
@@ -81,7 +80,8 @@ def _fleets() -> Iterator[str]:
         level = rates.levelled(streams, models)
         yield f"  levelled: {' '.join(f'{rate:.5g}' for rate in list(level.values())[:12])}"
         for measurement in rates.measurements(streams)[:6]:
-            yield f"  {measurement.metric} {measurement.subject.name} {measurement.value:.5g} {len(measurement.samples)}"
+            count = len(measurement.samples)
+            yield f"  {measurement.metric} {measurement.subject.name} {measurement.value:.5g} {count}"
 
 
 @cache
