@@ -22,7 +22,7 @@ def _build() -> int:
     steps: dict[str, Callable[[], object]] = {
         "Kubernetes": build.programs,
         **{addon.name: partial(addons.folder, addon) for addon in addons.ALL},
-        "images/cpu": lambda: store.prepared(build.programs() / "pause", with_cpu=True),
+        "images/cpu": lambda: store.prepared(build.programs() / "pause"),
         "deployments/server": images.build_site,
     }
     return _tried("what comes from Debian", build.require_system) or max([_tried(*step) for step in steps.items()])

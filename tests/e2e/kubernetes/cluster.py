@@ -95,17 +95,18 @@ def _all_established(definitions: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def up(number: int = 0, node_names: tuple[str, ...] = NODES, *, with_image: bool = True) -> Iterator[Cluster]:
+def up() -> Iterator[Cluster]:
     """A cluster that ends with the block, and with this process however that ends.
 
     Raises:
         Unavailable: this machine cannot have one.
     """
-    with build.exclusive(Machine(number).lock):
+    machine = Machine()
+    with build.exclusive(machine.lock):
         try:
-            yield start(Machine(number), node_names, with_image=with_image, keep=False)
+            yield start(machine, keep=False)
         finally:
-            Machine(number).stop()
+            machine.stop()
 
 
 @contextmanager
@@ -132,8 +133,8 @@ def api_server(number: int = 2) -> Iterator[Cluster]:
             machine.stop()
 
 
-def start(machine: Machine, names: tuple[str, ...] = NODES, *, with_image: bool = True, keep: bool) -> Cluster:
-    """Bring a cluster up in place of what the last one of this number has left.
+def start(machine: Machine, *, keep: bool) -> Cluster:
+    """Bring a cluster up in place of what the last one has left.
 
     Raises:
         Unavailable: this machine cannot have one.
@@ -141,19 +142,19 @@ def start(machine: Machine, names: tuple[str, ...] = NODES, *, with_image: bool 
     build.require_system()
     tools = build.programs()
     addons.folder(addons.COREDNS)
-    loaded = store.prepared(tools / "pause", with_cpu=with_image)
+    loaded = store.prepared(tools / "pause")
     machine.stop()
     machine.start(tools, keep=keep)
     try:
-        control.prepare(machine, names)
+        control.prepare(machine, NODES)
         control.start(machine)
         dns.start(machine)
-        nodes.start(machine, names, loaded)
-        cluster = Cluster(control.kubeconfig(machine, "admin"), names, tools, machine)
+        nodes.start(machine, NODES, loaded)
+        cluster = Cluster(control.kubeconfig(machine, "admin"), NODES, tools, machine)
         cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
-        for name in names:
+        for name in NODES:
             wait_for_node(cluster, name)
-        (machine.state / "nodes.json").write_text(json.dumps(names))
+        (machine.state / "nodes.json").write_text(json.dumps(NODES))
     except BaseException:
         machine.stop()
         raise

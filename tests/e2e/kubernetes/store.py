@@ -25,15 +25,15 @@ wait "$server" || true
 """
 
 
-def prepared(pause: Path, *, with_cpu: bool) -> Path:
+def prepared(pause: Path) -> Path:
     """The folder, made when the cache has none of these images.
 
     Raises:
         Unavailable: images cannot be built here.
     """
-    cpu = images.build_cpu() if with_cpu else None
-    digest = hashlib.sha256(pause.read_bytes() + str(cpu).encode()).hexdigest()[:16]
-    folder = CACHE / "store" / ("cpu" if cpu else "bare") / digest
+    cpu = images.build_cpu()
+    digest = hashlib.sha256(pause.read_bytes() + cpu.encode()).hexdigest()[:16]
+    folder = CACHE / "store" / "cpu" / digest
     with exclusive(CACHE / "store.lock"):
         if not folder.exists():
             shutil.rmtree(folder.parent, ignore_errors=True)  # of an older image
@@ -41,12 +41,10 @@ def prepared(pause: Path, *, with_cpu: bool) -> Path:
     return folder
 
 
-def _make(folder: Path, pause: Path, cpu: str | None) -> None:
+def _make(folder: Path, pause: Path, cpu: str) -> None:
     work = folder.with_suffix(".partial")
     work.mkdir(parents=True)
-    archives = [images.save_program(pause, work / "pause.tar")]
-    if cpu:
-        archives.append(images.save(cpu, work / "cpu.tar"))
+    archives = [images.save_program(pause, work / "pause.tar"), images.save(cpu, work / "cpu.tar")]
     (work / "config.toml").write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT, "store"]
     done = subprocess.run(

@@ -48,32 +48,6 @@ def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
     own_cluster.kubectl("delete", "storageclass", namespace)
 
 
-def test_what_is_not_there_is_named_all_at_once(ask: Ask, own_cluster: Cluster, namespace: str) -> None:
-    own_cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=key=x", "-n", namespace)
-    lines = ask(
-        image_pull_secrets=["plain", "absent"],
-        secret_env=[{"name": "HF_TOKEN", "secret": "plain", "key": "token"}],
-        service_account="nobody",
-        priority_class="no-such-class",
-        volumes=[
-            {"kind": "pvc", "mount": "/data", "claim": "tokens"},
-            {"kind": "gcs", "mount": "/bucket", "bucket": "tokens"},
-        ],
-    )
-    assert [line.removeprefix("platform kubernetes: ").partition(": ")[0] for line in lines] == [
-        "platform.image_pull_secrets",
-        "platform.image_pull_secrets",
-        "platform.secret_env",
-        "platform.service_account",
-        "platform.priority_class",
-        "platform.volumes",
-        "platform.volumes",
-    ]
-    for problem in ("Secret plain is Opaque", "no Secret absent", "no key token; it has: key", "there is no nobody"):
-        assert problem in "\n".join(lines)
-    assert "system-cluster-critical" in "\n".join(lines)  # what it has
-
-
 def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str, claims: None) -> None:
     cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=token=x", "-n", namespace)
     assert not ask(
@@ -83,12 +57,6 @@ def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str,
     )
     (line,) = ask(volumes=[{"kind": "pvc", "mount": "/data", "claim": "never"}])
     assert "claim never is Pending, so no pod can have it" in line
-
-
-def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, console: Console) -> None:
-    console.environment["KUBECONFIG"] = str(cluster.kubeconfig)  # whose rights are everywhere
-    (line,) = ask(namespace="no-such-namespace")
-    assert "kubectl create namespace no-such-namespace" in line
 
 
 @pytest.fixture
