@@ -31,7 +31,7 @@ tests: setup   # `make test` without what only reads the code
 GATE_CONTAINERS := tests/images tests/docker tests/browser tests/e2e/kubernetes
 WHEEL := tests/e2e/test_wheel.py
 GATE_SERVED := tests/e2e tests/production --ignore=$(WHEEL)
-GATE_NODES := $(WHEEL) tests/slurm tests/runai tests/baremetal
+GATE_NODES := $(WHEEL) tests/slurm tests/baremetal
 
 gate: gate-packages
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target gate-containers gate-served gate-nodes

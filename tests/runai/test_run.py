@@ -13,7 +13,7 @@ from tests.runai.conftest import Project
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 
 
-@pytest.mark.parametrize("framework", [pytest.param("pytorch", marks=pytest.mark.gate), "mpi"])
+@pytest.mark.parametrize("framework", ["pytorch", "mpi"])
 def test_a_healthy_project_goes_through_the_whole_chain(
     console: Console, project: Project, settings: dict[str, Any], framework: str
 ) -> None:
