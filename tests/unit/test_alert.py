@@ -94,8 +94,9 @@ def test_hours_become_days(passed: float, written: str) -> None:
 @pytest.mark.parametrize(
     ("report_url", "upload", "address"),
     [
-        ("https://r/{cluster}/{run_id}", "gs://b", "https://r/east/run-1"),
+        ("https://r/{cluster}/{run_id}/", "gs://b", "https://r/east/run-1/"),
         (None, "gs://b/of", "https://storage.cloud.google.com/b/of/run-1/report.html"),
+        (None, "s3://bucket/logs", "s3://bucket/logs/run-1/report.html"),
         (None, "file:///srv", "file:///srv/run-1/report.html"),
         (None, None, "/runs/report.html"),
     ],

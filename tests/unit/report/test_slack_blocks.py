@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.alerts.alert import ROWS, Alert, event, full_text, report_address, silent, subject, worst_judgements
+from seatrial.alerts.alert import ROWS, Alert, event, full_text, silent, subject, worst_judgements
 from seatrial.alerts.alert import digest as plain_digest
 from seatrial.alerts.slack import blocks, change, details, digest
-from seatrial.config.notify import Notify
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.curves import bad_judgements
 from seatrial.model.measurement import Measurement, Subject
@@ -129,20 +128,6 @@ def test_where_the_files_are_and_what_is_kept_is_said() -> None:
     payload = json.dumps(layout)
     assert "seatrial ssh r1 head" in payload
     assert "files: gs://bucket/logs/r1/" in payload
-
-
-@pytest.mark.parametrize(
-    ("notify", "upload", "address"),
-    [
-        ({}, None, "/runs/r1/report.html"),
-        ({}, "gs://bucket/logs", "https://storage.cloud.google.com/bucket/logs/r1/report.html"),
-        ({}, "s3://bucket/logs", "s3://bucket/logs/r1/report.html"),
-        ({"report_url": "https://x.example.com/{cluster}/{run_id}/"}, "gs://b", "https://x.example.com/east/r1/"),
-    ],
-)
-def test_where_reports_are(notify: dict[str, str], upload: str | None, address: str) -> None:
-    link = report_address(Notify.model_validate(notify), "r1", "east", upload, "/runs/r1/report.html")
-    assert link == address
 
 
 def test_the_letter_says_the_same() -> None:
