@@ -5,11 +5,26 @@ import subprocess
 from pathlib import Path
 
 from seatrial import platforms
+from seatrial.platforms.testbed import MADE_LATER, node_script
 from seatrial.system.shipped import IMAGES
 from seatrial.text.redact import SECRET_NAME
 
 SCRIPT = Path(platforms.__file__).parent / "sshd" / "node.sh"
 FUNCTIONS = IMAGES / "common" / "bin" / "seatrial-functions"
+ASSIGNMENTS = """\
+FOLDER=/tmp/seatrial-r1
+PORT=222
+USER_KEY='<made for each run>'
+RUN_KEY='<made for each run>'
+HOST_KEY='<made for each run>'
+HOST_KEY_PUBLIC='<made for each run>'
+LISTEN=10.0.0.1
+"""
+
+
+def test_what_is_of_one_node_stands_in_front() -> None:
+    shipped = FUNCTIONS.read_text().removeprefix("#!/bin/sh\n") + SCRIPT.read_text()
+    assert node_script("r1", 222, MADE_LATER, MADE_LATER, listen="10.0.0.1") == ASSIGNMENTS + shipped
 
 
 def test_what_it_has_started_is_seen_while_other_processes_end(tmp_path: Path) -> None:

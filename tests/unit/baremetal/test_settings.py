@@ -13,6 +13,7 @@ from seatrial.config.run import Run
 from seatrial.platforms import platform_for
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import ssh_config
+from seatrial.platforms.testbed import MADE_LATER, node_script
 from tests.cluster_files import refusal
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "baremetal"
@@ -45,7 +46,9 @@ def options_of(config: str, host: str, folder: Path) -> dict[str, str]:
 
 
 def test_files_are_as_they_were() -> None:
-    assert rendered() == {path.name: path.read_text() for path in GOLDEN.iterdir() if path.is_file()}
+    kept = {path.name: path.read_text() for path in GOLDEN.iterdir() if path.is_file()}
+    script = node_script(RUN_ID, 222, MADE_LATER, MADE_LATER, f"/tmp/seatrial-{RUN_ID}/node")
+    assert rendered() == kept | {"node.sh": script}
 
 
 def test_ssh_reads_the_settings_of_each_host(tmp_path: Path) -> None:
