@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from seatrial.remote.command import run_command
 from seatrial.remote.ssh import HostKeyError, connected, on_each
 from tasks.launch import collect
 from tests.conftest import leftovers
+from tests.e2e.conftest import until
 from tests.integration.conftest import LocalTestbed, Up
 
 
@@ -134,7 +134,7 @@ def test_a_killed_owner_takes_its_nodes_along(owner: "subprocess.Popen[str]") ->
     run_id = _run_id(owner)
     assert any(run_id in left for left in leftovers())
     owner.kill()
-    _wait_until(lambda: not any(run_id in left for left in leftovers()))
+    until(lambda: not any(run_id in left for left in leftovers()))
 
 
 def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> None:
@@ -162,13 +162,6 @@ def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
         assert Path("/run/netns", name).exists()
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
-
-
-def _wait_until(true: Callable[[], bool], timeout_s: float = 120) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched(local_testbed: LocalTestbed) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from tests.e2e.conftest import Console
+from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes import addons, build, kwok, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable, api_server, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
@@ -222,14 +221,6 @@ def _controller(cluster: Cluster, name: str, definition: str) -> Iterator[None]:
         yield
     else:
         pytest.skip(f"the given cluster does not know {definition}")
-
-
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Wait for something that the cluster does."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def _given(kubeconfig: Path) -> Cluster:
