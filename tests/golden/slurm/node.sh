@@ -6,7 +6,7 @@ HOST_KEY='<made for each run>'
 HOST_KEY_PUBLIC='<made for each run>'
 # Read by the two scripts that start a node's sshd: seatrial-node in images, and node.sh where no image does.
 
-# Variables that look like secrets, in capitals: the list of seatrial/text/secret_values.py.
+# Variables that look like secrets, in capitals: the list of seatrial/text/redact.py.
 secret_names='TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|_PAT$|WEBHOOK|COOKIE'
 
 ssh_options() { # PORT USER FOLDER: of ssh from this node to its peers, with the run's keys in the folder
