@@ -21,7 +21,7 @@ _OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seat
 
 
 def zombies() -> AutomationCore:
-    """Return the automation that ends a run without a heartbeat: its machine is gone."""
+    """Return the automation that ends a run without a heartbeat: its process or machine is gone."""
     return AutomationCore(
         name="seatrial: runs whose machine is gone",
         description="A flow run without a heartbeat is set to Crashed.",
@@ -35,7 +35,7 @@ def zombies() -> AutomationCore:
             threshold=1,
             within=timedelta(seconds=SILENCE_S),
         ),
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no sign of life from its machine")],
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, message=f"no heartbeat for {SILENCE_S} s")],
     )
 
 

@@ -27,7 +27,7 @@ from flows.check import check
 from flows.promote import promote_run
 from flows.reap import reap
 from flows.serving.automations import install_all
-from flows.serving.serve import REAP_CRON, Night, ServeConfig, first_date
+from flows.serving.serve import REAP_CRON, ScheduledCheck, ServeConfig, first_date
 from flows.serving.signals import end_runs, end_with_parent
 from seatrial.checks.suites import SHIPPED
 
@@ -50,7 +50,7 @@ def main(site: ServeConfig) -> None:
     runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
     ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site)}
     with get_client(sync_client=True) as client:
-        forget_clusters(client, ids["nightly"], {night.cluster for night in site.nights()})
+        forget_clusters(client, ids["nightly"], {each.cluster for each in site.scheduled()})
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
         paused = {one.slug for one in client.read_deployment_schedules(ids["nightly"]) if not one.active}
@@ -74,7 +74,7 @@ def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection
 
 def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConfig) -> None:
     """Make the run form list this site's clusters and suites."""
-    suites = [night.suite for night in site.nights()]
+    suites = [each.suite for each in site.scheduled()]
     schema = with_choices(parameter_schema(check).model_dump(), site.clusters, suites)
     for deployment in checks:
         client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
@@ -99,23 +99,23 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
 
     A schedule that a person has switched off stays off, because nothing here says `active`.
     """
-    nights = site.nights()
+    scheduled = site.scheduled()
     schedules = [
         DeploymentScheduleCreate(
-            schedule=CronSchedule(cron=night.cron, timezone=night.timezone),
-            slug=night.cluster,
-            parameters={"cluster": night.file, "suite": night.suite},
+            schedule=CronSchedule(cron=each.cron, timezone=each.timezone),
+            slug=each.cluster,
+            parameters={"cluster": each.file, "suite": each.suite},
         )
-        for night in nights
+        for each in scheduled
     ]
-    nightly = {"cluster": nights[0].file, "suite": nights[0].suite}
+    nightly = {"cluster": scheduled[0].file, "suite": scheduled[0].suite}
     reaping = DeploymentScheduleCreate(schedule=CronSchedule(cron=REAP_CRON, timezone="UTC"), slug="reap")
     clusters = list(site.clusters)
     deploy = partial(
         RunnerDeployment.from_flow, entrypoint_type=EntrypointType.MODULE_PATH, enforce_parameter_schema=True
     )
     yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
-    yield deploy(check, "ad-hoc", parameters={"cluster": nights[0].file}, tags=["ad-hoc"])
+    yield deploy(check, "ad-hoc", parameters={"cluster": scheduled[0].file}, tags=["ad-hoc"])
     yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
     yield deploy(alarm, "alarm")
     yield deploy(promote_run, "promote")
@@ -125,15 +125,15 @@ def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:
     """Return the lines that are shown at the terminal, by the clusters whose schedules are paused."""
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
     schedules = [
-        f"nightly  {night.cluster}, suite {night.suite}: {night.cron} ({night.timezone}), "
-        + ("paused" if night.cluster in paused else _next(night))
-        for night in site.nights()
+        f"nightly  {each.cluster}, suite {each.suite}: {each.cron} ({each.timezone}), "
+        + ("paused" if each.cluster in paused else _next(each))
+        for each in site.scheduled()
     ]
     return [f"Prefect  {url}", *schedules, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
 
 
-def _next(night: Night) -> str:
-    return f"next {first_date(night.cron, night.timezone):%Y-%m-%d %H:%M}"
+def _next(each: ScheduledCheck) -> str:
+    return f"next {first_date(each.cron, each.timezone):%Y-%m-%d %H:%M}"
 
 
 if __name__ == "__main__":

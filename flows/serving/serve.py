@@ -47,8 +47,8 @@ REAP_CRON = "*/15 * * * *"
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
-    """The scheduled check of one cluster: its name and file, and what runs when. Paths are absolute."""
+class ScheduledCheck:
+    """A check on a schedule: the name and file of its cluster, its suite, and when it runs. Paths are absolute."""
 
     cluster: str
     file: str
@@ -66,30 +66,30 @@ class ServeConfig:
     cron: str | None = None
     timezone: str | None = None
 
-    def nights(self) -> list[Night]:
+    def scheduled(self) -> list[ScheduledCheck]:
         """Read the cluster files. Raises InputError."""
-        return [self._night(file, load_cluster(Path(file))) for file in self.clusters]
+        return [self._scheduled(file, load_cluster(Path(file))) for file in self.clusters]
 
-    def _night(self, file: str, cluster: Cluster) -> Night:
+    def _scheduled(self, file: str, cluster: Cluster) -> ScheduledCheck:
         own = cluster.schedule
         suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
         path = Path(suite)
         suite = str(path.absolute()) if path.suffix in (".yaml", ".yml") else suite
-        return Night(cluster.name, file, suite, self.cron or own.cron, timezone)
+        return ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone)
 
 
 def validated(site: ServeConfig) -> ServeConfig:
     """Return the site if it is valid, else raise InputError."""
     _check_folder()
-    nights = site.nights()
-    names = [night.cluster for night in nights]
+    checks = site.scheduled()
+    names = [check.cluster for check in checks]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
-    for night in nights:
-        load_suite(night.suite)
-        check_alerts(load_cluster(Path(night.file)).notify)
-        options = "--" if site.cron or site.timezone else f"{night.file}: schedule."
-        _check_schedule(night.cron, night.timezone, options)
+    for check in checks:
+        load_suite(check.suite)
+        check_alerts(load_cluster(Path(check.file)).notify)
+        options = "--" if site.cron or site.timezone else f"{check.file}: schedule."
+        _check_schedule(check.cron, check.timezone, options)
     check_history()
     return site
 

@@ -217,7 +217,9 @@ class TemporaryServer:
         log.warning("%s", ENDED)
         from prefect.settings import get_current_settings
 
-        get_current_settings().logging.to_api.enabled = False
+        settings = get_current_settings()
+        settings.logging.to_api.enabled = False
+        settings.client.max_retries = 0
 
     def stop(self) -> None:
         self._stopped = True

@@ -121,7 +121,7 @@ def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> 
     for pid in (*served.pids(RUNNER), *served.pids(FLOW)):
         os.kill(pid, signal.SIGKILL)
     state = served.ended(flow_run)
-    assert (state["type"], state["message"]) == ("CRASHED", "no sign of life from its machine")
+    assert (state["type"], state["message"]) == ("CRASHED", "no heartbeat for 90 s")
     goes_on(served)
 
 

@@ -141,7 +141,7 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
         other.wait()
     assert fresh.ended(waits)["type"] == "COMPLETED"
     state = fresh.ended(lost)
-    assert (state["type"], state["message"]) == ("CRASHED", "no sign of life from its machine")
+    assert (state["type"], state["message"]) == ("CRASHED", "no heartbeat for 90 s")
 
 
 def test_on_postgresql(tmp_path: Path) -> None:
