@@ -55,7 +55,7 @@ _FLEETS = {
     "a slow link": _streams(8, lambda a, b: 0.1 if {a, b} == {"n03", "n04"} else 1.0),
     "one direction of a link": _streams(8, lambda a, b: 0.1 if (a, b) == ("n04", "n03") else 1.0),
     "two halves": _streams(8, _apart),
-    "two halves, and a node": _streams(8, lambda a, b: 0.05 if "n06" in (a, b) else _apart(a, b)),
+    "two halves, and a node": _streams(8, lambda a, b: 0.05 if "n07" in (a, b) else _apart(a, b)),
     "most are slow": _streams(8, lambda a, b: 0.1 if min(a, b) < "n05" else 1.0),
     "half of four": _streams(4, lambda a, b: 0.1 if min(a, b) < "n02" else 1.0),
     "three nodes": _streams(3, lambda a, b: 0.1 if "n01" in (a, b) else 1.0),
@@ -80,8 +80,8 @@ def _fleets() -> Iterator[str]:
         yield f"  divided: {rates.divided(streams, models)}"
         level = rates.levelled(streams, models)
         yield f"  levelled: {' '.join(f'{rate:.5g}' for rate in list(level.values())[:12])}"
-        for measurement in rates.measurements(streams)[:6]:
-            yield f"  {measurement.metric} {measurement.subject.name} {measurement.value:.5g} {len(measurement.samples)}"
+        for m in rates.measurements(streams)[:6]:
+            yield f"  {m.metric} {m.subject.name} {m.value:.5g} {len(m.samples)}"
 
 
 @cache
