@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import permutations
 from pathlib import Path
 from statistics import NormalDist
@@ -30,7 +29,9 @@ def _suites() -> Iterator[str]:
     yield " ".join(rounded(seconds) for seconds in (0, 9, 14, 26, 114, 119.9, 120, 149, 151, 3599, 7199, 7201))
 
 
-def _streams(count: int, rate: Callable[[str, str], float], model: str = "") -> dict[str, object]:
+def _streams(
+    count: int, rate: Callable[[str, str], float], model: str = ""
+) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
     """The rates of streams between so many nodes, a few percent apart; the models of the nodes."""
     names = [f"n{i:02d}" for i in range(count)]
     spread = NormalDist(1, 0.02)
@@ -39,7 +40,7 @@ def _streams(count: int, rate: Callable[[str, str], float], model: str = "") -> 
         for i, (a, b) in enumerate(permutations(names, 2))
         if (int(a[1:]) + int(b[1:])) % 3 or count < 7
     }
-    return {"streams": streams, "models": {name: model[i : i + 1] for i, name in enumerate(names)}}
+    return streams, {name: model[i : i + 1] for i, name in enumerate(names)}
 
 
 def _apart(a: str, b: str) -> float:
@@ -65,15 +66,12 @@ _FLEETS = {
         8, lambda a, b: 0.01 if "n02" in (a, b) else 0.2 if min(a, b) < "n04" else 1.0, "xxxxyyyy"
     ),
     "nothing arrives": _streams(6, lambda a, b: 0.0 if b == "n05" else 1.0),
-    "none": {"streams": {}, "models": {}},
+    "none": ({}, {}),
 }
 
 
 def _fleets() -> Iterator[str]:
-    for name, fleet in _FLEETS.items():
-        streams, models = fleet["streams"], fleet["models"]
-        assert isinstance(streams, dict)
-        assert isinstance(models, dict)
+    for name, (streams, models) in _FLEETS.items():
         yield f"{name}: {rates.summary(streams, models)}"
         for suspect in rates.slow_suspects(streams, models):
             yield f"  {suspect.kind} {suspect.name} {suspect.confidence}: {suspect.evidence}"
@@ -84,7 +82,6 @@ def _fleets() -> Iterator[str]:
             yield f"  {m.metric} {m.subject.name} {m.value:.5g} {len(m.samples)}"
 
 
-@cache
 def files() -> dict[str, str]:
     """By name."""
     made = {"suites.txt": _suites(), "streams.txt": _fleets()}
