@@ -2,7 +2,7 @@
 
     python -m scripts.mutants SEED NUMBER [FILES...] [TESTS...]      `make mutants SEED=1 NUMBER=20`
 
-Prints each mutant that no test notices; with FILES, of those alone, as `seatrial/history/`; with TESTS alone, of the
+Prints each mutant that no test notices, with its number; with FILES, of those alone, as `seatrial/history/`; with TESTS alone, of the
 lines that these execute. Lines outside of functions run when a module is imported, so they are left out.
 A mutant that means the same as the original survives as well; telling them apart is a person's work.
 A test notices a mutant if it fails with it twice and passes without it in between, so that a busy machine counts for
@@ -141,18 +141,14 @@ class _Mutation:
         every = [mutant for mutant in self._every if not self._executed or mutant.place in tests]
         chosen = self._random.sample(every, min(self._number, len(every)))
         found = Counter[str]()
-        for mutant in chosen:
+        for number, mutant in enumerate(chosen, 1):
             took = tests.get(mutant.place, {})
             running = [item for item in session.items if item.nodeid in took]
             end = _end(mutant, sorted(running, key=lambda item: took[item.nodeid]), sum(took.values()))
             found[end] += 1
             if end != NOTICED:
-                why = f"{end}; tests that run it: {len(running)}"
-                print(
-                    f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new} ({why})",
-                    file=self._out,
-                    flush=True,
-                )
+                what = f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new}"
+                print(f"{number}: {what} ({end}; tests that run it: {len(running)})", file=self._out, flush=True)
         others = f", {found[TIMED_OUT]} {TIMED_OUT}" if found[TIMED_OUT] else ""
         print(f"{found[SURVIVES]} of {len(chosen)} mutants survive{others}", file=self._out, flush=True)
         return True

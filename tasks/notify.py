@@ -263,8 +263,8 @@ def files_of(site: AlertContext, alert: Alert, current: RunResult | None) -> Fil
     except Exception as error:
         log.warning("the curve could not be drawn: %s: %s", type(error).__name__, error)
         picture = None
-    has_report = run is current and site.report and site.report.is_file()
-    return Files(picture, described(run), site.report.read_bytes() if has_report and site.report else None)
+    report = site.report if run is current else None
+    return Files(picture, described(run), report.read_bytes() if report and report.is_file() else None)
 
 
 def _run_link() -> str | None:

@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.alerts import slack
 from seatrial.alerts.alert import (
+    PLAIN,
     ROWS,
     Alert,
     event,
@@ -19,8 +20,10 @@ from seatrial.alerts.alert import (
     mentions_for,
     numbers,
     report_address,
+    silent,
     span,
     subject,
+    unexpected,
     worst_judgements,
 )
 from seatrial.config.cluster import Cluster
@@ -78,6 +81,25 @@ def test_an_event_for_programs(of: Alert, news: int, named: str) -> None:
     assert (told["suspects"] == [], told["judgements"] == []) == (over, over)
     assert told["run_id"] == of.incident.last_run if not over else "run-3"
     assert event(replace(of, result=None), ())["judgements"] == []
+
+
+def test_the_run_of_an_alert_is_named_even_if_it_can_no_longer_be_read() -> None:
+    assert replace(CHANGED, result=None).run_id == "run-2"
+    assert replace(CLOSED, result=None).run_id == ""
+    silence = silent("it died", None, nights.bad(1).finished)
+    (died,) = advance([], "h100-east", "nightly", replace(silence, run_id="run-0"), ["mail"])
+    assert Alert(died).run_id == ""
+    assert headline(died) == "h100-east: the check did not run"
+    assert "next: " in full_text(Alert(died), died.changes)
+
+
+@pytest.mark.parametrize(("deviation", "end"), [(-0.47, "(catalog), -47 %"), (None, "(catalog)")])
+def test_how_far_off_a_number_is(deviation: float | None, end: str) -> None:
+    (judgement, *_) = worst_judgements(nights.bad(1))
+    run = nights.bad(1, checks=[replace(nights.CURE, judgements=(replace(judgement, deviation=deviation),))])
+    _, (line,), more = unexpected(run, worst_judgements(run), PLAIN)
+    assert line.endswith(end)
+    assert more == 0
 
 
 def test_the_worst_verdict_is_named_where_it_has_changed() -> None:
@@ -171,6 +193,7 @@ def test_the_curve_may_fail_and_the_report_is_of_this_run_alone(
 
 
 def test_texts_are_cut_at_slacks_limits_and_not_before() -> None:
+    assert slack.escape('"<a> & b"') == '"&lt;a&gt; &amp; b"'
     assert slack.clip("x" * 30, 30) == "x" * 30
     assert slack.clip("ab&amp;cd", 6) == "ab…"
     assert slack.clip("abcdefg", 6) == "abcde…"

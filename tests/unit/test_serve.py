@@ -9,6 +9,8 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import Mock
 
 import httpx
@@ -19,7 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from flows.serving import server, webserver
-from flows.serving.serve import _DEFAULTS, _listening
+from flows.serving.serve import _DEFAULTS, _Child, _listening
 from flows.serving.server import (
     _SERVE,
     SERVER_AUTH,
@@ -29,7 +31,7 @@ from flows.serving.server import (
     provide_prefect_server,
 )
 from flows.serving.webserver import own_names, own_pages_alone
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, SeatrialError
 
 
 @pytest.mark.parametrize(
@@ -201,3 +203,70 @@ def test_each_of_our_servers_does_so(monkeypatch: pytest.MonkeyPatch, no_umask: 
     exec(_SERVE, {})
     webserver.main("0", hosts="127.0.0.1")
     assert done == ["collects apart", "serves"] * 2
+
+
+class Mortal:
+    """A process that lives as long as the next of `lives` says, by the test's own clock."""
+
+    def __init__(self, clock: list[float], lives: list[float]) -> None:
+        self._clock, self._lives, self.started = clock, lives, 0
+
+    def __call__(self, *_: Any, **__: Any) -> "Mortal":
+        self.started += 1
+        return self
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._clock[0] += self._lives.pop(0)
+        return 9
+
+    poll = wait
+
+
+@pytest.mark.parametrize(
+    ("lives", "starts"),
+    [
+        ([59, 59, 59], 3),
+        ([59, 59, 61, 59, 59, 59], 6),  # one that has served for a minute is up
+        ([60, 60, 60, 1, 1, 1], 6),
+    ],
+)
+def test_a_server_that_dies_at_once_three_times_in_a_row_is_given_up(
+    lives: list[float], starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("threading.Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    given_up: list[bool] = []
+    monkeypatch.setattr(server.TemporaryServer, "_give_up", lambda self: given_up.append(True))
+    process = Mortal(clock, [*lives])
+    monkeypatch.setattr("subprocess.Popen", process)
+    temporary = server.TemporaryServer(cast(Any, None))
+    temporary._watch()
+    temporary._listener.close()
+    assert (process.started, given_up) == (starts, [True])
+
+
+@pytest.mark.parametrize(("lives", "starts"), [([19] * 5, 5), ([19] * 4 + [20] + [19] * 5, 10)])
+def test_a_part_of_serve_that_dies_at_once_five_times_in_a_row_ends_it(
+    lives: list[float], starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    process = Mortal(clock, [*lives])
+    monkeypatch.setattr("subprocess.Popen", process)
+    child = _Child("the runner", ["x"], {}, [], 1.0)
+    with pytest.raises(SeatrialError, match="the runner"):
+        while True:
+            child.look()
+    assert process.started == starts
+
+
+def test_a_server_that_is_stopped_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threading.Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    process = Mortal([0.0], [1.0, 1.0])
+    process.terminate = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setattr("subprocess.Popen", process)
+    temporary = server.TemporaryServer(cast(Any, None))
+    temporary.stop()
+    temporary._watch()
+    assert process.started == 1

@@ -22,7 +22,7 @@ from tasks.image import Image
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 MEASURING = ("image_task", "launch_task", "check_task", "compare_task")
-LEAVING = ("collect", "teardown", "keep", "_reap", "cluster_lock", "progress")
+LEAVING = ("collect", "teardown", "keep", "_reap", "cluster_lock")
 TELLING = ("record_task", "show_files", "upload_task", "metrics_task")
 RESULT_MAKING = ("without_secrets", "conclude", "merge_suspects", "setup_of")
 WRITING = ("run_json", "measurements_csv", "_report")
@@ -57,7 +57,6 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         "teardown": lambda *_: None,
         "_reap": lambda *_: None,
         "cluster_lock": free_lock,
-        "progress": free_lock,
         "current": SimpleNamespace(id="00000000-0000-0000-0000-000000000000"),
     }
     for name, step in steps.items():
@@ -110,7 +109,7 @@ def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
     result, document = went_through(run)
     assert document["verdict"] == result.verdict.value
     assert len(alerts) == 1
-    if name in (*MEASURING, *RESULT_MAKING, "cluster_lock", "progress"):
+    if name in (*MEASURING, *RESULT_MAKING, "cluster_lock"):
         assert alerts[0].verdict is result.verdict is not Verdict.PASS
 
 

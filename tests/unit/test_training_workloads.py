@@ -114,3 +114,11 @@ def test_figures_that_tell_where_the_time_goes_are_recorded() -> None:
     assert (by_metric["communication_share"].value, by_metric["step_time_p99"].value) == (0.1, 30.0)
     assert {by_metric[name].better for name in ("model_flops", "mfu", "communication_share", "step_time_p99")} == {None}
     assert (by_metric["inference"].value, by_metric["inference"].better) == (9000.0, "higher")
+
+
+def test_the_operations_of_a_transformer_are_six_for_each_weight_and_token_and_those_of_attention() -> None:
+    """Kaplan et al., "Scaling laws for neural language models", 2020, table 1, forward and twice that backward."""
+    tiny = TransformerSize(layers=2, width=16, heads=1, sequence_length=20, vocabulary=50)
+    layer = 4 * 16 * 16 + 2 * 16 * 64  # four projections, and two matrices of four times the width
+    weights, attention = 2 * layer + 16 * 50, 2 * 2 * 20 * 16
+    assert tiny.flops() == 6 * (weights + attention) * 20

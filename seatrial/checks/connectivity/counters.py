@@ -68,10 +68,11 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
     for name, node in after.items():
         first = dict(_counters(before[name]))
         for (part, is_error), counters in _counters(node):
-            known = first.get((part, is_error))
-            for counter, value in counters.items() if known is not None else ():
+            if (known := first.get((part, is_error))) is None:
+                continue
+            for counter, value in counters.items():
                 unread = 0 if part.startswith("gpu-") else value  # those of NVLinks that are 0 are left out
-                if (by := value - (known or {}).get(counter, unread)) > 0:
+                if (by := value - known.get(counter, unread)) > 0:
                     rises.append(Rise(name, part, counter, by, is_error))
     return rises
 

@@ -374,7 +374,7 @@ def _absent(login: Login, command: str) -> str | None:
     except MissingError as error:
         return error.reason
     except CommandError:  # it is there; `ping` says more
-        return None
+        pass
     return None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import MARK
 from seatrial.platforms.commands import Finished
 from seatrial.text.redact import Secrets
+from tests.cluster_files import refusal
 
 RUN_ID = "20260102-0304-abcde"
 SILENT = Finished(255, "", "ssh: connect to host h2 port 22: Connection timed out\n")
@@ -278,3 +280,30 @@ def test_the_settings_at_launch_count_at_the_end(tmp_path: Path, monkeypatch: py
     platform._settings = BaremetalPlatform(kind="baremetal", hosts=("h9",))
     platform.teardown(RUN_ID)
     assert site.asked("stop") == ["h1", "h2"]
+
+
+@pytest.mark.parametrize(
+    ("called", "host"), [("box.example.com", "box"), ("b" * 64, "this-machine"), ("-x", "this-machine")]
+)
+def test_this_machine_is_one_host_on_the_loopback_address(
+    called: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site()
+    monkeypatch.setattr("socket.gethostname", lambda: called)
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
+    monkeypatch.setattr(baremetal_hosts, "_run", site)
+    monkeypatch.setattr(baremetal, "write_ports", lambda *_: None)
+    cluster = Cluster.model_validate({"name": "test", "nodes": 1, "platform": {"kind": "this-machine"}})
+    platform = baremetal.platform(cluster)
+    site.answers[host, "start"] = {"port": 222, "user": "root"}
+    testbed = platform.launch(Run(RUN_ID, cluster, load_suite("quick"), tmp_path / "out"))
+    assert (testbed.head.name, testbed.head.address, testbed.shared_cores) == (host, "127.0.0.1", None)
+    assert testbed.python == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [({"nodes": 2}, "nodes: must be 1 on platform this-machine, is 2"), ({"image": "a:1"}, "image: has no use")],
+)
+def test_what_does_not_fit_this_machine(fields: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    assert problem in refusal(tmp_path, **{"nodes": 1, "platform": {"kind": "this-machine"}, **fields})

@@ -72,7 +72,7 @@ def _words(b: Baseline, *, in_full: bool) -> str:
 
 def _of_trainings() -> Iterator[str]:
     for row in trainings():
-        for precision in {row.precision, "fp64"}:
+        for precision in (row.precision, "fp64"):
             conditions: dict[str, Any] = {
                 "model": row.model.partition(",")[0],
                 "precision": precision,

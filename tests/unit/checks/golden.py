@@ -4,11 +4,9 @@
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import permutations
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 from seatrial.checks.connectivity import rates
 from seatrial.checks.contract import PlannedNodes
@@ -31,7 +29,9 @@ def _suites() -> Iterator[str]:
     yield " ".join(rounded(seconds) for seconds in (0, 9, 14, 26, 114, 119.9, 120, 149, 151, 3599, 7199, 7201))
 
 
-def _streams(count: int, rate: Callable[[str, str], float], model: str = "") -> dict[str, Any]:
+def _streams(
+    count: int, rate: Callable[[str, str], float], model: str = ""
+) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
     """The rates of streams between so many nodes, a few percent apart; the models of the nodes."""
     names = [f"n{i:02d}" for i in range(count)]
     spread = NormalDist(1, 0.02)
@@ -40,7 +40,7 @@ def _streams(count: int, rate: Callable[[str, str], float], model: str = "") -> 
         for i, (a, b) in enumerate(permutations(names, 2))
         if (int(a[1:]) + int(b[1:])) % 3 or count < 7
     }
-    return {"streams": streams, "models": {name: model[i : i + 1] for i, name in enumerate(names)}}
+    return streams, {name: model[i : i + 1] for i, name in enumerate(names)}
 
 
 def _apart(a: str, b: str) -> float:
@@ -48,7 +48,7 @@ def _apart(a: str, b: str) -> float:
     return 0.2 if (a < "n04") != (b < "n04") else 1.0
 
 
-_FLEETS: dict[str, dict[str, Any]] = {
+_FLEETS = {
     "healthy": _streams(8, lambda a, b: 1.0),
     "sends slowly": _streams(8, lambda a, b: 0.1 if a == "n03" else 1.0),
     "receives slowly": _streams(8, lambda a, b: 0.1 if b == "n03" else 1.0),
@@ -56,7 +56,7 @@ _FLEETS: dict[str, dict[str, Any]] = {
     "a slow link": _streams(8, lambda a, b: 0.1 if {a, b} == {"n03", "n04"} else 1.0),
     "one direction of a link": _streams(8, lambda a, b: 0.1 if (a, b) == ("n04", "n03") else 1.0),
     "two halves": _streams(8, _apart),
-    "two halves, and a node": _streams(8, lambda a, b: 0.05 if "n06" in (a, b) else _apart(a, b)),
+    "two halves, and a node": _streams(8, lambda a, b: 0.05 if "n07" in (a, b) else _apart(a, b)),
     "most are slow": _streams(8, lambda a, b: 0.1 if min(a, b) < "n05" else 1.0),
     "half of four": _streams(4, lambda a, b: 0.1 if min(a, b) < "n02" else 1.0),
     "three nodes": _streams(3, lambda a, b: 0.1 if "n01" in (a, b) else 1.0),
@@ -66,25 +66,22 @@ _FLEETS: dict[str, dict[str, Any]] = {
         8, lambda a, b: 0.01 if "n02" in (a, b) else 0.2 if min(a, b) < "n04" else 1.0, "xxxxyyyy"
     ),
     "nothing arrives": _streams(6, lambda a, b: 0.0 if b == "n05" else 1.0),
-    "none": {"streams": {}, "models": {}},
+    "none": ({}, {}),
 }
 
 
 def _fleets() -> Iterator[str]:
-    for name, fleet in _FLEETS.items():
-        streams, models = fleet["streams"], fleet["models"]
+    for name, (streams, models) in _FLEETS.items():
         yield f"{name}: {rates.summary(streams, models)}"
         for suspect in rates.slow_suspects(streams, models):
             yield f"  {suspect.kind} {suspect.name} {suspect.confidence}: {suspect.evidence}"
         yield f"  divided: {rates.divided(streams, models)}"
         level = rates.levelled(streams, models)
         yield f"  levelled: {' '.join(f'{rate:.5g}' for rate in list(level.values())[:12])}"
-        for measurement in rates.measurements(streams)[:6]:
-            count = len(measurement.samples)
-            yield f"  {measurement.metric} {measurement.subject.name} {measurement.value:.5g} {count}"
+        for m in rates.measurements(streams)[:6]:
+            yield f"  {m.metric} {m.subject.name} {m.value:.5g} {len(m.samples)}"
 
 
-@cache
 def files() -> dict[str, str]:
     """By name."""
     made = {"suites.txt": _suites(), "streams.txt": _fleets()}

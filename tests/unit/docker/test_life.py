@@ -243,7 +243,7 @@ def test_sshd_that_is_silent_and_a_container_that_ends_meanwhile(
     host = Host()
     platform, run = of(tmp_path, monkeypatch, host)
     monkeypatch.setattr(docker, "wait_for_sshd", lambda *_: False)
-    with pytest.raises(LaunchError, match=r"node-0, node-1 .*120 s"):
+    with pytest.raises(LaunchError, match=r"node-0, node-1 .*120 s .*at this machine"):
         platform.launch(run)
 
     def wait(testbed: object, limit_s: float, none_yet: Any, pause_s: float) -> bool:

@@ -5,7 +5,6 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -80,7 +79,6 @@ def _now(*slow: int, by: float) -> Fault:
     return lambda run, i: 1 - by if run < 0 and i in slow else 1.0
 
 
-@cache
 def cases() -> dict[str, Any]:
     """By name."""
     lately = 9  # of 12 runs: the last three, and this one, are slow

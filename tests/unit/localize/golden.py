@@ -5,7 +5,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -70,7 +69,6 @@ def _between(side: set[str], by: float) -> Speed:
     return lambda group: 1 - by if len(side & set(group.nodes)) == 1 else 1.0
 
 
-@cache
 def cases() -> dict[str, Any]:
     """By name."""
     twelve, leaves = _nodes(12), {f"leaf{i}": frozenset(_nodes(12)[4 * i : 4 * i + 4]) for i in range(3)}

@@ -67,6 +67,8 @@ def nested(levels: int) -> object:
         ("plain", ["plain"]),
         (json.dumps({"deep": nested(6)}), ["words"]),
         (json.dumps({"deep": nested(7)}), [json.dumps({"deep": nested(7)})]),
+        (f'{{"message": {"[" * 7}"words"{"]" * 7}}}', ["words"]),
+        (f'{{"message": {"[" * 8}"words"{"]" * 8}}}', [f'{{"message": {"[" * 8}"words"{"]" * 8}}}']),
     ],
 )
 def test_lines_in_json(raw: str, lines: list[str]) -> None:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,6 @@ def _trend(*values: float, step: timedelta = timedelta(days=1), expected: Expect
     return Headline(plateau, (judgement,), None, points)
 
 
-@cache
 def cases() -> dict[str, Any]:
     """By name."""
     faulty = busbw_curves(samples.faulty_h100().checks[1])

@@ -9,7 +9,6 @@ import tempfile
 import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,6 @@ def _of(result: RunResult, context: ReportContext) -> dict[str, str]:
     }
 
 
-@cache
 def files() -> dict[str, str]:
     """By name."""
     with tempfile.TemporaryDirectory() as name:

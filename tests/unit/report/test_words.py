@@ -60,3 +60,51 @@ def test_plain_text_survives_any_terminal(encoding: str) -> None:
 
 def test_plain_keeps_what_utf8_has() -> None:
     assert words.plain("≥ 3 µs\x00\x1b") == "≥ 3 µs"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (10_000, "10 kB"),
+        (1_000_000, "1.0 MB"),
+        (2_400_000_000, "2400 MB"),
+    ],
+)
+def test_sizes_of_files(count: int, text: str) -> None:
+    assert words.file_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("deviation", "text"),
+    [
+        (None, "–"),
+        (float("inf"), "–"),
+        (-0.0994, "-9.9 %"),
+        (-0.0995, "-10 %"),
+        (0.47, "+47 %"),
+        (-0.9946, "-99.5 %"),
+        (-0.9945, "-99 %"),
+        (-1.0, "-100 %"),
+        (12.5, "+1,250 %"),
+    ],
+)
+def test_no_loss_that_is_not_total_reads_a_hundred_percent(deviation: float | None, text: str) -> None:
+    assert words.percent(deviation) == text
+
+
+def test_names_beyond_the_first_are_counted() -> None:
+    assert words.some_of("abcd") == "a, b, c, d"
+    assert words.some_of("abcde") == "a, b, c, d and 1 more"
+    assert words.some_of("abc", 1) == "a and 2 more"
+    assert words.nearest_of("al_reduce", ["all_reduce", "ALL_GATHER", "reduce"]).startswith(
+        "the nearest are all_reduce"
+    )
+    assert words.nearest_of("zzz", ["all_reduce"]) == ""
+    assert (words.number(1e15), words.number(1e15 - 1), words.number(99.94)) == (
+        "1.00e+15",
+        "999,999,999,999,999",
+        "99.9",
+    )
