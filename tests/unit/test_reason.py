@@ -189,7 +189,7 @@ def test_a_node_that_is_blamed_is_named_with_its_code() -> None:
     assert [node.name for node in findings.testbed.nodes] == ["node-1"]
 
 
-def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
+def test_a_cause_is_said_once_for_all_steps_that_it_hinders() -> None:
     missing = Reason.of("history-driver-missing", place="x", action="open", problem="y")
     checks = [
         Check("image", Verdict.NOT_RUN, missing),
@@ -199,7 +199,7 @@ def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
     verdict, reason = conclude(checks)
     assert (verdict, reason, code_of(reason)) == (
         Verdict.NOT_RUN,
-        f"image: {missing}; also upload",
+        f"image: {missing}",
         "history-driver-missing",
     )
 

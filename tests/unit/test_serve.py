@@ -136,7 +136,7 @@ def test_answers_do_not_wait_for_an_acknowledgement() -> None:
 class _NoServer:
     api_url, auth_string = "http://127.0.0.1:9/api", "ann:password"
 
-    def __init__(self, log: object) -> None:
+    def __init__(self, *_: object) -> None:
         pass
 
     def stop(self) -> None:
@@ -220,30 +220,6 @@ class Mortal:
         return 9
 
     poll = wait
-
-
-@pytest.mark.parametrize(
-    ("lives", "starts"),
-    [
-        ([59, 59, 59], 3),
-        ([59, 59, 61, 59, 59, 59], 6),  # one that has served for a minute is up
-        ([60, 60, 60, 1, 1, 1], 6),
-    ],
-)
-def test_a_server_that_dies_at_once_three_times_in_a_row_is_given_up(
-    lives: list[float], starts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("threading.Thread", lambda **_: SimpleNamespace(start=lambda: None))
-    given_up: list[bool] = []
-    monkeypatch.setattr(server.TemporaryServer, "_give_up", lambda self: given_up.append(True))
-    process = Mortal(clock, [*lives])
-    monkeypatch.setattr("subprocess.Popen", process)
-    temporary = server.TemporaryServer(cast(Any, None))
-    temporary._watch()
-    temporary._listener.close()
-    assert (process.started, given_up) == (starts, [True])
 
 
 @pytest.mark.parametrize(("lives", "starts"), [([19] * 5, 5), ([19] * 4 + [20] + [19] * 5, 10)])
