@@ -2,8 +2,9 @@
 
     python -m scripts.mutants SEED NUMBER [FILES...] [TESTS...]      `make mutants SEED=1 NUMBER=20`
 
-Prints each mutant that no test notices, with its number; with FILES, of those alone, as `seatrial/history/`; with TESTS
-alone, of the lines that these execute. Lines outside of functions run when a module is imported, so they are left out.
+Prints each mutant that no test notices, with its number; with FILES, of those alone, as `seatrial/history/`; with
+TESTS alone, of the lines that these execute. Lines outside of functions run when a module is imported, so they are
+left out.
 A mutant that means the same as the original survives as well; telling them apart is a person's work.
 A test notices a mutant if it fails with it twice and passes without it in between, so that a busy machine counts for
 nothing. Processor time bounds loops without end; what waits too long is printed, and is not counted as noticed.
