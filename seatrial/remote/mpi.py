@@ -18,7 +18,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import is_piece, run_command, start_process
-from seatrial.remote.ranks import RankLine, rank_of, split_tags
+from seatrial.remote.ranks import RankLine, SrunLines, rank_of, split_tags
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
@@ -265,6 +265,7 @@ class _Follower:
         self._max_bytes = self._room = max_bytes
         self._process = process
         self._lines = KeptLines()
+        self._srun = SrunLines()
         self._keep = keep
         self._on_line = on_line or (lambda line: None)
         self._is_done = is_done or (lambda line: False)
@@ -279,7 +280,7 @@ class _Follower:
     def follow(self) -> MpiResult:
         while (batch := self._process.read_lines(0.2)) is not None:
             for line in batch:
-                self._take(line)
+                self._read(line)
             too_late = time.monotonic() > self._deadline
             # Everything was ended a while ago: what still comes then has piled up faster than it could be read.
             if self._room < 0 or self._process.received_bytes > self._max_bytes or (too_late and batch):
@@ -298,8 +299,13 @@ class _Follower:
             pass
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
-    def _take(self, line: str) -> None:
+    def _read(self, line: str) -> None:
         self._room -= max(len(line) + 1, _LINE_COST)
+        whole = self._srun.whole(line) if self._piece_of is None else line
+        if whole is not None:
+            self._take(whole)
+
+    def _take(self, line: str) -> None:
         goes_on = is_piece(line)
         words = list(split_tags(self._keep(line), self._piece_of))
         self._piece_of = words[0].rank if goes_on else None
@@ -331,6 +337,8 @@ class _Follower:
 
     def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
         seconds = time.monotonic() - self._started
+        for line in self._srun.unended():
+            self._take(line)
         message = self._supervisor or ""
         not_started = message.removeprefix(_CANNOT_START) if message.startswith(_CANNOT_START) else None
         ended = not_started is None and (past_deadline or bool(message))

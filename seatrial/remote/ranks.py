@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 _BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err|diag)>: ?"
 _TAG = re.compile(rf"{_BY_MPIRUN}| *(\d{{1,9}}):(?: |$)")
 _WITHIN = re.compile(_BY_MPIRUN)
+_SRUN_BYTES = 1024  # of a line behind one label (MAX_MSG_LEN in Slurm's source); the rest has a label of its own
 
 
 class RankLine(str):
@@ -22,6 +23,30 @@ class RankLine(str):
         line = super().__new__(cls, text)
         line.rank = rank
         return line
+
+
+class SrunLines:
+    """The lines of ranks that srun --label has printed in pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, list[str]] = {}
+
+    def whole(self, line: str) -> str | None:
+        """Return the line, with the pieces before it; None if it is a piece that goes on."""
+        tag = _TAG.match(line)
+        if not tag or not tag[2]:
+            return line
+        rank, words = int(tag[2]), line[tag.end() :]
+        pieces = self._pieces.pop(rank, [])
+        pieces.append(words if pieces else line)
+        if len(words.encode(errors="replace")) != _SRUN_BYTES:
+            return "".join(pieces)
+        self._pieces[rank] = pieces
+        return None
+
+    def unended(self) -> Iterator[str]:
+        """Yield what no rank has ended."""
+        yield from ("".join(pieces) for pieces in self._pieces.values())
 
 
 def split_tags(line: str, rank: int | None = None) -> Iterator[RankLine]:

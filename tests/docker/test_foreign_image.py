@@ -16,23 +16,8 @@ from seatrial.remote.node_setup import set_up_node
 from tests.docker.engine import Engine
 from tests.docker.test_run import PATIENT, cluster_file
 from tests.e2e.conftest import Console
-from tests.images import lane
-from tests.unit.collectives.fake_mpirun import GPU_SIZES, table
-
-INSTALL = "apt-get update -qq && apt-get install -y -qq --no-install-recommends"
-
-
-def foreign(folder: Path, packages: str) -> str:
-    """An image of Debian with those packages and a command of its own, which is not to be run.
-
-    Its all_reduce_perf is a stand-in: rank 0 prints the table of two ranks.
-    """
-    (folder / "table").write_text("\n".join(table(ranks=2, sizes=GPU_SIZES)) + "\n")
-    (folder / "all_reduce_perf").write_text('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 0 ] || cat /table\n')
-    (folder / "all_reduce_perf").chmod(0o755)
-    files = "COPY table /\nCOPY all_reduce_perf /usr/local/bin/\n"
-    text = f'FROM {lane.base()}\nRUN {INSTALL} {packages}\n{files}ENTRYPOINT ["false"]\nCMD ["never"]\n'
-    return lane.build_text("foreign", text, folder)
+from tests.images import foreign
+from tests.unit.collectives.fake_mpirun import GPU_SIZES
 
 
 @pytest.mark.gate
@@ -40,7 +25,7 @@ def test_nodes_of_an_image_with_sshd_and_open_mpi_answer(
     docker_engine: Engine, console: Console, tmp_path: Path
 ) -> None:
     cluster = cluster_file(console, docker_engine, 2)
-    image = foreign(tmp_path, "openssh-server openmpi-bin")
+    image = foreign.build(tmp_path, "openssh-server openmpi-bin")
     cluster.write_text(cluster.read_text().replace(docker_engine.image, image))
     finished = console.check(cluster, console.suite(**PATIENT, training=None, devices=None, collectives=None))
     assert finished.status == 0, finished.output
@@ -52,7 +37,7 @@ def test_nodes_of_an_image_with_sshd_and_open_mpi_answer(
 
 def test_a_sweep_of_nccl_tests_needs_no_python(docker_engine: Engine, console: Console, tmp_path: Path) -> None:
     """The stand-in is started by mpirun over both containers, as if each had a GPU."""
-    image = foreign(tmp_path, "openssh-server openmpi-bin")
+    image = foreign.build(tmp_path, "openssh-server openmpi-bin")
     described = {"name": "trial", "nodes": 2, "image": image, "platform": docker_engine.settings}
     cluster = Cluster.model_validate(described)
     run = Run("foreign-1", cluster, load_suite("a4-sweep"), console.folder / "sweep", image)
@@ -75,7 +60,7 @@ def test_an_image_without_sshd_is_named_in_the_first_line(
     docker_engine: Engine, console: Console, tmp_path: Path
 ) -> None:
     cluster = cluster_file(console, docker_engine, 1)
-    cluster.write_text(cluster.read_text().replace(docker_engine.image, foreign(tmp_path, "openmpi-bin")))
+    cluster.write_text(cluster.read_text().replace(docker_engine.image, foreign.build(tmp_path, "openmpi-bin")))
     finished = console.check(cluster, console.suite(**PATIENT))
     assert finished.status == 3, finished.output
     assert "sshd is missing: install openssh-server in the image (launch: srun of" in finished.document["reason"]

@@ -125,6 +125,17 @@ def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) ->
     assert absent.cause == "the head node cannot start mpirun: No such file or directory"
 
 
+def test_a_long_line_that_srun_prints_in_pieces_is_one(play: Play, tmp_path: Path) -> None:
+    """Each of 1024 bytes behind a label; other ranks speak between them, and one is cut off by the end."""
+    first, last = "a" * 1022 + "é", "é" * 511 + "b"
+    pieces = [f"0: {first}", "1: short", f" 2: {first}", f"0: {first}", "1: ", f"0: {last}", "0: next"]
+    result, *_ = play(iter([pieces[:3], pieces[3:]]), log_file=tmp_path / "log")
+    assert result.lines == ("short", "", first * 2 + last, "next", first)
+    assert (tmp_path / "log").read_text().splitlines()[1:] == [
+        *("1: short", "1: ", f"0: {first * 2 + last}", "0: next", f" 2: {first}"),
+    ]
+
+
 def test_a_cause_names_the_node_that_mpirun_calls_by_its_address(play: Play) -> None:
     address = testbed().nodes[1].address
     line = f"mpirun noticed that process rank 1 with PID 124 on node {address} exited on signal 9 (Killed)."

@@ -5,10 +5,13 @@ import io
 import json
 import subprocess
 import tarfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.e2e.kubernetes.build import Unavailable
-from tests.images import lane, server
+from tests.e2e.kubernetes.machine import Machine
+from tests.images import foreign, lane, server
 
 CPU = "localhost/seatrial/cpu:test"
 SERVER = "localhost/seatrial/server:test"
@@ -39,12 +42,33 @@ def build_site() -> dict[str, str]:
         return {SERVER: server.build_server(), server.POSTGRES: server.build_postgres()}
 
 
+def build_foreign(folder: Path) -> str:
+    """Build Debian with sshd, Open MPI and a stand-in for all_reduce_perf, and no more.
+
+    Raises:
+        Unavailable: images cannot be built here.
+    """
+    if reason := lane.lacking():
+        raise Unavailable(reason)
+    with lane.alone():
+        return foreign.build(folder, "openssh-server openmpi-bin")
+
+
 def save(image: str, file: Path, name: str = CPU) -> Path:
     """Write it to a file as `docker save` does, under the name that it has in the cluster."""
     command = ["buildah", *lane.STORE, "push", "--quiet", image, f"docker-archive:{file}:{name}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return file
+
+
+def load(machine: Machine, nodes: Sequence[str], image: str, name: str) -> None:
+    """Give the nodes of a machine one more image, under the name that it has in the cluster."""
+    file = save(image, machine.state / "image.tar", name)
+    command = ["ctr", "--namespace", "k8s.io", "images", "import", f"/run/cluster/{file.name}"]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda node: machine.run(*command, node=node), nodes))
+    file.unlink()
 
 
 def save_program(program: Path, file: Path) -> Path:

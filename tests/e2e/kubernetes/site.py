@@ -4,7 +4,6 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import yaml
 
 from tests.e2e.conftest import BRIEF
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.images import SERVER, build_site, save
+from tests.e2e.kubernetes.images import SERVER, build_site, load
 from tests.images.lane import ROOT
 from tests.site import TLS
 
@@ -135,13 +134,8 @@ def site(cluster: Cluster, folder: Path) -> Iterator[Site]:
 
 def _bring_images(cluster: Cluster) -> None:
     """To the nodes that will need them: the database stays with its volume, on the first."""
-    for index, (name, image) in enumerate(build_site().items()):
-        file = save(image, cluster.own.state / f"site-{index}.tar", name)
-        command = ["ctr", "--namespace", "k8s.io", "images", "import", f"/run/cluster/{file.name}"]
-        nodes = cluster.nodes if name == SERVER else cluster.nodes[:1]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda node, command=command: cluster.on_node(node, *command), nodes))
-        file.unlink()
+    for name, image in build_site().items():
+        load(cluster.own, cluster.nodes if name == SERVER else cluster.nodes[:1], image, name)
 
 
 def _manifests(folder: Path) -> list[str]:
