@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from seatrial.builders.plan import context_files, context_hash
 from seatrial.config.image import Docker
+from tests.e2e.conftest import BRIEF, TRAINING
 
 pytestmark = pytest.mark.gate
 
@@ -24,6 +26,7 @@ _HASH = """
 import sys
 from seatrial.builders.plan import context_files, context_hash
 from seatrial.config.image import Docker
+from tests.e2e.conftest import BRIEF, TRAINING
 for name in sys.argv[1:]:
     recipe = Docker(builder="docker", build=name)
     print(context_hash(recipe.context, context_files(recipe), {}))
@@ -108,7 +111,9 @@ def test_nodes_of_this_machine_need_the_extra_local(installed: Installed) -> Non
     packages = next(installed.folder.glob("tools/seatrial/lib/python*/site-packages"))
     (packages / "torch-of-the-tests.pth").write_text(str(Path(torch.__file__).parents[1]))
     assert "ok      torch" in installed("doctor").stdout
-    done = installed("run", "this-machine", "--no-notify", "--json")
+    suite = {"name": "brief", **BRIEF, "devices": {"seconds": 0.1}, "training": TRAINING}
+    (installed.folder / "here" / "brief.yaml").write_text(yaml.safe_dump(suite))
+    done = installed("run", "this-machine", "--suite", "brief.yaml", "--no-notify", "--json")
     checks = {check["name"]: check["verdict"] for check in json.loads(done.stdout)["checks"]}
     assert {"devices", "collectives", "training"} <= set(checks), done.stderr
     assert not {"not_run", "inconclusive"} & set(checks.values()), done.stderr

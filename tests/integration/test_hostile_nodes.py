@@ -14,6 +14,7 @@ import pytest
 
 from seatrial.checks.collectives.check import collectives
 from seatrial.checks.connectivity.check import connectivity
+from seatrial.checks.connectivity.stages import Connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.training.check import training
 from seatrial.model.reason import code_of
@@ -68,7 +69,8 @@ def _little_memory() -> Iterator[None]:
 )
 def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: Evil, probe: str, flood: str) -> None:
     run, testbed = shared
-    step = connectivity(CheckContext(run, evil(testbed, probe, FLOODS[flood])))
+    patient = run.suite.model_copy(update={"connectivity": Connectivity(timeout_s=120)})  # a flood ends by its size
+    step = connectivity(CheckContext(replace(run, suite=patient), evil(testbed, probe, FLOODS[flood])))
     evidence = "output flood: it printed more than"
     assert step.check.verdict is Verdict.FAIL
     assert [(suspect.name, evidence in suspect.evidence) for suspect in step.check.suspects] == [("node-1", True)]
