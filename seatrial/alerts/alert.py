@@ -132,28 +132,24 @@ PLAIN = Markup(lambda text, limit: words.plain(text)[:limit])
 
 
 def evidence(alert: Alert, markup: Markup, most: int) -> list[Part]:
-    """Return the suspects, the worst numbers, and the changes since the last good run; nothing of what is over."""
-    run = alert.result
+    """Return the first `most` suspects, the worst numbers, and the changes since the last good run.
+
+    Nothing of what is over. A suspect: "node-5 (10.20.0.16), 97 % sure: every pair with node-5 reaches ...".
+    """
+    run, put, bold = alert.result, markup.put, markup.bold
     if run is None or alert.over:
         return []
-    return [suspected(run, markup, most), unexpected(run, worst_judgements(run), markup), _changed(alert.since, markup)]
-
-
-def suspected(run: RunResult, markup: Markup, most: int) -> Part:
-    """Return the first `most` suspects: "node-5 (10.20.0.16), 97 % sure: every pair with node-5 reaches ..."."""
-    put, bold = markup.put, markup.bold
-    lines = [
+    suspects = [
         f"{bold}{put(words.suspect_name(s, run.nodes), 120)}{bold}, {words.fraction(s.confidence)} sure: "
         f"{put(s.evidence, 400)}"
         for s in run.suspects[:most]
     ]
-    return "Suspects", lines, len(run.suspects) - most
-
-
-def unexpected(run: RunResult, judgements: Sequence[Judgement], markup: Markup) -> Part:
-    """Return those bad numbers of the run, each with the expected interval and its source."""
-    more = len(bad_judgements(run.checks)) - len(judgements)
-    return "Not as expected", [_number(judgement, markup) for judgement in judgements], more
+    numbers = [_number(judgement, markup) for judgement in worst_judgements(run)]
+    return [
+        ("Suspects", suspects, len(run.suspects) - most),
+        ("Not as expected", numbers, len(bad_judgements(run.checks)) - len(numbers)),
+        _changed(alert.since, markup),
+    ]
 
 
 def _number(judgement: Judgement, markup: Markup) -> str:
@@ -246,10 +242,10 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
         told(alert),
         *(_bullets(*part) for part in evidence(alert, PLAIN, MAX_SUSPECTS)),
     ]
-    notes = alert.result.notes if alert.result and not alert.over else ()
-    ours = [notes, _where(alert)]  # addresses and commands, to be followed and copied as they are
     paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
-    paragraphs += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
+    links = ("run", alert.run_link), ("report", alert.report_link)
+    ours = [*about(alert), *(f"{what}: {link}" for what, link in links if link)]  # to be followed and copied as it is
+    paragraphs.append([words.plain(line)[:LINE_CHARS] for line in ours])
     return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
 
 
@@ -287,13 +283,15 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _where(alert: Alert) -> list[str]:
-    incident = alert.incident
-    return [
-        f"cluster {incident.cluster}, suite {incident.suite}, {span(incident)}",
-        *([f"run: {run}"] if (run := alert.run_link or alert.run_id) else []),
-        *([f"report: {alert.report_link}"] if alert.report_link else []),
-    ]
+def about(alert: Alert) -> list[str]:
+    """Return cluster, suite, run and span, nodes and time, and notes, a line each."""
+    incident, run = alert.incident, alert.result if not alert.over else None
+    shown = f" · run {alert.run_id}" if alert.run_id else ""
+    facts = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
+    if run:
+        took = words.duration((run.finished - run.started).total_seconds())
+        facts += [f"{words.count(len(run.nodes), 'node')} · {took}", *run.notes]
+    return facts
 
 
 def _bullets(title: str, lines: Sequence[str], more: int = 0) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from seatrial.alerts.alert import Alert, Markup, Part, evidence, headline, span, suspected, told, unexpected
-from seatrial.model.curves import bad_judgements
+from seatrial.alerts.alert import Alert, Markup, about, evidence, headline, told
 from seatrial.model.result import UNJUDGED, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -88,9 +87,12 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
     message = [header(title), section(_verdict(alert, mentions))]
     message += [block for part in evidence(alert, _MARKUP, MAX_SUSPECTS) for block in listed(*part)]
-    message.append(context(_about(alert)))
-    if links := _links(alert):
-        message.append(section(links))
+    is_link = (alert.report_link or "").startswith("http")
+    facts = [*about(alert), *([f"report: {alert.report_link}"] if alert.report_link and not is_link else [])]
+    message.append(context(clip(shown, 600) for line in facts if (shown := escape(line))))
+    links = [("The run", alert.run_link), ("The report", alert.report_link if is_link else None)]
+    if linked := "  ·  ".join(link(address, what) for what, address in links if address):
+        message.append(section(linked))
     return text, message
 
 
@@ -122,47 +124,19 @@ def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     return "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
 
 
-def _about(alert: Alert) -> list[str]:
-    """Return cluster, suite, run, span and notes, one element each."""
-    incident, run = alert.incident, alert.result
-    shown = f" · run {alert.run_id}" if alert.run_id else ""
-    about = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
-    if run and not alert.over:
-        took = words.duration((run.finished - run.started).total_seconds())
-        about.append(f"{words.count(len(run.nodes), 'node')} · {took}")
-        about += run.notes
-    if alert.report_link and not alert.report_link.startswith("http"):
-        about.append(f"report: {alert.report_link}")
-    return [clip(text, 600) for line in about if (text := escape(line))]
-
-
-def _links(alert: Alert) -> str:
-    """Return links to run and report."""
-    parts = [link(alert.run_link, "The run")] if alert.run_link else []
-    if alert.report_link and alert.report_link.startswith("http"):
-        parts.append(link(alert.report_link, "The report"))
-    return "  ·  ".join(parts)
-
-
 MAX_LINES = 20
 TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
-    """Return suspects, checks, bad numbers, next steps and software as plain text and blocks."""
-    bad = [j for _, j in bad_judgements(result.checks)]
+    """Return checks, next steps and software, which the message does not have, as plain text and blocks."""
     checks = [
         f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(reason), 500)}"
         for c in result.checks
         for standing, reason in [(c.standing, own_reason(c, result.suspects))]
     ]
-    parts: list[Part] = [
-        suspected(result, _MARKUP, MAX_LINES),
-        ("Checks", checks, 0),
-        unexpected(result, bad[:MAX_LINES], _MARKUP),
-        ("Next steps", [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]], 0),
-    ]
-    message = [block for part in parts for block in listed(*part)]
+    next_steps = [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]]
+    message = [*listed("Checks", checks), *listed("Next steps", next_steps)]
     message = [*_within(TOTAL_CHARS, message), context([_software(result)])]
     return f"Details of run {clip(escape(result.run_id), 200)}", message
 

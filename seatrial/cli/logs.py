@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import baseline_option, json_option, print_json
+from seatrial.cli.options import baseline_option, json_option, print_json, waiting
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import exit_status
 from seatrial.text.printable import printable
@@ -92,11 +92,12 @@ def judge(
     nvbandwidth, perftest and nvidia-smi -q may be among them. Exit status: 0 pass, 1 degraded, fail or corrupt,
     2 bad input, 3 inconclusive or not_run.
     """
-    from seatrial.judge.logs import LogsConfig, judge_logs
-    from seatrial.report.terminal import show_judged, to_dict
+    with waiting("reading the logs"):
+        from seatrial.judge.logs import LogsConfig, judge_logs
+        from seatrial.report.terminal import show_judged, to_dict
 
-    read = _read(logs)
-    judged = judge_logs(read, LogsConfig(hardware, nodes, gpus_per_node, fabric))
+        read = _read(logs)
+        judged = judge_logs(read, LogsConfig(hardware, nodes, gpus_per_node, fabric))
     if as_json:
         print_json(to_dict(judged, read))
     else:

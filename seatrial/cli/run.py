@@ -2,13 +2,13 @@
 
 import re
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from seatrial.cli.options import FILE, baseline_option, json_option
+from seatrial.cli.options import FILE, baseline_option, json_option, waiting
 from seatrial.model.errors import InputError
 from seatrial.text.printable import printable
 
@@ -100,8 +100,9 @@ def run(context: click.Context, /, cluster: Path | None, suite: str, as_json: bo
         click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
     from flows.serving.server import provide_prefect_server
 
-    with suppress(InputError):  # the run says so, after all else that its input lacks
-        provide_prefect_server()  # it starts while the rest is imported and the input is checked
-    from seatrial.cli.run_by_hand import run_by_hand
+    with nullcontext() if options["quiet"] else waiting("startup"):
+        with suppress(InputError):  # the run says so, after all else that its input lacks
+            provide_prefect_server()  # it starts while the rest is imported and the input is checked
+        from seatrial.cli.run_by_hand import run_by_hand
 
     sys.exit(run_by_hand(cluster, suite, as_json=as_json, **options))

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from flows.serving.server import TemporaryServer
-from tests.e2e.conftest import Console, Finished
+from tests.e2e.conftest import BRIEF, Console, Finished
 from tests.slack_server import TOKEN, Message, Slack, slack_server
 
 PLANTED = {
@@ -88,12 +88,18 @@ def test_an_incident_from_its_first_night_to_its_recovery(watched: Console, slac
 
 
 def night(console: Console, name: str, faults: list[dict[str, str]]) -> Finished:
-    """One whose mpirun prints all that it was given."""
+    """One whose mpirun prints all that it was given, and whose sizes no earlier night has swept, on a busy machine."""
+    nights = len(list(console.folder.glob("*/run.json")))
+    sweep = {**BRIEF["collectives"]["cpu"], "min_bytes": f"{5 + nights}M", "max_bytes": f"{20 + 4 * nights}M"}
     mpirun = console.folder / "mpirun"
     mpirun.write_text(TALKATIVE)
     mpirun.chmod(0o755)
     settings = {"env": {"MY_API_TOKEN": OF_THE_NODES}, "mpi": {"mpirun": str(mpirun)}}
-    return console.check(console.cluster(3, faults=faults, **settings), console.suite(), name)
+    return console.check(
+        console.cluster(3, faults=faults, **settings),
+        console.suite(collectives={**BRIEF["collectives"], "cpu": sweep}),
+        name,
+    )
 
 
 def a_good_night_tells_nobody(console: Console, slack: Slack) -> None:

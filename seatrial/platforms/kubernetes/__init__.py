@@ -107,7 +107,8 @@ REASONS = {
     "not-logged-in": Explanation(
         "cannot {doing}: the API server does not know us: log in again ({message})",
         "The credentials have expired, or the API server does not accept them.",
-        "Log in to the cluster again.",
+        "Get new credentials (`gcloud container clusters get-credentials`, `aws eks update-kubeconfig`, `az aks"
+        " get-credentials`) until `kubectl auth whoami` works.",
     ),
     "forbidden": Explanation(
         "may not {doing} in namespace {namespace}: {message}",
