@@ -14,6 +14,7 @@ from seatrial.alerts.alert import (
     ROWS,
     Alert,
     event,
+    evidence,
     full_text,
     headline,
     hours,
@@ -23,7 +24,6 @@ from seatrial.alerts.alert import (
     silent,
     span,
     subject,
-    unexpected,
     worst_judgements,
 )
 from seatrial.config.cluster import Cluster
@@ -97,7 +97,7 @@ def test_the_run_of_an_alert_is_named_even_if_it_can_no_longer_be_read() -> None
 def test_how_far_off_a_number_is(deviation: float | None, end: str) -> None:
     (judgement, *_) = worst_judgements(nights.bad(1))
     run = nights.bad(1, checks=[replace(nights.CURE, judgements=(replace(judgement, deviation=deviation),))])
-    _, (line,), more = unexpected(run, worst_judgements(run), PLAIN)
+    _, (_, (line,), more), _ = evidence(replace(OPENED, result=run), PLAIN, 3)
     assert line.endswith(end)
     assert more == 0
 
