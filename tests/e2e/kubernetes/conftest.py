@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from tests.e2e.conftest import Console
+from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes import addons, build, kwok, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable, api_server, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
@@ -23,6 +22,7 @@ from tests.e2e.kubernetes.kinds import left
 from tests.e2e.kubernetes.machine import Machine
 from tests.e2e.kubernetes.queues import Queues
 from tests.e2e.kubernetes.standins import standin
+from tests.site import PATIENCE_S
 
 T = TypeVar("T")
 NUMBERS = itertools.count()
@@ -95,7 +95,7 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     # All pods by one request, and before the namespace: its own way waits for 10 s, kubectl's goes one by one.
     cluster.kubectl("delete", "--namespace", name, "jobs", "--all", "--wait=false")
     cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
-    until(lambda: not cluster.kubectl("get", "pods", "--namespace", name, "--output", "name"), 120)
+    until(lambda: not cluster.kubectl("get", "pods", "--namespace", name, "--output", "name"))
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -197,7 +197,7 @@ def helm(cluster: Cluster, helm_program: Path) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -222,14 +222,6 @@ def _controller(cluster: Cluster, name: str, definition: str) -> Iterator[None]:
         yield
     else:
         pytest.skip(f"the given cluster does not know {definition}")
-
-
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Wait for something that the cluster does."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def _given(kubeconfig: Path) -> Cluster:

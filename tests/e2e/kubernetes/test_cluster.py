@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.e2e.conftest import until
 from tests.e2e.kubernetes.cluster import Cluster, leftovers, up
-from tests.e2e.kubernetes.conftest import until
 from tests.e2e.kubernetes.images import PAUSE
 from tests.e2e.kubernetes.machine import Machine
 

@@ -10,11 +10,10 @@ import pytest
 import yaml
 
 from seatrial.remote.ssh import KeyPair
-from tests.e2e.conftest import Console
+from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes import testbed
 from tests.e2e.kubernetes.chart import RELEASE, Object
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.conftest import until
 from tests.e2e.kubernetes.kinds import known
 from tests.unit.kubernetes.chart import CHART
 

@@ -21,9 +21,9 @@ from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
 from seatrial.platforms.kubernetes.launchers import kinds
 from tests.conftest import RUN_PREFIX
+from tests.e2e.conftest import until
 from tests.e2e.kubernetes import kwok
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.conftest import until
 
 
 class Requests:
