@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test tests lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
+.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -18,9 +18,7 @@ IDLE := $(VENV)/.idle
 ALONE := tests/integration/test_throughput.py tests/gpu
 SHARING := tests/unit tests/contract tests/integration $(addprefix --ignore=,$(ALONE))
 
-test: lint tests
-
-tests: setup   # `make test` without what only reads the code
+test: lint
 	@scripts/test-packages
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
 	flock -o $(IDLE) $(BIN)/pytest -m "not slow" $(ALONE)

@@ -15,6 +15,7 @@ from seatrial.config.run import Run
 from tests.baremetal.hosts import Hosts, lacking
 from tests.e2e.conftest import Console, console, prefect_server, until
 from tests.quick_run import quick_run
+from tests.site import PATIENCE_S
 
 __all__ = ["console", "prefect_server"]
 
@@ -47,7 +48,7 @@ def up(hosts: Hosts) -> Iterator[None]:
 
 def settled(hosts: Hosts) -> set[str]:
     """What is left once the processes that are ending have ended: on a busy machine that takes its time."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while (left := hosts.left()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left

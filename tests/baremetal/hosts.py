@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.remote.ssh import new_key_pair
+from tests.site import PATIENCE_S
 
 SSHD = "/usr/sbin/sshd"
 USER = "sailor"  # an account that only the hosts have
-_SECONDS = 30.0
 _FEW = 16  # hosts whose neighbours the kernel finds by itself
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the hosts
 
@@ -112,7 +112,7 @@ class Hosts:
 
     def wait_for_sshd(self, name: str) -> None:
         """Of a host that was started last."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while "Server listening" not in (log := (self.folder / f"{name}.log").read_text()):
             if time.monotonic() > deadline or self._running[name].poll() is not None:
                 raise RuntimeError(f"{name} does not come up: {log[-2000:]}")

@@ -22,6 +22,7 @@ from tests.baremetal.test_run import CHAIN
 from tests.e2e.conftest import Console, until
 from tests.images import lane
 from tests.quick_run import launched
+from tests.site import PATIENCE_S
 from tests.slurm.containers import MARK
 
 NAMES = ("gpu-0", "gpu-1")
@@ -146,7 +147,7 @@ def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tm
         with launched(run) as testbed:
             for node in testbed.nodes:
                 set_up_node(testbed, node, 60).transport.close()
-            names = mpirun(testbed, ["hostname"], timeout_s=60).lines
+            names = mpirun(testbed, ["hostname"], timeout_s=PATIENCE_S).lines
             assert sorted(name for name in names if not name.startswith("[")) == list(NAMES)  # warnings of Open MPI
         assert docker.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image=ABSENT)
@@ -171,7 +172,7 @@ def test_a_daemon_that_does_not_answer_leaves_nothing_to_clear(
 def in_the_image(testbed: Testbed) -> list[str]:
     for node in testbed.nodes:
         set_up_node(testbed, node, 60).transport.close()
-    return sorted(mpirun(testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=60).lines)
+    return sorted(mpirun(testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=PATIENCE_S).lines)
 
 
 def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_path: Path) -> None:

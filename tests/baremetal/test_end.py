@@ -14,6 +14,7 @@ from tests.baremetal.conftest import kill_and_reap, run_on
 from tests.baremetal.hosts import Hosts
 from tests.e2e.conftest import Console, until
 from tests.quick_run import launched
+from tests.site import PATIENCE_S
 
 
 def test_hosts_end_a_run_at_their_deadline(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_hosts_end_a_run_at_their_deadline(settings: dict[str, Any], hosts: Host
     argv = ssh_argv(
         testbed, testbed.head, ("setsid", "-f", "sleep", "1000", "</dev/null", ">/dev/null", "2>&1"), terminal=False
     )
-    subprocess.run(argv, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=PATIENCE_S)
     assert "gpu-0: sleep 1000" in hosts.left()
     until(lambda: not hosts.left())
     assert testbed.blameless_reason(testbed.head) == "the hosts ended the run at its deadline (deadline_s: 10)"
@@ -56,7 +57,7 @@ def test_a_host_that_is_cut_off_is_named(console: Console, hosts: Hosts, setting
     log = console.folder / "out" / "logs" / "run.log"
     until(lambda: process.poll() is not None or (log.exists() and "4 nodes, head gpu-0" in log.read_text()))
     hosts.set_link("gpu-2", "down")
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=PATIENCE_S)
     document = json.loads((console.folder / "out" / "run.json").read_text())
     assert process.returncode == 1, out + err
     assert {suspect["name"] for suspect in document["suspects"]} == {"gpu-2"}

@@ -17,6 +17,7 @@ from tests.baremetal.conftest import NAMES, run_on, up
 from tests.baremetal.hosts import USER, Hosts
 from tests.e2e.conftest import Console
 from tests.quick_run import launched
+from tests.site import PATIENCE_S
 
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
 CHAIN = {"connectivity": {"timeout_s": 60}, "training": TRAINING}
@@ -68,7 +69,7 @@ def test_a_person_logs_in_behind_a_jump_host(settings: dict[str, Any], hosts: Ho
     hosts.hide("gpu-3")
     with launched(run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-1"}}}, tmp_path)) as testbed:
         argv = ssh_argv(testbed, testbed.nodes[3], ("hostname",), terminal=False)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "gpu-3"), done.stderr
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import docker
 
 from tests.images import lane
+from tests.site import PATIENCE_S
 
 # Machines that take CAP_SYS_RESOURCE away from root refuse podman's own limits.
 LIMITS = {"nofile": 1024, "nproc": 4096}
@@ -47,10 +48,10 @@ def engine(folder: Path) -> Iterator[Engine]:
     with (folder / "service.log").open("wb") as log:
         service = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while not socket.exists():
                 assert service.poll() is None, (folder / "service.log").read_text()
-                assert time.monotonic() < deadline, "podman's service made no socket in 60 s"
+                assert time.monotonic() < deadline, "podman's service made no socket"
                 time.sleep(0.05)
             yield Engine(f"unix://{socket}", lane.build("cpu"))
         finally:

@@ -10,6 +10,7 @@ import yaml
 from tests.docker.engine import Engine
 from tests.e2e.conftest import Console, until
 from tests.images import lane
+from tests.site import PATIENCE_S
 
 PATIENT = {"connectivity": {"timeout_s": 60}}  # what else runs shares two processors
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 300}
@@ -101,7 +102,7 @@ def test_two_runs_at_once_do_not_meet(docker_engine: Engine, console: Console) -
     suite = console.suite(**PATIENT)
     files = [cluster_file(console, docker_engine, 2, name) for name in ("left", "right")]
     started = [console.start("run", file, "--suite", suite, "--out", file.stem) for file in files]
-    ended = [(process.communicate(timeout=400), process.returncode) for process in started]
+    ended = [(process.communicate(timeout=PATIENCE_S), process.returncode) for process in started]
     assert [status for _, status in ended] == [0, 0], ended
 
 
@@ -111,9 +112,9 @@ def test_a_container_that_somebody_removes_is_not_blamed(docker_engine: Engine, 
     suite = console.suite(**PATIENT, collectives=long)
     process = console.start("run", cluster_file(console, docker_engine, 2), "--suite", suite, "--out", "out")
     log = console.folder / "out" / "logs" / "all_reduce.log"
-    until(lambda: log.exists() or process.poll() is not None, timeout_s=400)
+    until(lambda: log.exists() or process.poll() is not None)
     lane.podman("rm", "--force", "--time", "0", next(name for name in docker_engine.objects() if "node-1" in name))
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3, f"{out}\n{err}"
     assert "the container of node-1 is gone" in out.splitlines()[-1]
 

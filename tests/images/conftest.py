@@ -9,6 +9,7 @@ import pytest
 
 from seatrial.remote.ssh import new_key_pair
 from tests.images import lane
+from tests.site import PATIENCE_S
 
 
 @pytest.fixture(scope="session")
@@ -88,4 +89,6 @@ def ssh(keys: Keys, address: str, *command: str, options: tuple[str, ...] = ()) 
     base = ["ssh", "-F", "none", *options, "-p", "222", "-i", str(keys.private), "-o", "IdentitiesOnly=yes"]
     pinned = ["-o", f"UserKnownHostsFile={keys.folder}/known_hosts", "-o", "StrictHostKeyChecking=yes"]
     target = ["-o", "BatchMode=yes", "-l", "root", address]
-    return subprocess.run([*base, *pinned, *target, *command], capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(
+        [*base, *pinned, *target, *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )

@@ -19,6 +19,7 @@ from filelock import FileLock
 
 from seatrial.platforms.container import CAPABILITIES
 from seatrial.remote.probes import PROBES
+from tests.site import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
@@ -163,7 +164,7 @@ def podman(*arguments: str) -> str:
 
 
 def run_once(
-    image: str, *command: str, options: tuple[str, ...] = (), timeout_s: float = 120
+    image: str, *command: str, options: tuple[str, ...] = (), timeout_s: float = PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
     """A container that runs to its end; stdout and stderr together."""
     return subprocess.run(
@@ -186,7 +187,7 @@ class Container:
     def exec(self, *command: str) -> str:
         return podman("exec", self.name, *command)
 
-    def wait_ready(self, timeout_s: float = 10) -> None:
+    def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -200,13 +201,13 @@ class Container:
     def logs(self) -> str:
         return _run(["podman", *STORE, "logs", self.name])
 
-    def wait_said(self, text: str, timeout_s: float = 60) -> None:
+    def wait_said(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while text not in (log := self.logs()):
             assert time.monotonic() < deadline, f"{self.name} did not say {text!r} in {timeout_s} s:\n{log}"
             time.sleep(0.1)
 
-    def wait_exit(self, timeout_s: float) -> int:
+    def wait_exit(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit status."""
         deadline = time.monotonic() + timeout_s
         while (state := json.loads(podman("inspect", self.name))[0]["State"])["Running"]:

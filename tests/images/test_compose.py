@@ -18,7 +18,7 @@ import yaml
 
 from tests.images import lane, server
 from tests.images.lane import ROOT
-from tests.site import TLS, free_port
+from tests.site import PATIENCE_S, TLS, free_port
 
 PROJECT = f"{lane.PREFIX}site"
 AUTH = ("skipper", "word-of-the-api")
@@ -94,7 +94,7 @@ def _fill_in(site: Compose, image: str) -> None:
     (site.folder / ".env").write_text(text + "\n")
 
 
-def until(true: Callable[[], bool], timeout_s: float = 600) -> None:
+def until(true: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, lane.Container(f"{PROJECT}_worker_1", "").logs()[-4000:]

@@ -16,6 +16,7 @@ from seatrial.remote.node_setup import set_up_node
 from tests.images import lane, layers
 from tests.images.conftest import Keys, ssh
 from tests.images.lane import Container
+from tests.site import PATIENCE_S
 
 ODD = "a 'b' \"c\" $d `e` \\\nsecond line "
 
@@ -148,7 +149,7 @@ def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None
         "1048576",
     ]
     meeting = ["--master-addr", pair[0].address, "--master-port", "29500", "--network", f"{pair[0].address}/24"]
-    result = mpirun(bed, [*sweep, *meeting], timeout_s=60)
+    result = mpirun(bed, [*sweep, *meeting], timeout_s=PATIENCE_S)
     text = "\n".join(result.lines)
     assert result.ok, text
     assert "# Out of bounds values : 0 OK" in text
@@ -169,9 +170,9 @@ def test_term_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
     pair[1].wait_said("Accepted publickey")
     started = time.time()
     lane.podman("stop", "--time", "10", pair[1].name)
-    assert pair[1].wait_exit(1) == 0
+    assert pair[1].wait_exit() == 0
     ended = float(lane.podman("inspect", "--format", "{{.State.FinishedAt.UnixMilli}}", pair[1].name)) / 1000
-    assert started < ended < started + 2  # the node itself: podman has more to do until it comes back
+    assert started < ended < started + 10  # the node itself: podman has more to do until it comes back
 
 
 def test_a_restarted_node_is_the_same(pair: list[Container]) -> None:
@@ -204,12 +205,12 @@ def test_a_plain_user_can_be_a_node(image: str, keys: Keys, network: str) -> Non
 
 def test_a_node_can_be_finished_from_within(pair: list[Container]) -> None:
     pair[0].exec("sh", "-c", f"ssh {pair[1].address} seatrial-finish || true")
-    assert pair[1].wait_exit(3) == 0
+    assert pair[1].wait_exit() == 0
 
 
 def test_a_node_leaves_when_its_time_is_over(image: str, keys: Keys) -> None:
     node = lane.start(image, "node-0", keys.folder, ("--env", "SEATRIAL_MAX_SECONDS=2"))
-    assert node.wait_exit(8) == 0
+    assert node.wait_exit() == 0
     assert "2 s are over" in node.logs()
 
 
@@ -220,7 +221,7 @@ def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) ->
     worker.wait_ready()
     head.wait_said(worker.address)  # the worker has seen it: it looks every 10 s
     lane.podman("stop", head.name)
-    assert worker.wait_exit(60) == 0
+    assert worker.wait_exit() == 0
     assert f"the head {head.address} is gone" in worker.logs()
 
 
@@ -230,7 +231,7 @@ def test_a_command_runs_next_to_sshd_and_ends_the_node(image: str, keys: Keys) -
     )
     node.wait_ready()
     node.exec("touch", "/tmp/go")
-    assert node.wait_exit(8) == 5
+    assert node.wait_exit() == 5
 
 
 def test_a_missing_key_is_named(image: str, keys: Keys) -> None:
@@ -250,7 +251,7 @@ def test_a_port_that_is_none_is_refused(image: str, port: str) -> None:
 
 
 def test_without_keys_and_arguments_it_checks_this_machine(image: str) -> None:
-    done = lane.run_once(image, timeout_s=600)  # seconds, where others leave it the processors
+    done = lane.run_once(image)
     assert done.returncode == 0, done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
     names = ["[ENV]", "[ENV]", "[COMPUTE]", "[COLLECTIVE]", "[TRAIN]", "[RESULT]"]
@@ -268,7 +269,7 @@ def test_a_plain_user_runs_the_probes_of_the_image_by_hand(image: str) -> None:
     """As Docker confines it: no root, a read-only file system, no network."""
     confined = ("--user", "seatrial", "--read-only", "--network", "none", *lane.RIGHTS)
     training = ("python3", "/usr/local/lib/seatrial/probes/training.py", "--steps", "4")
-    done = lane.run_once(image, *training, options=confined, timeout_s=600)
+    done = lane.run_once(image, *training, options=confined)
     assert done.returncode == 0, done.stdout
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["event"], summary["world_size"]) == ("summary", 1)

@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.site import free_port
+from tests.site import PATIENCE_S, free_port
 from tests.slurm.accounting import Accounting
 from tests.slurm.containers import Containers
 from tests.slurm.network import Network
 
 USER = "sailor"  # an account that the nodes and the login node have
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
-_SECONDS = 120.0  # a daemon comes up in tenths of a second, beside another whole Slurm in a minute
 _PYTHON = Path(sys.prefix)
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the cluster
 
@@ -185,7 +184,7 @@ class SlurmCluster:
 
     def wait_until_idle(self) -> None:
         """Until every node is free again; raises AssertionError where one is not, and cancels its job."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not self._all_idle():
             if time.monotonic() > deadline:
                 queue = self.command("squeue", "--states=all")
@@ -198,7 +197,7 @@ class SlurmCluster:
 
         Raises AssertionError with what is left; the folders of it are removed, which the next test would find.
         """
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while left := self.left():
             if time.monotonic() > deadline:
                 for name in self._daemons.keys() & set(self.names):
@@ -311,7 +310,7 @@ wait $!
         return False
 
     def _wait(self, daemon: str, is_up: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not is_up():
             if time.monotonic() > deadline or self._daemons[daemon].poll() is not None:
                 logs = "\n".join(f"{log.name}: {log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))

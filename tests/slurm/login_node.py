@@ -10,10 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.site import free_port
+from tests.site import PATIENCE_S, free_port
 from tests.slurm.cluster import SlurmCluster
-
-_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ LogLevel VERBOSE
         script = f"{prepare} && exec /usr/sbin/sshd -D -e -f {folder}/sshd_config"
         sshd = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stderr=log)
     try:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while "Server listening" not in node.log:
             assert time.monotonic() < deadline, node.log
             assert sshd.poll() is None, node.log

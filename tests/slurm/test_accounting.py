@@ -58,7 +58,7 @@ def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
     slurm.command("scancel", jobs["slurm-job-cancelled"])
     until(lambda: state(run_id, jobs["slurm-job-timed-out"]) == "RUNNING")
     slurm.command("scontrol", "update", f"jobid={jobs['slurm-job-timed-out']}", "timelimit=0")
-    until(lambda: not jobs_of(Login(), run_id), timeout_s=240)  # slurmctld forgets once a minute
+    until(lambda: not jobs_of(Login(), run_id))  # slurmctld forgets once a minute
     for code, job_id in jobs.items():
         job = job_of(Login(), run_id, job_id)
         assert isinstance(job, Job)
@@ -71,7 +71,7 @@ def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(slurm: Slurm
     run = quick_run(tmp_path, nodes=2, platform=settings_of(slurm))
     with launched(run) as testbed:
         slurm.command("scancel", f"--name={job_name(run.run_id)}")
-        until(lambda: not jobs_of(Login(), run.run_id), timeout_s=240)
+        until(lambda: not jobs_of(Login(), run.run_id))
         assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-cancelled"
         slurm.kill("slurmdbd")  # sacct hangs or fails from now on
         assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-gone"

@@ -10,6 +10,7 @@ from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
 from tests.e2e.conftest import Console
 from tests.quick_run import launched, quick_run
+from tests.site import PATIENCE_S
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.containers import MARK, REFERENCE, lacking, mounts
 from tests.slurm.test_measure import folder, output_line, submitted
@@ -50,7 +51,7 @@ def test_ranks_are_in_the_containers(container: Any, tmp_path: Path, launch: str
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
         command = f"echo $NCCL_ALGO $(ls {testbed.workdir}/training.py) $(cat /{MARK})"
-        result = mpirun(testbed, ["sh", "-c", command], timeout_s=60)
+        result = mpirun(testbed, ["sh", "-c", command], timeout_s=PATIENCE_S)
         rank = f"NVLS {testbed.workdir}/training.py {Path(container['image']).name}.root"
         assert [line for line in result.lines if not line.startswith("srun: ")] == [rank, rank]
 

@@ -9,6 +9,7 @@ from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
 from tests.quick_run import launched, quick_run
+from tests.site import PATIENCE_S
 from tests.slurm.cluster import SlurmCluster
 
 HOLD = (
@@ -29,9 +30,9 @@ def test_a_node_whose_port_is_taken_tells_another_one(
             for contact in on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 60)).values():
                 assert not isinstance(contact, Exception), contact
                 contact.transport.close()
-            result = mpirun(testbed, ["hostname"], timeout_s=60)
+            result = mpirun(testbed, ["hostname"], timeout_s=PATIENCE_S)
             assert result.ok, result.lines
             assert {"n0", "n1", "n2"} <= set(result.lines)
             command = shlex.join(["ssh", testbed.nodes[1].address, "hostname"])  # without its port, as MPI's tree may
-            result = mpirun(testbed, ["sh", "-c", command], timeout_s=60)
+            result = mpirun(testbed, ["sh", "-c", command], timeout_s=PATIENCE_S)
             assert [line for line in result.lines if line == "n1"] == ["n1"] * 3

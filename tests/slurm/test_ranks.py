@@ -12,6 +12,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.node_setup import set_up_node
 from tests.quick_run import launched, quick_run
+from tests.site import PATIENCE_S
 from tests.slurm.cluster import SlurmCluster
 
 
@@ -32,7 +33,7 @@ def lines(result: MpiResult) -> list[str]:
 def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(testbed: Testbed) -> None:
     names = ("SLURM_PROCID", "SLURMD_NODENAME", "NCCL_DEBUG", "NCCL_TESTS_DEVICE", "NCCL_NET", "SLURM_GPUS_PER_TASK")
     command = "echo " + " ".join(f"${name}" for name in (*names, "CUDA_VISIBLE_DEVICES"))
-    result = mpirun(testbed, ["sh", "-c", command], timeout_s=60, env={"NCCL_NET": "Socket"})
+    result = mpirun(testbed, ["sh", "-c", command], timeout_s=PATIENCE_S, env={"NCCL_NET": "Socket"})
     assert result.ok, result.lines
     answers = [line.rsplit(" ", 1) for line in sorted(lines(result))]
     assert [first for first, _ in answers] == [
@@ -44,7 +45,7 @@ def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(testbed: Testbed) 
 
 def test_nodes_that_were_taken_out_get_no_rank(testbed: Testbed) -> None:
     head, out, last = testbed.nodes
-    result = mpirun(testbed.without([out.name]), ["hostname"], timeout_s=60)
+    result = mpirun(testbed.without([out.name]), ["hostname"], timeout_s=PATIENCE_S)
     assert Counter(lines(result)) == {head.name: 2, last.name: 2}
 
 
@@ -59,7 +60,7 @@ def test_nothing_of_a_step_outlives_it(testbed: Testbed, slurm: SlurmCluster) ->
 
 
 def test_a_rank_that_fails_ends_the_others(testbed: Testbed) -> None:
-    result = mpirun(testbed, ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'], timeout_s=60)
+    result = mpirun(testbed, ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'], timeout_s=PATIENCE_S)
     assert (result.ok, result.timed_out) == (False, False)
 
 

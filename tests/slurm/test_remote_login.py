@@ -13,6 +13,7 @@ from seatrial.remote.node_setup import set_up_node
 from seatrial.text.redact import Secrets
 from tests.e2e.conftest import Console
 from tests.quick_run import launched, quick_run
+from tests.site import PATIENCE_S
 from tests.slurm.cluster import USER, SlurmCluster
 from tests.slurm.login_node import LoginNode, jump_host, login_node
 from tests.slurm.test_run import PATIENT
@@ -39,7 +40,7 @@ def test_everything_goes_through_the_login_node(elsewhere: dict[str, Any], tmp_p
             assert stream.family == socket.AF_UNIX  # to an ssh, not to the node
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
-        result = mpirun(testbed, ["hostname"], timeout_s=60)
+        result = mpirun(testbed, ["hostname"], timeout_s=PATIENCE_S)
         assert {line for line in result.lines if not line.startswith("srun: ")} == {node.name for node in testbed.nodes}
         platform_for(run.cluster).collect(run.run_id, tmp_path / "logs", 30, Secrets.of({}))
         assert (tmp_path / "logs" / "nodes" / f"{testbed.head.name}.log").exists()
@@ -69,7 +70,7 @@ def test_a_plain_user_of_the_cluster_has_nodes_of_their_own(
         assert (testbed.user, min(node.port for node in testbed.nodes) > 1024) == (USER, True)
         for node in testbed.nodes:
             set_up_node(testbed, node, 60).transport.close()
-        result = mpirun(testbed, ["sh", "-c", "echo $(id -un) $(hostname)"], timeout_s=60)
+        result = mpirun(testbed, ["sh", "-c", "echo $(id -un) $(hostname)"], timeout_s=PATIENCE_S)
         assert set(result.lines) == {f"{USER} {node.name}" for node in testbed.nodes}
     assert list((slurm.shared / USER).iterdir()) == []
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Console, until
+from tests.site import PATIENCE_S
 from tests.slurm.cluster import SlurmCluster
 
 PATIENT = {"connectivity": {"timeout_s": 60}}  # four nodes and what else runs share two processors
@@ -52,10 +53,10 @@ def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
     suite = slurm_console.suite(**PATIENT, collectives={**sweep, "timeout_s": 120})
     process = slurm_console.start("run", slurm_console.cluster(2, platform=settings), "--suite", suite, "--out", "out")
     log = slurm_console.folder / "out" / "logs" / "all_reduce.log"
-    until(lambda: log.exists() or process.poll() is not None, timeout_s=400)
+    until(lambda: log.exists() or process.poll() is not None)
     job = slurm.command("squeue", "--noheader", "--format=%i").strip()
     slurm.command("scontrol", "update", "timelimit=0", f"jobid={job}")
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3, f"{out}\n{err}"
     assert out.splitlines()[-1].startswith("inconclusive: collectives:"), out
     assert "reached its time limit" in out.splitlines()[-1]

@@ -14,6 +14,7 @@ from typing import Any
 from tests.e2e.kubernetes import addons, build, cgroups, control, dns, images, nodes, store
 from tests.e2e.kubernetes.build import Unavailable
 from tests.e2e.kubernetes.machine import Machine
+from tests.site import PATIENCE_S
 
 NODES = ("node-0", "node-1")
 
@@ -33,7 +34,9 @@ class Cluster:
         """Of the image: our own nodes have it already, and somebody else's pull it where it is not there yet."""
         return "Never" if self.machine else "IfNotPresent"
 
-    def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None, timeout_s: float = 120) -> str:
+    def kubectl(
+        self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None, timeout_s: float = PATIENCE_S
+    ) -> str:
         """Run kubectl; its standard output. AssertionError with what it said when it fails."""
         command = [str(self.tools / "kubectl"), "--kubeconfig", str(kubeconfig or self.kubeconfig), *arguments]
         environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
@@ -52,7 +55,7 @@ class Cluster:
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(document))
 
-    def define(self, file: Path, timeout_s: float = 60) -> None:
+    def define(self, file: Path, timeout_s: float = PATIENCE_S) -> None:
         """Make the CRDs of a file known; objects of theirs can be made once this returns."""
         self.kubectl("apply", "--server-side", f"--filename={file}")
         deadline = time.monotonic() + timeout_s
@@ -126,7 +129,7 @@ def api_server(number: int = 2) -> Iterator[Cluster]:
             control.prepare(machine, ())
             control.start_api(machine)
             cluster = Cluster(control.kubeconfig(machine, "admin"), (), tools, machine)
-            cluster.kubectl("wait", "--for=create", "namespace/default", "--timeout=60s")
+            cluster.kubectl("wait", "--for=create", "namespace/default", f"--timeout={PATIENCE_S:.0f}s")
             cluster.kubectl("create", "serviceaccount", "default")  # no controller makes it; pods are refused without
             yield cluster
         finally:
@@ -151,7 +154,7 @@ def start(machine: Machine, *, keep: bool) -> Cluster:
         dns.start(machine)
         nodes.start(machine, NODES, loaded)
         cluster = Cluster(control.kubeconfig(machine, "admin"), NODES, tools, machine)
-        cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+        cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--timeout={PATIENCE_S:.0f}s")
         for name in NODES:
             wait_for_node(cluster, name)
         (machine.state / "nodes.json").write_text(json.dumps(NODES))
@@ -171,7 +174,7 @@ def running(machine: Machine) -> Cluster | None:
     )
 
 
-def wait_for_node(cluster: Cluster, node: str, timeout_s: float = 120) -> None:
+def wait_for_node(cluster: Cluster, node: str, timeout_s: float = PATIENCE_S) -> None:
     """Give the node its GPUs and wait until it is Ready."""
     deadline = time.monotonic() + timeout_s
     while node not in cluster.kubectl("get", "nodes", "--output", "name"):

@@ -22,6 +22,7 @@ from tests.e2e.kubernetes.kinds import left
 from tests.e2e.kubernetes.machine import Machine
 from tests.e2e.kubernetes.queues import Queues
 from tests.e2e.kubernetes.standins import standin
+from tests.site import PATIENCE_S
 
 T = TypeVar("T")
 NUMBERS = itertools.count()
@@ -94,7 +95,7 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     # All pods by one request, and before the namespace: its own way waits for 10 s, kubectl's goes one by one.
     cluster.kubectl("delete", "--namespace", name, "jobs", "--all", "--wait=false")
     cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
-    until(lambda: not cluster.kubectl("get", "pods", "--namespace", name, "--output", "name"), 120)
+    until(lambda: not cluster.kubectl("get", "pods", "--namespace", name, "--output", "name"))
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -196,7 +197,7 @@ def helm(cluster: Cluster, helm_program: Path) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.e2e.kubernetes.machine import Machine
+from tests.site import PATIENCE_S
 
 PORT = 6443
 # Who may come in, and the groups they are in. Rights follow from Kubernetes' own roles; "nobody" has none.
@@ -130,7 +131,7 @@ def write_kubeconfig(machine: Machine, user: str) -> None:
     kubeconfig(machine, user).write_text(json.dumps(config))
 
 
-def _wait_until_ready(machine: Machine, timeout_s: float = 120) -> None:
+def _wait_until_ready(machine: Machine, timeout_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not _answers(machine):
         assert time.monotonic() < deadline, f"no API after {timeout_s} s: {machine.log('kube-apiserver')}"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tests.e2e.kubernetes import addons
 from tests.e2e.kubernetes.cluster import Cluster
+from tests.site import PATIENCE_S
 
 # On a machine that is busy, four at a time come too late to renew 512 leases, and nodes are taken for dead.
 PARALLEL = """\
@@ -47,7 +48,7 @@ def fake_nodes(cluster: Cluster, count: int = 512, gpus: int = 8) -> Iterator[tu
     try:
         objects = [_node(name, index, gpus) for index, name in enumerate(names)]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        cluster.kubectl("create", "--filename", "-", stdin=text, timeout_s=300)
+        cluster.kubectl("create", "--filename", "-", stdin=text)
         _wait_until_ready(cluster, count)
         yield names
     finally:
@@ -69,7 +70,7 @@ def _node(name: str, index: int, gpus: int) -> dict[str, object]:
     }
 
 
-def _wait_until_ready(cluster: Cluster, count: int, timeout_s: float = 120) -> None:
+def _wait_until_ready(cluster: Cluster, count: int, timeout_s: float = PATIENCE_S) -> None:
     path = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
     deadline = time.monotonic() + timeout_s
     while True:

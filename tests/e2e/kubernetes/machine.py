@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.e2e.kubernetes import cgroups
 from tests.e2e.kubernetes.build import CACHE, HERE
+from tests.site import PATIENCE_S
 
 NAMESPACES = ("--mount", "--net", "--pid", "--ipc", "--uts")
 # Kubernetes' servers collect garbage less often: machines for tests have more memory than processors.
@@ -152,7 +153,7 @@ class Machine:
             enter += ["nsenter", "--target", holder, "--mount", "--net", "--uts", "--cgroup", "--"]
         return enter
 
-    def wait_for(self, file: Path, log: str = "machine", text: str = "", timeout_s: float = 20) -> None:
+    def wait_for(self, file: Path, log: str = "machine", text: str = "", timeout_s: float = PATIENCE_S) -> None:
         """Until the file is there, has something in it, and has the text in it."""
         deadline = time.monotonic() + timeout_s
         while not file.exists() or not (content := file.read_text().strip()) or text not in content:

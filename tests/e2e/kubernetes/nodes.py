@@ -8,6 +8,7 @@ from tests.e2e.kubernetes import cgroups, control, store
 from tests.e2e.kubernetes.build import CNI
 from tests.e2e.kubernetes.images import PAUSE
 from tests.e2e.kubernetes.machine import Machine
+from tests.site import PATIENCE_S
 
 GPUS = 8
 CONTAINERD = f"""\
@@ -130,7 +131,7 @@ def _kubelet(machine: Machine) -> dict[str, object]:
 
 
 def _wait_for_containerd(machine: Machine, node: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while "Server:" not in machine.run("ctr", "version", node=node, check=False):
         assert time.monotonic() < deadline, machine.log(f"containerd-{node}")
         time.sleep(0.05)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.conftest import Console, until
+from tests.site import PATIENCE_S
 
 BRIEF: dict[str, Any] = {
     "devices": None,
@@ -41,7 +42,7 @@ class Going:
 
     def end(self) -> tuple[int, dict[str, Any], str]:
         """Exit status, run.json, and what was on the terminal."""
-        out, err = self.process.communicate(timeout=240)
+        out, err = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, json.loads((self._out / "run.json").read_text()), err + out
 
 

@@ -16,7 +16,7 @@ from tests.e2e.conftest import BRIEF
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.images import SERVER, build_site, load
 from tests.images.lane import ROOT
-from tests.site import TLS
+from tests.site import PATIENCE_S, TLS
 
 NAMESPACE, RUNS_NAMESPACE = "seatrial", "seatrial-runs"
 USER, PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD = "skipper", "wordoftheapi", "wordofthedatabase", "wordofthehistory"
@@ -68,7 +68,7 @@ class Site:
         state: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")["state"]
         return state
 
-    def ended(self, flow_run: str, timeout_s: float = 240) -> tuple[str, str]:
+    def ended(self, flow_run: str, timeout_s: float = PATIENCE_S) -> tuple[str, str]:
         """Name and message of the state in which the flow run ends."""
         self.until(lambda: self.state(flow_run)["type"] in FINAL, timeout_s, lambda: self.log(flow_run))
         state = self.state(flow_run)
@@ -123,10 +123,10 @@ def site(cluster: Cluster, folder: Path) -> Iterator[Site]:
         _prepare(cluster, folder)
         for how in (["--dry-run=server"], []):
             cluster.kubectl("apply", "--validate=strict", *how, *manifests)
-        cluster.kubectl("-n", NAMESPACE, "rollout", "status", "deployment/prefect", "--timeout=150s", timeout_s=180)
+        cluster.kubectl("-n", NAMESPACE, "rollout", "status", "deployment/prefect", f"--timeout={PATIENCE_S:.0f}s")
         with _forwarded(cluster, folder) as url:
             made = Site(cluster, url)
-            made.until(lambda: _at_work(made), 150, lambda: made.kubectl("logs", "deployment/seatrial-worker"))
+            made.until(lambda: _at_work(made), PATIENCE_S, lambda: made.kubectl("logs", "deployment/seatrial-worker"))
             yield made
     finally:
         _remove(cluster)
@@ -210,7 +210,7 @@ def _forwarded(cluster: Cluster, folder: Path) -> Iterator[str]:
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not (address := re.search(r"127\.0\.0\.1:\d+", log_file.read_text())):
             assert time.monotonic() < deadline, log_file.read_text()
             time.sleep(0.1)
@@ -241,4 +241,4 @@ def _remove_namespace(cluster: Cluster, namespace: str) -> None:
     makers = "deployments,replicasets,statefulsets,jobs"  # without them nobody makes pods that go slowly
     cluster.kubectl("-n", namespace, "delete", makers, "--all", "--cascade=orphan")
     cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=1")
-    cluster.kubectl("delete", "namespace", namespace, "--timeout=120s", timeout_s=150)
+    cluster.kubectl("delete", "namespace", namespace, f"--timeout={PATIENCE_S:.0f}s")

@@ -13,6 +13,7 @@ from tests.e2e.conftest import Console, Finished
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.kinds import left
 from tests.e2e.kubernetes.runs import in_the_middle_of_a_sweep
+from tests.site import PATIENCE_S
 
 
 def with_fields(file: Path, **fields: Any) -> Path:
@@ -116,7 +117,7 @@ def test_an_interrupted_run_is_not_kept_and_its_logs_are_uploaded(
     keeping = with_fields(trial(), upload=f"file://{console.folder}/bucket", keep="always")
     process = in_the_middle_of_a_sweep(console, keeping).process
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=90)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, errors
     assert left(cluster, namespace) == ""
     (run_id,) = console.run_ids()

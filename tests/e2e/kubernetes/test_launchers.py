@@ -12,6 +12,7 @@ from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.kinds import OURS, known, left, workloads
 from tests.e2e.kubernetes.runs import TRAINING, check_of, in_the_middle_of_a_sweep
+from tests.site import PATIENCE_S
 
 NODES = f"{OURS},seatrial/role=node"
 
@@ -40,7 +41,7 @@ def untouched(cluster: Cluster, namespace: str) -> Iterator[None]:
     """At the end the namespace has what it had, also of what a controller made for the run."""
     before = _things(cluster, namespace)
     yield
-    until(lambda: _things(cluster, namespace) == before, timeout_s=60)
+    until(lambda: _things(cluster, namespace) == before)
 
 
 def _things(cluster: Cluster, namespace: str) -> set[str]:
@@ -65,7 +66,7 @@ def passes(
         until(lambda: process.poll() is not None or (log.exists() and "2 of 2 nodes answer" in log.read_text()))
         pods = cluster.get("pods", "-n", namespace, "-l", NODES)["items"]
         saved = [_environment(cluster, pod) for pod in sorted(pods, key=_index)]
-        output = process.communicate(timeout=240)
+        output = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, output
         document = json.loads((out / "run.json").read_text())
         assert document["verdict"] == "pass"
@@ -137,7 +138,7 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     until(lambda: cluster.get("jobs", "-n", namespace)["items"] != [])
     (job,) = (job["metadata"]["name"] for job in cluster.get("jobs", "-n", namespace)["items"])
     cluster.kubectl("patch", "job", job, "-n", namespace, "--patch", '{"spec": {"activeDeadlineSeconds": 1}}')
-    output = process.communicate(timeout=600)  # the controllers of a busy machine take their time
+    output = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3, output
     why = f"jobset failed due to one or more job failures (first failed job: {job})"
     assert json.loads((out / "run.json").read_text())["reason"] == f"launch: the TrainJob failed (FailedJobs): {why}"

@@ -51,7 +51,7 @@ def calls(
     (folder / "runai").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     yield file
-    until(lambda: cluster.get(f"{KINDS},pods", "-n", namespace)["items"] == [], timeout_s=90)
+    until(lambda: cluster.get(f"{KINDS},pods", "-n", namespace)["items"] == [])
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.e2e.kubernetes import addons
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.machine import Machine
+from tests.site import PATIENCE_S
 
 SECRET = "training-operator-webhook-cert"
 WEBHOOKS = "validator.training-operator.kubeflow.org"
@@ -84,7 +85,7 @@ def _start(machine: Machine, folder: str, image: str) -> None:
     )
 
 
-def _wait_until_ready(cluster: Cluster, timeout_s: float = 60) -> None:
+def _wait_until_ready(cluster: Cluster, timeout_s: float = PATIENCE_S) -> None:
     """Bring its certificate to where a kubelet would mount it; only then do the controllers start."""
     deadline = time.monotonic() + timeout_s
     while not (data := _secret(cluster)):
