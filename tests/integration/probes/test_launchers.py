@@ -1,11 +1,13 @@
 """Probes started by plain python, torchrun and mpirun, without a word about where the ranks meet."""
 
+import importlib
 import json
 import os
 import shutil
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,10 +31,18 @@ def test_by_mpirun_on_one_node_it_meets_at_localhost(monkeypatch: pytest.MonkeyP
     assert ranks_of(launch(2, *TRAINING)) == [0, 1]
 
 
-def test_contradictory_variables_are_one_line_and_status_2() -> None:
-    done = finish(start([sys.executable, *TRAINING], RANK="3", WORLD_SIZE="2"), time.monotonic())
-    assert done.status == 2
-    assert done.lines == [f"training probe: {os.uname().nodename} rank 3: RANK is 3, but WORLD_SIZE is 2"]
+def test_contradictory_variables_are_one_line_and_status_2(
+    training: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    monkeypatch.setattr(sys, "argv", TRAINING)
+    for name, value in {"RANK": "3", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    importlib.import_module("rendezvous").run("training", training.main)
+    assert ended == [2]
+    said = f"training probe: {os.uname().nodename} rank 3: RANK is 3, but WORLD_SIZE is 2\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,16 @@ def test_a_rank_joins_once_rank_0_listens(monkeypatch: pytest.MonkeyPatch) -> No
     assert joined.is_set()
 
 
-def test_one_rank_needs_no_port() -> None:
+def test_one_rank_needs_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    rendezvous = importlib.import_module("rendezvous")
     with socket.create_server(("", 0)) as taken:
-        argv = [sys.executable, str(probe("training")), "--steps", "4", *meeting(taken.getsockname()[1])]
-        done = finish(start(argv, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0"), time.monotonic())
-    assert done.status == 0, done.lines
+        options = SimpleNamespace(master_addr="127.0.0.1", master_port=taken.getsockname()[1], timeout_s=60)
+        rendezvous.join(SimpleNamespace(rank=0, host="node-0", world_size=1), options)
+    try:
+        assert rendezvous.share("alone") == ["alone"]
+    finally:
+        rendezvous.dist.destroy_process_group()
 
 
 def test_a_node_without_torch_says_so() -> None:
