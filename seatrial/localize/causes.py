@@ -60,7 +60,7 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
     tests = observed.tests
     switches, cuts = _switches(tests, groups)
     links = len({pair for test in tests for pair in test.neighbours})
-    found = [
+    candidates = [
         *_of("node", _nodes(tests)),
         *_of("gpu", *_gpus(observed)),
         *_of("link", _links(observed), links),
@@ -69,10 +69,10 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
-    return plausible(found, observed, observed.bad, np.zeros(len(tests)))
+    return plausible(candidates, observed, observed.bad, np.zeros(len(tests)))
 
 
-def plausible(found: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
+def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
     """The causes of which a test is `bad`, and of many tests not far fewer than it slows."""
     low = observed.value + explained + observed.scale / 2
 
@@ -82,7 +82,7 @@ def plausible(found: Sequence[Column], observed: Observed, bad: Bools, explained
             return bool(own.any())
         return bool(low[column.tests].mean() < 0 or own.mean() > column.cause.penetrance / 5)
 
-    return [column for column in found if is_plausible(column)]
+    return [column for column in candidates if is_plausible(column)]
 
 
 def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:
@@ -97,28 +97,28 @@ def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> 
     return Column(cause, np.flatnonzero((inside > 0) & (inside < whole)))
 
 
-Found = dict[str, tuple[tuple[str, ...], list[int]]]
+Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 
-def _of(kind: CauseKind, found: Found, total: int = 0) -> list[Column]:
-    """The columns of a kind, of which the fleet has `total`; default: as many as were found."""
-    log_prior = log(_EXPECTED[kind] / max(1, total or len(found)))
+def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
+    """The columns of a kind, of which the fleet has `total`; default: as many as there are."""
+    log_prior = log(_EXPECTED[kind] / max(1, total or len(places)))
     return [
         Column(Cause(kind, name, nodes, log_prior=log_prior), np.array(where, dtype=np.int64))
-        for name, (nodes, where) in found.items()
+        for name, (nodes, where) in places.items()
         if where
     ]
 
 
-def _nodes(tests: Sequence[GroupTest]) -> Found:
-    places: Found = {}
+def _nodes(tests: Sequence[GroupTest]) -> Places:
+    places: Places = {}
     for i, test in enumerate(tests):
         for node in dict.fromkeys(test.nodes):
             places.setdefault(node, ((node,), []))[1].append(i)
     return places
 
 
-def _gpus(observed: Observed) -> tuple[Found, int]:
+def _gpus(observed: Observed) -> tuple[Places, int]:
     """GPUs of nodes that were slow with some of them, and how many GPUs there are.
 
     Where a node took part with the same GPUs in all tests, node and GPU are one.
@@ -128,7 +128,7 @@ def _gpus(observed: Observed) -> tuple[Found, int]:
     for i, test in enumerate(observed.tests):
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
             by_node[node][addresses].append(i)
-    places: Found = {}
+    places: Places = {}
     for node, tests in by_node.items():
         if len(tests) > 1 and node in bad:
             for address in {address for addresses in tests for address in addresses}:
@@ -137,10 +137,10 @@ def _gpus(observed: Observed) -> tuple[Found, int]:
     return places, sum(len(set().union(*tests)) for tests in by_node.values())
 
 
-def _links(observed: Observed) -> Found:
+def _links(observed: Observed) -> Places:
     """Links between neighbours in a ring, of which a test was slow or failed."""
     pairs = {pair for i in np.flatnonzero(observed.bad) for pair in observed.tests[i].neighbours}
-    places: Found = {}
+    places: Places = {}
     for i, test in enumerate(observed.tests if pairs else ()):
         for pair in pairs.intersection(test.neighbours):
             places.setdefault("--".join(pair), (pair, []))[1].append(i)
@@ -173,17 +173,17 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
             columns[address, "one end"] += where if single and count == 1 and len(gpus) > 1 else []
     rails = [rail for rail, some in users.items() if len(some) > 1 and len(columns[rail, "always"]) < len(tests)]
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
-    found = []
+    variants_of_rails = []
     for rail in rails:
         variants = [("always", PENETRANCES[:1]), ("single", PENETRANCES[1:]), ("one end", PENETRANCES)]
         for variant, penetrances in variants:
             places = np.array(sorted(columns[rail, variant]), dtype=np.int64)
             causes = [Cause("rail", rail, (), each, variant == "one end", log_prior) for each in penetrances]
-            found += [Column(cause, places) for cause in causes if len(places)]
-    return found
+            variants_of_rails += [Column(cause, places) for cause in causes if len(places)]
+    return variants_of_rails
 
 
-def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Found, Found]:
+def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Places, Places]:
     """The uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
 
     Of groups with the same nodes the last counts; that of one node is part of the node. Where the same tests go over
@@ -194,7 +194,7 @@ def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) 
         where = (i for i, test in enumerate(tests) if 0 < len(members.intersection(test.nodes)) < len(test.nodes))
         if len(members) > 1:
             alike[tuple(where)][members] = name
-    switches, cuts = Found(), Found()
+    switches, cuts = Places(), Places()
     for places, names in alike.items():
         smaller = min(names, key=len)
         side = tuple(sorted(smaller))
@@ -205,12 +205,12 @@ def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) 
     return switches, cuts
 
 
-def _placements(tests: Sequence[GroupTest]) -> Found:
+def _placements(tests: Sequence[GroupTest]) -> Places:
     placed = [i for i, test in enumerate(tests) if len(test.gpus) > 1]
     crossed = [i for i in placed if tests[i].crossed]
     across = [i for i in placed if len({_sockets(addresses) for addresses in tests[i].gpus}) > 1]
-    found = {PLACEMENTS["rails"]: crossed, PLACEMENTS["sockets"]: across}
-    return {name: ((), where) for name, where in found.items() if len(where) < len(tests)}
+    places = {PLACEMENTS["rails"]: crossed, PLACEMENTS["sockets"]: across}
+    return {name: ((), where) for name, where in places.items() if len(where) < len(tests)}
 
 
 @lru_cache(1024)

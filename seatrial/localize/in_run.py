@@ -85,7 +85,7 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
     trial = _Trial(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
     trial.run_rounds()
     check = replace(trial.check(bad.verdict), seconds=time.monotonic() - started)
-    document = _document(check, trial.found) | {"rounds": trial.state.rounds, "collective": trial.sweep.label}
+    document = _document(check, trial.localization) | {"rounds": trial.state.rounds, "collective": trial.sweep.label}
     return Localized(StepResult(check, trial.testbed), document)
 
 
@@ -137,7 +137,7 @@ class _Trial:
         self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed), self.testbed.groups)
 
     @property
-    def found(self) -> Localization:
+    def localization(self) -> Localization:
         return verdict(self.state)
 
     def run_rounds(self) -> None:
@@ -150,7 +150,7 @@ class _Trial:
                 return
             self._round(groups)
             last_s = time.monotonic() - began
-            log.info("round %d, %d groups: %s", self.state.rounds, len(groups), self.found.reason)
+            log.info("round %d, %d groups: %s", self.state.rounds, len(groups), self.localization.reason)
 
     def _round(self, groups: Sequence[Group]) -> None:
         number = self.state.rounds + 1
@@ -195,11 +195,15 @@ class _Trial:
 
     def check(self, fault: Verdict) -> Check:
         """The check: as bad as the collectives where a part is named, else inconclusive."""
-        found = self.found
-        suspects = {(s.kind, s.name): s for s in (*found.suspects, *self._suspects)}
-        named = bool(self._suspects) or any(finding.named for finding in found.findings)
+        localization = self.localization
+        suspects = {(s.kind, s.name): s for s in (*localization.suspects, *self._suspects)}
+        named = bool(self._suspects) or any(finding.named for finding in localization.findings)
         spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
-        reasons = [*self._problems, *([found.reason] if self.state.tests else []), *([spent] if self._spent else [])]
+        reasons = [
+            *self._problems,
+            *([localization.reason] if self.state.tests else []),
+            *([spent] if self._spent else []),
+        ]
         reason = join(reasons) or Reason.of("localize-nothing-measured", rounds=self.state.rounds)
         return Check(LOCALIZE, fault if named else Verdict.INCONCLUSIVE, reason, suspects=tuple(suspects.values()))
 
@@ -232,16 +236,20 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     return {} if outcome.verdict is Verdict.FAIL else None
 
 
-def _document(check: Check, found: Localization) -> dict[str, Any]:
+def _document(check: Check, localization: Localization) -> dict[str, Any]:
     """The `localization` of run.json."""
     own = {"verdict": check.verdict.value, "code": check.to_dict()["code"], "reason": check.reason}
     suspects = [suspect.to_dict() for suspect in check.suspects]
-    return found.to_dict() | own | {"suspects": suspects, "rounds": 0, "collective": None, "tests": _tests(found)}
+    return (
+        localization.to_dict()
+        | own
+        | {"suspects": suspects, "rounds": 0, "collective": None, "tests": _tests(localization)}
+    )
 
 
-def _tests(found: Localization) -> list[dict[str, Any]]:
+def _tests(localization: Localization) -> list[dict[str, Any]]:
     """Each test with its median busbw, and with that as a share of what like tests reach."""
-    seen = found.posterior.observed
+    seen = localization.posterior.observed
     values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
     return [
         {

@@ -66,10 +66,10 @@ class Posterior:
 class _Design:
     """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one collective."""
 
-    def __init__(self, found: Sequence[Column], observed: Observed) -> None:
-        self.columns = tuple(found)
-        test = np.concatenate([column.tests for column in found])
-        cause = np.repeat(np.arange(len(found)), [len(column.tests) for column in found])
+    def __init__(self, candidates: Sequence[Column], observed: Observed) -> None:
+        self.columns = tuple(candidates)
+        test = np.concatenate([column.tests for column in candidates])
+        cause = np.repeat(np.arange(len(candidates)), [len(column.tests) for column in candidates])
         collectives = int(observed.collective.max()) + 1
         run = cause * collectives + observed.collective[test]
         order = np.argsort(run, kind="stable")
@@ -78,19 +78,19 @@ class _Design:
         self.place = np.searchsorted(self.used, self.test)
         self.starts = np.flatnonzero(np.diff(run, prepend=-1))
         self.run_cause = run[self.starts] // collectives
-        penetrance = [PENETRANCES.index(c.cause.penetrance) for c in found]
+        penetrance = [PENETRANCES.index(c.cause.penetrance) for c in candidates]
         self.layer = np.array(penetrance)[run // collectives]
-        self.log_prior = np.array([c.cause.log_prior for c in found])
-        kills = np.array([c.cause.kind in ("node", "gpu", "link") for c in found])
+        self.log_prior = np.array([c.cause.log_prior for c in candidates])
+        kills = np.array([c.cause.kind in ("node", "gpu", "link") for c in candidates])
         self.weights = np.where(kills[self.run_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
 
 
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
     """The likeliest effects, with as many cuts as make all of it likelier than the same tests without."""
-    found = columns(observed, groups)
-    if not found:  # all tests are fine
+    candidates = columns(observed, groups)
+    if not candidates:  # all tests are fine
         return Posterior(observed, (), ())
-    design, cuts = _Design(found, observed), list[Effect]()
+    design, cuts = _Design(candidates, observed), list[Effect]()
     best, evidence = None, _at_most(design, observed)
     for _ in range(_MOST_CUTS):
         likelihood = _likelihood(observed, cuts)

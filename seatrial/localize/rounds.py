@@ -51,7 +51,7 @@ class State:
     groups: Mapping[str, frozenset[str]]
     tests: tuple[GroupTest, ...]
     rounds: int
-    found: Localization
+    localization: Localization
 
 
 def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Mapping[str, frozenset[str]] | None = None) -> State:
@@ -62,11 +62,11 @@ def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Mapping[str, f
 def update(state: State, results: Iterable[GroupTest]) -> State:
     """The state after the results of a round."""
     tests = (*state.tests, *results)
-    return replace(state, tests=tests, rounds=state.rounds + 1, found=localize(tests, state.groups))
+    return replace(state, tests=tests, rounds=state.rounds + 1, localization=localize(tests, state.groups))
 
 
 def verdict(state: State) -> Localization:
-    return state.found
+    return state.localization
 
 
 def plan(state: State, budget: Budget) -> list[Group]:
@@ -101,7 +101,7 @@ class _Round:
         self.helpers: list[str] = []  # nodes that are fine, at random
         self.by_gpu = True
         self.random = random.Random(state.rounds)
-        observed, slow_apart = state.found.posterior.observed, set[str]()
+        observed, slow_apart = state.localization.posterior.observed, set[str]()
         for test, is_fine in zip(observed.tests, observed.fine, strict=True):
             single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
             self.fine.update(test.nodes if is_fine and not single else ())
@@ -116,25 +116,25 @@ class _Round:
 
     def settled(self) -> bool:
         """Whether causes are named, none is in doubt, and each has been confirmed."""
-        found = self.state.found
+        localization = self.state.localization
         pairs = sum(len(test.nodes) == 2 for test in self.state.tests)
-        is_cut = any(finding.kind == "cut" for finding in found.findings)
+        is_cut = any(finding.kind == "cut" for finding in localization.findings)
         enough = not is_cut or pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
-        return bool(found.findings) and not self.chosen and found.next_test is None and enough
+        return bool(localization.findings) and not self.chosen and localization.next_test is None and enough
 
     def doubts(self) -> None:
         """Groups for what is doubtful, unless doubts are all over the fleet."""
-        found = self.state.found
-        odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(found.posterior))]
-        known = {node for finding in found.findings if finding.named for node in finding.cause.nodes}
+        localization = self.state.localization
+        odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(localization.posterior))]
+        known = {node for finding in localization.findings if finding.named for node in finding.cause.nodes}
         new = {node for test in odd for node in test.nodes} - self.fine - known
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
         if len(new) > _WIDESPREAD * len(self.state.nodes):
             return
-        if found.findings and found.next_test and len(set(found.next_test.gpus)) < 2:
-            self._add(found.next_test.nodes, (*found.next_test.gpus, self.state.gpus)[0])
-        self._strange_pairs([f.cause.name for f in found.findings if f.cause.kind == "node" and not f.named])
-        for finding in found.findings:
+        if localization.findings and localization.next_test and len(set(localization.next_test.gpus)) < 2:
+            self._add(localization.next_test.nodes, (*localization.next_test.gpus, self.state.gpus)[0])
+        self._strange_pairs([f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named])
+        for finding in localization.findings:
             self._confirm(finding)
         for node in sorted(new):
             self._with_a_fine_one(node)
@@ -159,7 +159,7 @@ class _Round:
 
     def _slow_tests(self, finding: Finding) -> int:
         """Slow tests of different pairs; those on single GPUs of one pair are one."""
-        posterior = self.state.found.posterior
+        posterior = self.state.localization.posterior
         tests = posterior.tests_of(finding.cause)
         slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
         return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
@@ -224,12 +224,12 @@ class _Round:
 
     def rest_of_ring(self) -> None:
         """The links of the ring that have not been tested since their nodes were busy, save those of slow nodes."""
-        slow = {f.cause.name for f in self.state.found.findings if f.cause.kind == "node" and f.named}
+        slow = {f.cause.name for f in self.state.localization.findings if f.cause.kind == "node" and f.named}
         self._strange_pairs((*self.state.nodes, self.state.nodes[0]), slow)
 
     def at_random(self, most: int) -> None:
         """Pairs at random of all nodes that are left, in every other round on single rails until something is found."""
-        by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.found.findings
+        by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.localization.findings
         if by_rail:
             self._compare()
         free = list(self.free)

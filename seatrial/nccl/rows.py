@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 from seatrial.nccl.busbw import expected_algbw
@@ -147,14 +148,18 @@ def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | 
 
 def _has_column_types(columns: tuple[str, ...], tokens: list[str]) -> bool:
     """Whether every token is of its column's kind: a word for redop, whole numbers for root and wrong, else numbers."""
-    for name, token in zip(columns[3:], tokens[3:], strict=True):
-        if (name == "redop") == _numeric(token):
+    for (is_word, is_whole), token in zip(_kinds(columns), tokens[3:], strict=True):
+        if is_word == _numeric(token):
             return False
-        if name.endswith(("root", "wrong")) and token.lower() not in _NO_NUMBER and not _is_integer(token):
+        if is_whole and token.lower() not in _NO_NUMBER and not _is_integer(token):
             return False
-        if name == "root" and (_integer(token) or 0) < -1:
-            return False
-    return True
+    return "root" not in columns or (_integer(tokens[columns.index("root")]) or 0) >= -1
+
+
+@lru_cache(64)
+def _kinds(columns: tuple[str, ...]) -> tuple[tuple[bool, bool], ...]:
+    """Of each column after the type, whether it is a word, and whether it is a whole number."""
+    return tuple((name == "redop", name.endswith(("root", "wrong"))) for name in columns[3:])
 
 
 def _bodies(count: int, first: str) -> list[tuple[int, int]]:
@@ -203,23 +208,26 @@ def _numeric(token: str) -> bool:
 
 
 def _float(token: str) -> float | None:
-    if not _NUMBER.match(token):
-        return None
     try:
-        value = float(token.rstrip("*").replace(",", ""))
+        value = float(token)
     except ValueError:
-        return None
+        try:
+            value = float(token.rstrip("*").replace(",", "")) if _NUMBER.match(token) else math.nan
+        except ValueError:
+            return None
     return value if math.isfinite(value) else None
 
 
 def _is_integer(token: str) -> bool:
+    if token.isdecimal():
+        return True
     value = _float(token)
     return value is not None and value == round(value)
 
 
 def _integer(token: str) -> int | None:
     """A whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
-    if token.isdecimal() and len(token) < 19:
+    if token.removeprefix("-").isdecimal() and len(token) < 19:
         return int(token)
     value = _float(token.replace("_", ""))
     if value is None or abs(value) > 1e18:

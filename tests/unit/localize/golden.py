@@ -41,7 +41,7 @@ def _rounds(
             value = 100 * speed(group) * (1 + _noise(tested))
             results.append(group.result("all_reduce", {1 << 30: value} if value else {}))
         state = update(state, results)
-    return {"rounds": rounds, "found": _rounded(state.found.to_dict())}
+    return {"rounds": rounds, "found": _rounded(state.localization.to_dict())}
 
 
 def _of_tests(*tests: tuple[str, float], groups: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:

@@ -26,29 +26,29 @@ def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
 
 def test_the_slow_node_of_four_that_the_docs_work_out() -> None:
     slow = {("a", "d"), ("b", "d"), ("c", "d")}
-    found = localize([pair(a, b, 20 if (a, b) in slow else 40) for a, b in combinations("abcd", 2)])
-    (finding,) = found.findings
+    localization = localize([pair(a, b, 20 if (a, b) in slow else 40) for a, b in combinations("abcd", 2)])
+    (finding,) = localization.findings
     assert (finding.cause.kind, finding.cause.name) == ("node", "d")
     assert finding.confidence > 0.95
     assert [row.ratio for row in finding.rows] == pytest.approx([0.5] * 3, abs=0.01)
-    assert found.next_test is None
+    assert localization.next_test is None
 
 
 def test_two_nodes_that_were_only_tested_together_share_the_blame_with_their_link() -> None:
     others = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
-    found = localize([*others, *(pair("x", "y", 20) for _ in range(4))])
-    assert found.verdict == "inconclusive"
-    assert {f.cause.kind for f in found.findings} == {"node", "link"}
-    assert sum(f.confidence for f in found.findings) == pytest.approx(1, abs=0.02)
-    assert found.next_test is not None
-    assert len({"x", "y"}.intersection(found.next_test.nodes)) == 1
+    localization = localize([*others, *(pair("x", "y", 20) for _ in range(4))])
+    assert localization.verdict == "inconclusive"
+    assert {f.cause.kind for f in localization.findings} == {"node", "link"}
+    assert sum(f.confidence for f in localization.findings) == pytest.approx(1, abs=0.02)
+    assert localization.next_test is not None
+    assert len({"x", "y"}.intersection(localization.next_test.nodes)) == 1
 
 
 def test_one_slow_test_names_no_part_whatever_it_says() -> None:
     tests = [pair(a, b, 40) for a, b in combinations("abcdef", 2)]
-    found = localize([*tests, pair("a", "x", 1)])
-    assert found.suspects == ()
-    assert found.next_test == NextTest(("a", "x"))
+    localization = localize([*tests, pair("a", "x", 1)])
+    assert localization.suspects == ()
+    assert localization.next_test == NextTest(("a", "x"))
 
 
 def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
@@ -56,10 +56,10 @@ def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
     ring = [*pairwise("abcdefgh"), ("h", "a")]
     behind = {("d", "e"), ("h", "a")}
     tests = [pair(a, b, 20 if (a, b) in behind else 40) for a, b in ring * 3]
-    found = localize(tests)
-    assert found.verdict == "inconclusive"
-    assert found.next_test is not None
-    a, b = found.next_test.nodes
+    localization = localize(tests)
+    assert localization.verdict == "inconclusive"
+    assert localization.next_test is not None
+    a, b = localization.next_test.nodes
     assert (a in "abcd") != (b in "abcd")
     fine = localize([*tests, pair("b", "g", 40), pair("c", "f", 40)])
     assert {f.cause.name for f in fine.findings if f.named} == {"d--e", "a--h"}
@@ -68,8 +68,8 @@ def test_slow_links_of_a_ring_are_no_links_while_a_cut_explains_them() -> None:
 def test_a_node_that_is_fine_with_another_is_not_named_for_two_slow_links() -> None:
     tests = [pair(a, b, 20 if "d" in (a, b) else 40) for a, b in [*pairwise("abcdefgh"), ("h", "a")] * 3]
     assert [s.name for s in localize(tests).suspects if s.kind == "node" and s.confidence >= 0.9] == ["d"]
-    found = localize([*tests, pair("d", "g", 40)])
-    assert not [f for f in found.findings if f.cause.kind == "node" and f.named]
+    localization = localize([*tests, pair("d", "g", 40)])
+    assert not [f for f in localization.findings if f.cause.kind == "node" and f.named]
 
 
 def test_a_slow_test_whose_repeat_is_fine_is_settled() -> None:
