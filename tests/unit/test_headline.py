@@ -66,6 +66,8 @@ def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> Non
     rest = [Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch")) for name in ("a", "b")]
     assert conclude([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
     assert [str(check.reason) for check in rest] == ["launch did not work"] * 2
+    unread = Reason.of("history-unavailable", problem="no such folder")
+    assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[1] == f"launch: {unread}"
     _, reason = conclude([Check("collectives", FAIL, "no rows"), Check("training", FAIL, "no loss")], nodes=8)
     assert reason == "no single node explains it: collectives: no rows; also training"
 

@@ -1,11 +1,13 @@
 """What the API server's refusals come to, and which version of a kind is read."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from seatrial.model.errors import MissingError
+from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.reason import code_of
 from seatrial.platforms.kubernetes.api import Api, UnknownKindError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import Kind
@@ -61,3 +63,15 @@ def test_what_is_not_found_is_told_apart(body: str, kind: type[Any], message: st
     with pytest.raises(MissingError, match=message) as raised, api().explained("list"):
         raise refused
     assert type(raised.value) is kind
+
+
+def test_an_api_server_without_the_right_certificate_does_not_answer() -> None:
+    refused = ApiException(status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch")
+    asked = api()
+    asked.__dict__["client"] = SimpleNamespace(configuration=SimpleNamespace(host="https://k8s.example.com"))
+    with (
+        pytest.raises(LaunchError, match=r"k8s.example.com does not answer \(SSLError .* mismatch\)") as raised,
+        asked.explained("list"),
+    ):
+        raise refused
+    assert code_of(raised.value.reason) == "api-server-unreachable"
