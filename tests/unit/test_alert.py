@@ -34,9 +34,11 @@ from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local.config import LocalPlatform
 from seatrial.runs.difference import difference
-from tasks.notify import AlertContext, files_of
+from tasks.notify import AlertContext, alert_of, files_of
 from tasks.sinks import Files, Sink
 from tests import nights, samples
+
+CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
 
 
 def incident(*runs: RunResult) -> Incident:
@@ -172,9 +174,8 @@ def test_the_curve_may_fail_and_the_report_is_of_this_run_alone(
 ) -> None:
     report = tmp_path / "report.html"
     report.write_text("page")
-    cluster = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
     mail = cast(Sink, SimpleNamespace(name="mail"))
-    site = AlertContext(cluster, None, [mail], report=report)
+    site = AlertContext(CLUSTER, None, [mail], report=report)
     run = OPENED.result
     files = files_of(site, OPENED, run)
     assert files.report == b"page"
@@ -190,6 +191,14 @@ def test_the_curve_may_fail_and_the_report_is_of_this_run_alone(
     monkeypatch.setattr("tasks.notify.curve_png", broken)
     assert files_of(site, OPENED, run).picture is None
     assert "the curve could not be drawn: ValueError: no font" in caplog.text
+
+
+def test_an_alert_links_the_run_that_shows_the_incident_and_no_other(tmp_path: Path) -> None:
+    site = AlertContext(CLUSTER, None, [], run_link="https://prefect/run-1", report=tmp_path / "report.html")
+    shown = alert_of(site, OPENED.incident, nights.bad(1))
+    assert (shown.run_link, shown.report_link) == ("https://prefect/run-1", str(tmp_path / "report.html"))
+    other = alert_of(site, OPENED.incident, nights.unmeasured(2))
+    assert (other.result, other.run_link, other.report_link, other.run_id) == (None, None, None, "run-1")
 
 
 def test_texts_are_cut_at_slacks_limits_and_not_before() -> None:

@@ -13,6 +13,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import setup_of
 from seatrial.history import Pin
 from seatrial.judge.assess import assess
+from seatrial.judge.knowledge import _rate
 from seatrial.judge.number import from_pin
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.baseline import Baseline
@@ -198,6 +199,18 @@ def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
         from_physics(Measurement("throughput", 1e9, "samples/s", Subject("cluster", "c")), Setup("X", 1, 8, 8, None, 1))
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "then", "rate"),
+    [("all_reduce", 8, 1.0), ("alltoall", 8, (4 / 7) / (12 / 15)), ("all_reduce", 1, 1.0)],
+)
+def test_a_number_over_other_ranks_counts_as_much_as_the_links_carry_less(
+    operation: str, then: int, rate: float
+) -> None:
+    """Of 16 ranks in place of 8, on nodes of 4: a rank sends 12 of 15 parts to other nodes in place of 4 of 7."""
+    setup = Setup("X", 4, 4, 4, node_link_gb_s=100.0)
+    assert _rate(busbw(1, operation=operation, ranks=16), then, setup) == pytest.approx(rate)
 
 
 # Pins

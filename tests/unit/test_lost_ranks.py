@@ -57,6 +57,10 @@ def silent(*names: str) -> list[tuple[str, str, float]]:
         ([OOM.format(2)], []),
         ([OOM.format(i) for i in range(4)], []),
         ([OOM.format(0), OOM.format(1), OOM.format(2), CLOSED.format(3, 2)], []),
+        (
+            [ECC.format(0), ECC.format(1), CLOSED.format(3, 2)],
+            [(f"node-{i}", "rank-device-error", 0.9) for i in (0, 1)],
+        ),
         ([SRUN_KILLED.format(3)], [("node-3", "rank-killed", 0.5)]),
         (["srun: error: node-3: task 3: Out Of Memory"], [("node-3", "rank-oom-killed", 0.5)]),
         (["srun: error: node-3: tasks 0-3: Killed"], []),

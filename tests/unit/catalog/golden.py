@@ -51,7 +51,7 @@ def _of_sweep(setup: Setup, conditions: dict[str, Any]) -> Iterator[str]:
         at = {**conditions, "message_bytes": size} if size else conditions
         return Measurement("busbw" if size else "busbw_plateau", gb_s, "GB/s", Subject("cluster", ""), at)
 
-    for size in (None, 64 * M, 2 * G):
+    for size in (None, 64 * M, 128 * M, 2 * G):
         words = "; ".join(_words(b, in_full=size is None) for b in published(measured(30.0, size), setup, sizes))
         yield f"{named} {size or ''}: {words}"
     limit = wire(measured(1.0), setup)
