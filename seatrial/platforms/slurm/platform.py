@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -53,9 +52,6 @@ from seatrial.remote.ssh import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 _NAME = "seatrial-ranks"  # of the steps
 _GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
