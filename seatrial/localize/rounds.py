@@ -147,14 +147,16 @@ class _Round:
     def _confirm(self, finding: Finding) -> None:
         """Once more what was slow in few tests: links again, nodes with others."""
         nodes, kind = finding.cause.nodes, finding.cause.kind
-        few = self._slow_tests(finding) < _CONFIRMED.get(kind, 0)
+        if kind not in _CONFIRMED:
+            return
+        few = self._slow_tests(finding) < _CONFIRMED[kind]
         if kind == "link":
             for node in nodes:
                 if node not in self.fine:
                     self._with_a_fine_one(node)
             if few or not finding.named:
                 self._add(nodes, self.state.gpus)
-        if kind in ("node", "gpu") and (few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart)):
+        elif few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart):
             self._with_a_fine_one(nodes[0])
 
     def _slow_tests(self, finding: Finding) -> int:
