@@ -114,7 +114,7 @@ test-production: setup   # seatrial serve and a work pool with their processes k
 
 SEED ?= 1
 NUMBER ?= 20
-mutants: setup   # changes one thing of the code at a time and says what no test notices; an hour for 100
+mutants: setup   # changes one thing of the code at a time and says what no test notices; an hour for 100 on an idle machine
 	$(BIN)/python -m scripts.mutants $(SEED) $(NUMBER)
 
 bench: setup
