@@ -265,7 +265,7 @@ def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[
             yield f"iptables -w -A INPUT -s {other.address}/32 -m statistic --mode random --probability {share} -j DROP"
     elif isinstance(fault, NodeFault):
         if fault.rate:
-            yield f"tc qdisc replace dev eth0 root {_token_bucket(fault.rate)}"
+            yield f"tc qdisc add dev eth0 root {_token_bucket(fault.rate)}"
         if fault.cpu_share:
             yield shlex.join([sys.executable, "-I", str(_SLOW_CPU), f"{fault.cpu_share:g}"]) + " &"
         if fault.memory:

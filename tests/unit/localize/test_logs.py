@@ -182,3 +182,11 @@ def test_a_link_measured_once_is_to_be_repeated(answer: Callable[[Fleet], Answer
     assert it["suspects"] == []
     assert it["status"] == 3
     assert it["next_test"]["nodes"] == ["cnode002", "cnode005"]
+
+
+def test_rates_that_are_printed_as_nothing_are_taken_from_the_times(answer: Callable[[Fleet], Answer]) -> None:
+    """10 MB/s is 0.01 GB/s, and a tenth of that 0.00."""
+    slow = answer(Fleet(0, lambda placed: 2.5e-5 if "cnode003" in hosts(placed) else 2.5e-4, nodes=6))
+    assert (blamed(slow, "node"), found(slow)) == ({"cnode003"}, {"node"})
+    (finding,) = slow["findings"]
+    assert all(0.08 < row["ratio"] < 0.12 for row in finding["tests"] if "cnode003" in row["nodes"])
