@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def node(
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Callable[[Site], None]:
+    import_module("seatrial.platforms.kubernetes.platform")  # or it would keep the stand-in
     return lambda site: monkeypatch.setattr("seatrial.platforms.kubernetes.api.Api", site)
 
 
