@@ -26,7 +26,6 @@ _HASH = """
 import sys
 from seatrial.builders.plan import context_files, context_hash
 from seatrial.config.image import Docker
-from tests.e2e.conftest import BRIEF, TRAINING
 for name in sys.argv[1:]:
     recipe = Docker(builder="docker", build=name)
     print(context_hash(recipe.context, context_files(recipe), {}))
