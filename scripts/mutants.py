@@ -141,17 +141,17 @@ class _Mutation:
         tests = self._traced(session)
         every = [mutant for mutant in self._every if not self._executed or mutant.place in tests]
         chosen = self._random.sample(every, min(self._number, len(every)))
-        found = Counter[str]()
+        endings = Counter[str]()
         for number, mutant in enumerate(chosen, 1):
             took = tests.get(mutant.place, {})
             running = [item for item in session.items if item.nodeid in took]
             end = _end(mutant, sorted(running, key=lambda item: took[item.nodeid]), sum(took.values()))
-            found[end] += 1
+            endings[end] += 1
             if end != NOTICED:
                 what = f"{mutant.place}: {' '.join(mutant.old.split())} -> {mutant.new}"
                 print(f"{number}: {what} ({end}; tests that run it: {len(running)})", file=self._out, flush=True)
-        others = f", {found[TIMED_OUT]} {TIMED_OUT}" if found[TIMED_OUT] else ""
-        print(f"{found[SURVIVES]} of {len(chosen)} mutants survive{others}", file=self._out, flush=True)
+        others = f", {endings[TIMED_OUT]} {TIMED_OUT}" if endings[TIMED_OUT] else ""
+        print(f"{endings[SURVIVES]} of {len(chosen)} mutants survive{others}", file=self._out, flush=True)
         return True
 
     def _traced(self, session: pytest.Session) -> dict[str, dict[str, float]]:

@@ -35,7 +35,7 @@ REASONS = {
     ),
     "rank-silent": Explanation(
         "rank {rank}{device} was silent while the others waited for it: it is stopped or hangs",
-        "The other ranks waited for this one in vain, and its node was there.",
+        "The other ranks waited for this one until their limit, and its node was there.",
         "Look at the process on the node (`ps`, `py-spy dump`, `dmesg`), at its GPU, and for Xids.",
     ),
     "rank-lost": Explanation(

@@ -52,21 +52,7 @@ def run_by_hand(
 
     Raises InputError before the flow is started when cluster, suite or folder are not what they should be.
     """
-    loaded = load_cluster(cluster)
-    platform_for(loaded, cluster)
-    check_recipe(loaded.image)
-    if loaded.upload and (lacking := missing_package(loaded.upload)):  # a person is here to install it
-        raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
-    planned = load_suite(suite)
-    if notify:
-        check_alerts(loaded.notify)
-    target_of_environment()
-    check_history()
-    check_state_home()
-    _check_address_space()
-    writable(out, "--out") if out else check_runs_folder()  # before an hour is spent, not after it
-    if junit and not os.access(junit.parent, os.W_OK | os.X_OK):
-        raise InputError(f"--junit {junit}: its folder cannot be written to; give another")
+    loaded, planned = _checked(cluster, suite, out, junit, notify=notify)
     handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify))
     with _progress(handler, verbose) as console:
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
@@ -93,6 +79,26 @@ def run_by_hand(
     except BrokenPipeError:  # the reader has gone; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return exit_status(outcome.verdict, outcome.coverage, require_baseline)
+
+
+def _checked(cluster: Path, suite: str, out: Path | None, junit: Path | None, *, notify: bool) -> tuple[Cluster, Suite]:
+    """Load cluster and suite. Raises InputError for what would end the run, or lose its result, later."""
+    loaded = load_cluster(cluster)
+    platform_for(loaded, cluster)
+    check_recipe(loaded.image)
+    if loaded.upload and (lacking := missing_package(loaded.upload)):  # a person is here to install it
+        raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
+    planned = load_suite(suite)
+    if notify:
+        check_alerts(loaded.notify)
+    target_of_environment()
+    check_history()
+    check_state_home()
+    _check_address_space()
+    writable(out, "--out") if out else check_runs_folder()  # before an hour is spent, not after it
+    if junit and not os.access(junit.parent, os.W_OK | os.X_OK):
+        raise InputError(f"--junit {junit}: its folder cannot be written to; give another")
+    return loaded, planned
 
 
 def _check_address_space() -> None:

@@ -77,7 +77,7 @@ class MpiResult:
     """The result of an mpirun.
 
     `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
-    middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
+    middle of very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
     and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
     the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
     `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.

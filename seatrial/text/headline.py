@@ -33,7 +33,7 @@ class EarlierRun(Protocol):
 def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     """Return the run's verdict, the worst of its checks, and its reason: the suspects, or numbers and references.
 
-    Suspects come before the checks that noticed them. Without one, the reason says so where there are several nodes.
+    Suspects come before the checks that noticed them. Without one, the reason for several nodes says so.
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:

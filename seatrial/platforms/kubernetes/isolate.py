@@ -27,25 +27,25 @@ class Cordon:
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
         """Return false for a node that is cordoned already."""
-        found = self._node(node)
-        if found["spec"].get("unschedulable"):
+        node_object = self._node(node)
+        if node_object["spec"].get("unschedulable"):
             return False
         taint = {"key": TAINT, "value": run_id, "effect": "NoSchedule"}
-        self._patch(found, {"unschedulable": True, "taints": [*_taints(found), taint]})
+        self._patch(node_object, {"unschedulable": True, "taints": [*_taints(node_object), taint]})
         return True
 
     def release(self, node: str) -> None:
-        found = self._node(node)
-        others = [taint for taint in _taints(found) if taint["key"] != TAINT]
-        if len(others) == len(_taints(found)):
+        node_object = self._node(node)
+        others = [taint for taint in _taints(node_object) if taint["key"] != TAINT]
+        if len(others) == len(_taints(node_object)):
             raise InputError(f"node {node}: has no taint {TAINT}, so seatrial has not isolated it")
-        self._patch(found, {"unschedulable": None, "taints": others})
+        self._patch(node_object, {"unschedulable": None, "taints": others})
 
     def _node(self, name: str) -> Object:
-        found = self._api.find(NODE, name)
-        if found is None:
+        node_object = self._api.find(NODE, name)
+        if node_object is None:
             raise InputError(f"node {name}: is no node of the cluster")
-        return found
+        return node_object
 
     def _patch(self, node: Object, spec: Object) -> None:
         """Refused where somebody has changed the node meanwhile: a list of taints is replaced as a whole."""

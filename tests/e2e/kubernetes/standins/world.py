@@ -29,7 +29,7 @@ class Complaint(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make an object; one that is there already is left as it is. `refused`: how it is told that it may not be."""
+    """Make an object; one that is there already is left as it is. `refused`: how the API server refuses it."""
 
     thing: Object
     refused: Complaint | None = None
