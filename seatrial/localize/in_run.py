@@ -1,8 +1,8 @@
 """Step `localize` of a run: which part of the testbed has slowed since, or makes a collective slow or fail.
 
-First the numbers of single nodes are measured again, which takes seconds and names a node that has slowed; in a run
-without a bad collective, TCP streams only. Then a bad collective runs in rounds of disjoint groups of nodes, each by an
-mpirun of its own, beside each other.
+First the numbers of single nodes are measured again, which takes seconds and names a node that has slowed; TCP streams
+only where no collective is bad but no history would show it. Then a bad collective runs in rounds of disjoint groups of
+nodes, each by an mpirun of its own, beside each other.
 """
 
 import logging
@@ -56,11 +56,17 @@ class Localized:
 
 
 def is_due(checks: Sequence[Check], testbed: Testbed | None) -> bool:
-    """Return whether collectives were tried, no part is suspected, and enough nodes are left to compare."""
+    """Return whether a collective is or may be slow, no part is suspected, and enough nodes are left to compare."""
     suspected = any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
     enough = testbed is not None and len(testbed.nodes) >= _LEAST_NODES
-    tried = any(check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN for check in checks)
-    return enough and tried and not suspected
+    tried = [check for check in checks if check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN]
+    return enough and not suspected and any(check.verdict.is_fault or not _shows_half(check) for check in tried)
+
+
+def _shows_half(check: Check) -> bool:
+    """Return whether a loss of half of a collective's rate would be below what is expected of it."""
+    plateaus = [judgement for judgement in check.judgements if judgement.measurement.metric == "busbw_plateau"]
+    return any(j.expected.low is not None and j.expected.low > j.measurement.value / 2 for j in plateaus)
 
 
 def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, until: float) -> Localized | None:

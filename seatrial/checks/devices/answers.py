@@ -24,7 +24,7 @@ from seatrial.text.words import number, some_of
 
 # Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
 # ones of a model differ by a few percent.
-_SHARED = Tolerance(sigma=0.5, cap=8.0)
+_SHARED = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 _GPU = Tolerance(sigma=0.05, cap=1.5)
 _LINK = Tolerance(sigma=0.1, cap=2.0)
 _DISK = Tolerance(sigma=0.5, cap=8.0, coarse=True)

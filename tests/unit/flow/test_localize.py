@@ -106,6 +106,13 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
     assert rounds(chain) == []
 
 
+def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node(chain: Chain) -> None:
+    chain.platform = FakePlatform(nodes=NODES)
+    chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
+    pin_plateau(chain)
+    assert [name for name in chain.run().timings if name in ("compare", "localize")] == ["compare"]
+
+
 def test_streams_that_are_not_measured_again_in_time_blame_nobody(
     chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
