@@ -312,6 +312,7 @@ def script() -> str:
     return files("seatrial.report").joinpath("templates/report.js").read_text(encoding="utf-8")
 
 
+@cache
 def _environment() -> "Environment":
     """Node names, reasons and log lines come from machines under test, so everything is escaped unless marked safe."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
