@@ -13,7 +13,7 @@ PYTHON ?= python3
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
-# What measures real nodes runs alone, after all that only shares the processors; IDLE is the lock for that.
+# What measures rates of real nodes runs alone: it has the lock IDLE for itself, which all that runs beside `make test` shares.
 IDLE := $(VENV)/.idle
 ALONE := tests/integration/test_throughput.py tests/gpu
 SHARING := tests/unit tests/contract tests/integration $(addprefix --ignore=,$(ALONE))
@@ -23,9 +23,8 @@ test: lint
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
 	flock -o $(IDLE) $(BIN)/pytest -m "not slow" $(ALONE)
 
-# What no test of `make test` can show: of each slow lane the tests marked `gate`, in three parts. What holds the lock of
-# tests/images is together. `.ci/run` runs the first part, most of which waits for containers and packages, beside
-# `make test`, and then the other two, most of which wait for nodes and servers, beside each other.
+# What no test of `make test` can show: of each slow lane the tests marked `gate`, in three parts of which two run at a
+# time. What holds the lock of tests/images is together. Most of them wait, so `.ci/run` runs them beside `make test`.
 GATE_CONTAINERS := tests/images tests/docker tests/browser tests/e2e/kubernetes
 WHEEL := tests/e2e/test_wheel.py
 GATE_SERVED := tests/e2e tests/production --ignore=$(WHEEL)
@@ -38,13 +37,13 @@ gate-packages: setup
 	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
 
 gate-containers:
-	flock -o $(IDLE) $(BIN)/pytest -m gate $(GATE_CONTAINERS)
+	flock -s -o $(IDLE) $(BIN)/pytest -m gate $(GATE_CONTAINERS)
 
 gate-served:
-	$(BIN)/pytest -m gate $(GATE_SERVED)
+	flock -s -o $(IDLE) $(BIN)/pytest -m gate $(GATE_SERVED)
 
 gate-nodes:
-	$(BIN)/pytest -m gate $(GATE_NODES)
+	flock -s -o $(IDLE) $(BIN)/pytest -m gate $(GATE_NODES)
 
 test-all: test
 	@for lane in slow fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
