@@ -74,14 +74,15 @@ def _checks() -> Iterator[str]:
     """A section for each check of the table, in the order in which a run tries them."""
     for kind in CHECKS:
         yield from (f"## {kind.name}", "", _first_paragraph(kind.section.__doc__ or ""), "")
-        yield from (f"- Runs after `{kind.after}`.", f"- In the suite file: [{kind.name}](suite-file.md#{kind.name}).")
-        for nodes, gpus in (("with GPUs", True), ("without GPUs", False)):
-            if needs := kind.needs(gpus):
-                yield f"- Nodes {nodes} need " + ", ".join(f"{need.name} ({need.remedy})" for need in needs) + "."
+        yield f"- Runs after `{kind.after}`; [{kind.name}](suite-file.md#{kind.name}) in the suite file."
+        needs = {nodes: kind.needs(nodes == "with GPUs") for nodes in ("with GPUs", "without GPUs")}
+        of_all = len(set(needs.values())) == 1
+        for nodes, some in {"": needs["with GPUs"]}.items() if of_all else needs.items():
+            if some:
+                named = ", ".join(need.name for need in some)
+                yield f"- Nodes {nodes} need {named}." if nodes else f"- Needs {named}."
         if kind.least_ranks > 1:
             yield f"- Needs at least {kind.least_ranks} ranks, on two nodes where the cluster has two."
-        if kind.repeat:
-            yield "- Suspicious numbers are measured again before they count."
         yield from ("", "| metric | unit | meaning |", "|---|---|---|") if kind.metrics else ()
         yield from (_row(f"`{name}`", m.unit or "-", m.meaning) for name, m in kind.metrics.items())
         yield ""

@@ -63,6 +63,11 @@ REASONS = {
         "The program hung, or `timeout_s` of the suite is too short (`inconclusive` if the ranks never met).",
         "Find the rank or link that hangs, or raise `timeout_s`.",
     ),
+    "machine-too-busy": Explanation(
+        "no end within {seconds} s: a rank waited {waited} s of it for a processor of the machine that plays all nodes",
+        "The machine is too busy, or too small for so many nodes (`inconclusive`). No node is blamed.",
+        "End what else runs on the machine, ask for fewer nodes, or raise `timeout_s` of the suite.",
+    ),
     "mpirun-failed": Explanation(
         "{problem}",
         "mpirun ended without a result, and its output names no cause.",

@@ -133,6 +133,8 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
     if result.lost:  # its end is unknown; whether the head is still there is asked next
         why = f"; before that: {cause}" if cause else ""
         return Verdict.INCONCLUSIVE, Reason.of("head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why)
+    if result.starved and not cause:
+        return Verdict.INCONCLUSIVE, starved_reason(result)
     if result.timed_out:
         has_output = bool(began or cause)
         why = f"; {cause}" if cause else "" if began else "; the ranks never met"
@@ -145,6 +147,11 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
         )
     problem = f"mpirun's exit status is {result.exit_status}, and the output names no cause"
     return Verdict.FAIL, cause or Reason.of("mpirun-failed", problem=problem)
+
+
+def starved_reason(result: MpiResult) -> Reason:
+    """Reason of an mpirun that the machine of all nodes was too busy for, which says nothing of the nodes."""
+    return Reason.of("machine-too-busy", seconds=f"{result.seconds:.0f}", waited=f"{result.waited_s:.0f}")
 
 
 def _without_teardown(result: MpiResult) -> Sequence[Finding]:

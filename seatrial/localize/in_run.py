@@ -105,6 +105,8 @@ def _measured_again(
     by_name = {check.name: check for check in checks}
     doubts = {name: _doubts(by_name[name]) for name in names if name in by_name}
     repeated = repeat({name: some for name, some in doubts.items() if some}, until)
+    slow = [name for name, again in repeated.items() if again.check and again.check.suspects and not again.over]
+    repeated |= repeat({name: doubts[name] for name in slow}, until)  # a machine that was busy for a moment is no fault
     for name, again in repeated.items():
         if not {doubt.measurement.series() for doubt in doubts[name]} <= {m.series() for m in again.measurements}:
             again.check = None  # time was over: without its best neighbour a healthy node looks slow

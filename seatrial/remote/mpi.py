@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import os
+import re
 import shlex
 import time
 from collections import Counter, deque
@@ -70,6 +71,7 @@ _SUPERVISOR = (
     "seatrial-supervisor: "  # seatrial/remote/probes/supervise.py: why it ended, or did not start, the command
 )
 _CANNOT_START = "cannot start "
+_WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class MpiResult:
     and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
     the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
     `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
+    `waited_s`: how long a rank waited for a processor until its time was up, where all nodes share one machine's.
     """
 
     exit_status: int | None
@@ -93,6 +96,12 @@ class MpiResult:
     lost: bool = False
     node_names: Mapping[str, str] = field(default_factory=dict)
     rank_nodes: tuple[str, ...] = ()
+    waited_s: float = 0.0
+
+    @property
+    def starved(self) -> bool:
+        """Whether it ran past its time because the machine that plays all nodes is too busy."""
+        return self.timed_out and 2 * self.waited_s > self.seconds
 
     @property
     def ok(self) -> bool:
@@ -219,7 +228,8 @@ def mpirun(
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
             done = _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
             names = {node.address: node.name for node in testbed.nodes}
-            return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed))
+            waited_s = 0.0 if testbed.shared_cores is None else done.waited_s
+            return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed), waited_s=waited_s)
 
 
 def _for_shell(environment: Mapping[str, str]) -> bytes:
@@ -342,6 +352,7 @@ class _Follower:
         message = self._supervisor or ""
         not_started = message.removeprefix(_CANNOT_START) if message.startswith(_CANNOT_START) else None
         ended = not_started is None and (past_deadline or bool(message))
+        waited = _WAITED.match(message)
         return MpiResult(
             exit_status=None if message else status,
             lines=self._lines.kept(),
@@ -350,6 +361,7 @@ class _Follower:
             reaped=ended and self._asked_to_end,
             not_started=not_started,
             lost=status is None and not message and not past_deadline,
+            waited_s=float(waited["seconds"]) if waited else 0.0,
         )
 
 

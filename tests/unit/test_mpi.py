@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         monkeypatch.setattr(mpi, "connected", lambda bed, node, timeout_s: nullcontext())
         monkeypatch.setattr(mpi, "run_command", lambda head, command, **more: CommandResult(0, "", 0.1))
         monkeypatch.setattr(mpi, "start_process", start)
-        return mpirun(testbed(), ["hostname"], timeout_s=60, **options), process, commands[0]
+        bed = options.pop("bed", testbed())
+        return mpirun(bed, ["hostname"], timeout_s=60, **options), process, commands[0]
 
     return run
 
@@ -149,6 +151,16 @@ def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) 
     assert (result.lost, result.timed_out, result.exit_status, result.ok) == (True, False, None, False)
     ended, *_ = play(iter([["n0", "seatrial-supervisor: time is up"]]), None)
     assert (ended.lost, ended.timed_out) == (False, True)
+
+
+@pytest.mark.parametrize(("cores", "waited_s"), [(2, 41.5), (None, 0.0)])
+def test_ranks_that_one_machine_starved_are_known_by_what_they_waited(
+    play: Play, cores: int | None, waited_s: float
+) -> None:
+    said = "seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor"
+    result, *_ = play(iter([["n0", said]]), 1, bed=testbed(shared_cores=cores))
+    assert (result.timed_out, result.waited_s) == (True, waited_s)
+    assert [replace(result, seconds=seconds).starved for seconds in (82, 84)] == [cores is not None, False]
 
 
 def test_a_cause_names_its_host() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -76,7 +77,9 @@ def test_input_that_closes_before_the_variables_starts_nothing() -> None:
 def test_time_up_ends_it_and_its_children() -> None:
     with supervise(2, "sh", "-c", "sleep 300 & echo $!; wait") as process:
         out = first_line(process)
-        assert last_words(process) == b"seatrial-supervisor: time is up"
+        assert re.fullmatch(
+            rb"seatrial-supervisor: time is up; \d+\.\d s of it a process waited .*", last_words(process)
+        )
     assert not alive(int(out))
 
 

@@ -157,8 +157,10 @@ def _with_lost(present: RollCall, outcomes: Sequence[SweepOutcome]) -> RollCall:
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> str | None:
     """The reason not to try the operation, where it could not show anything."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
-    if any(outcome.fabric_gone for outcome in outcomes):
-        return not_tried(reason="the fabric is gone")
+    if gone := next((outcome for outcome in outcomes if outcome.fabric_gone), None):
+        return not_tried(
+            reason="the fabric is gone" if gone.verdict is Verdict.FAIL else f"{gone.operation} could not be measured"
+        )
     reason = too_small(run, testbed)
     return caused(not_tried(reason=reason), reason) if reason else None
 

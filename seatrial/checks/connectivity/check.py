@@ -33,6 +33,7 @@ from seatrial.checks.connectivity.stages import (
 )
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, PlannedNodes, PlannedPart, StepResult
+from seatrial.checks.failures import starved_reason
 from seatrial.config.run import Run
 from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError, NodesError, RemoteError
@@ -329,6 +330,9 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
         if not shown.missing:
             ranks, seconds = findings.testbed.world_size, shown.result.seconds
             log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(findings.testbed.nodes), seconds)
+            return
+        if shown.result.starved:
+            findings.doubts.append(starved_reason(shown.result))
             return
         if untried_logins:
             untried_logins, tried = False, len(findings.testbed.nodes)

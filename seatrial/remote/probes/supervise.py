@@ -8,7 +8,7 @@ command's environment, which show neither in a list of processes nor in a file.
 
 The exit status is the command's own, 128+N when signal N ended it. A command's own may be any number, so one of these
 lines says that this program ends the command, or could not start it; what comes after it is of processes that are ended
-    seatrial-supervisor: time is up
+    seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor
     seatrial-supervisor: not wanted any more
     seatrial-supervisor: cannot start NAME: REASON
 """
@@ -79,11 +79,27 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            return TIME_UP
+            return f"{TIME_UP}; {longest_wait():.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):
             return UNWANTED
     return None
+
+
+def longest_wait():
+    """Seconds that the threads of one process were ready to run and did not, in the process where it is most."""
+    return max(map(waited, descendants(os.getpid())), default=0.0)
+
+
+def waited(pid):
+    nanoseconds = 0
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as stat:
+                nanoseconds += int(stat.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        pass  # it has ended, or the kernel does not count
+    return nanoseconds / 1e9
 
 
 def end_all(child):

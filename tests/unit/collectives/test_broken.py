@@ -59,6 +59,16 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
         (result([*table(footer=False), LOST, SILENT, *DIED], 137), Verdict.FAIL, "(9 (Killed)) on node-2 (rank 2)"),
         (result(table(footer=False), None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
         (result([*table(footer=False), LOST], None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
+        (
+            result([*table(footer=False), LOST], None, timed_out=True, waited_s=0.8),
+            Verdict.INCONCLUSIVE,
+            "no end within 1 s: a rank waited 1 s of it for a processor of the machine that plays all nodes (after 3",
+        ),
+        (
+            result([*table(footer=False), SILENT], None, timed_out=True, waited_s=0.8),
+            Verdict.FAIL,
+            "no word from rank 1 on node-1",
+        ),
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
         (result(table(footer=False)), Verdict.INCONCLUSIVE, "the output ends early"),
         (result(table(sizes=())), Verdict.INCONCLUSIVE, ""),
@@ -115,6 +125,13 @@ def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -
     assert (done.verdict, asked) == (Verdict.FAIL, ["all_reduce"])
     assert "connection timed out" in done.reason
     assert "alltoall was not tried" in done.reason
+
+
+def test_a_machine_that_is_too_busy_ends_the_check_without_blame(check: Callable[..., Check]) -> None:
+    starved = result(table(footer=False), None, timed_out=True, waited_s=0.8)
+    done = check(starved, operations=["all_reduce", "all_gather"])
+    assert (done.verdict, done.suspects) == (Verdict.INCONCLUSIVE, ())
+    assert done.reason.endswith("all_gather was not tried: all_reduce could not be measured"), done.reason
 
 
 def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:

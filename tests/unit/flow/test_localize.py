@@ -1,6 +1,7 @@
 """A collective that is slow without a suspect, through the whole chain: which part is named, and what it costs."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakePlatform, ProgramOutput, Request
 from tests.fake_platform.mpi import collective, nccl_tests
+from tests.fake_platform.programs import stream
 from tests.unit.flow.conftest import Chain
 
 NODES = 6
@@ -111,6 +113,34 @@ def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node
     chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
     pin_plateau(chain)
     assert [name for name in chain.run().timings if name in ("compare", "localize")] == ["compare"]
+
+
+@pytest.mark.parametrize(("slow_streams", "blamed"), [(3, []), (99, ["node-1--node-2"])])
+def test_a_link_is_slow_after_the_collectives_only_if_it_is_twice(
+    chain: Chain, slow_streams: int, blamed: list[str]
+) -> None:
+    """Each time is the best of three streams; a machine may be busy for as long."""
+    ends, left = {"node-1", "node-2"}, 0
+
+    def slows(request: Request) -> str:
+        nonlocal left
+        left = slow_streams
+        return collective(request)
+
+    def carries(request: Request) -> str:
+        nonlocal left
+        peer = next(n for n in request.peers.values() if n.address == json.loads(request.stdin)["peer"]["address"])
+        if {request.node.name, peer.name} != ends or not left:
+            return stream(request)
+        left -= 1
+        slow = dataclasses.replace(request.node, link_mb_s=40.0)
+        return stream(dataclasses.replace(request, node=slow))
+
+    chain.platform = FakePlatform(nodes=NODES)
+    chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
+    chain.platform.programs |= {"collective.py": slows, "stream.py": carries}
+    assert [suspect.name for suspect in chain.run().suspects] == blamed
+    assert left == max(0, slow_streams - 6)
 
 
 def test_streams_that_are_not_measured_again_in_time_blame_nobody(
