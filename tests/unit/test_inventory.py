@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -30,7 +31,9 @@ from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
+from seatrial.remote import node_setup
 from seatrial.remote.answers import read_answer
+from seatrial.remote.command import CommandResult
 from seatrial.remote.node_probe import Inventory
 from seatrial.remote.node_setup import NodeConnection
 from tests.fake_platform import FakePlatform
@@ -282,6 +285,13 @@ def test_the_second_node_of_a_host_name_is_named() -> None:
     (suspect,) = same_hostname({"a": contact(hostname="x"), "b": contact(hostname="y"), "c": contact(hostname="x")})
     assert suspect.name == "c"
     assert suspect.evidence.startswith("has the host name of a, x: ")
+
+
+def test_a_clock_is_known_to_half_of_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((1000.0, 1000.4))
+    monkeypatch.setattr(node_setup, "time", SimpleNamespace(time=lambda: next(times)))
+    monkeypatch.setattr(node_setup, "run_command", lambda *_, **__: CommandResult(0, "1005.2\n", 0.4))
+    assert node_setup._clock(make_testbed(1).nodes[0], cast(Any, None), 1) == pytest.approx((5.0, 0.2))
 
 
 def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_errs() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seatrial.judge.assess import counting
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
@@ -47,6 +48,11 @@ def test_a_reason_can_be_checked_by_hand() -> None:
         "all_reduce busbw_plateau 0.0200 GB/s is 96 % below the 0.5 that ann pinned"
         " (expected at least 0.300; at least 0.150 or it fails)"
     )
+
+
+def test_of_numbers_that_are_alike_bad_the_lowest_comes_first() -> None:
+    every = [judged(plateau(value), approved()) for value in (0.04, 0.01, 0.02)]
+    assert [judgement.measurement.value for judgement in counting(every)] == [0.01, 0.02, 0.04]
 
 
 def test_between_interval_and_floor_is_degraded() -> None:

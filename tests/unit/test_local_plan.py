@@ -71,6 +71,13 @@ def test_faults_are_in_the_script_of_their_node_alone() -> None:
     assert "sshd" not in stopped.replace("/run/sshd", "")
 
 
+def test_the_end_of_a_node_comes_after_all_else_that_begins_then() -> None:
+    later = [{"node": "node-1", **fault, "after": "connectivity"} for fault in ({"sshd": "stopped"}, {"rate": "8mbit"})]
+    waiting = script(faults=later).partition("/after-connectivity\n")[2].splitlines()
+    assert "rate 8mbit" in waiting[0]
+    assert waiting[1:4] == ["rm /state/nodes/node-1/after-connectivity", "kill -KILL -1", ") &"]
+
+
 def test_the_accounts_home_is_replaced_and_the_others_stay() -> None:
     text = plan.passwd_file("root:x:0:0:root:/root:/bin/bash\nsshd:x:101::/run/sshd:/bin/false\n", ROOT, Path("/h"))
     assert text == "root:x:0:0::/h:/bin/sh\nsshd:x:101::/run/sshd:/bin/false\n"

@@ -47,6 +47,13 @@ def test_without_settings_it_says_what_to_set() -> None:
 
 
 SLACK = {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a"}
+
+
+@pytest.mark.parametrize("given", [SLACK, {"ALERT_WEBHOOK": WEBHOOK}, {"ALERT_URLS": MAIL}, {}])
+def test_one_receiver_is_enough(given: dict[str, str]) -> None:
+    assert settings(**given).anybody == bool(given)
+
+
 BAD = [
     ({"SLACK_WEBHOOK": "http://hooks.example.com/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
     ({"SLACK_WEBHOOK": "https://host:99999/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),

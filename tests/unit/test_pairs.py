@@ -1,17 +1,27 @@
 """Which nodes try which others, and what the answer of a node may be."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from seatrial.checks.connectivity import stages
+from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.stages import peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import code_of
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node
+from seatrial.remote import peers
 from seatrial.remote.answers import ReachAnswer, read_answer
-from seatrial.remote.peers import unreached
+from seatrial.remote.command import CommandResult
+from seatrial.remote.node_setup import NodeConnection
+from seatrial.remote.peers import try_streams, unreached
+from seatrial.text.hostlist import host_list
+from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 
 def names(count: int) -> list[str]:
@@ -105,3 +115,33 @@ def test_without_an_answer_no_peer_counts_as_reached(line: str) -> None:
     with pytest.raises(RemoteError) as caught:
         unreached([line], PEERS)
     assert code_of(caught.value.reason) == "peers-not-tried"
+
+
+@pytest.mark.parametrize(
+    ("printed", "problem"),
+    [("", "nothing was printed"), ("Welcome", "Welcome"), (json.dumps({"error": "node-1 refuses"}), "node-1 refuses")],
+)
+def test_what_a_node_printed_in_place_of_a_rate_is_shown(
+    printed: str, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(peers, "run_command", lambda *_, **__: CommandResult(0, printed, 0.0))
+    contacts = {f"node-{i}": NodeConnection(None, {}, 1, 0, 0) for i in range(2)}  # type: ignore[arg-type]
+    assert try_streams(make_testbed(2), contacts, [("node-0", "node-1")], 1) == {}
+    assert caplog.messages == [f"node-0 to node-1: throughput cannot be measured: {problem}"]
+
+
+@pytest.mark.parametrize("taken", [["node-1"], ["node-1", "node-2"]])
+def test_nodes_that_their_scheduler_took_are_not_blamed_and_said_once(
+    taken: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def silent(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
+        findings.suspects += [Suspect("node", name, 1.0, "no answer") for name in taken]
+        findings.problems += [f"{name}: no answer" for name in taken]
+        findings.testbed = findings.testbed.without(taken)
+        return {}
+
+    monkeypatch.setattr(stages, "contact_nodes", silent)
+    monkeypatch.setattr(stages, "try_pairs", lambda *_: None)
+    bed = replace(make_testbed(3), blameless_reason=lambda node: "the job was preempted")
+    present = stages.roll_call(make_run(tmp_path, nodes=3), bed)
+    assert (present.suspects, present.problems) == ((), (f"{host_list(taken)}: the job was preempted",))

@@ -165,6 +165,8 @@ def test_launcher_tables_are_no_rows() -> None:
     ("footer", "outcome"),
     [
         ("# Out of bounds values : 0 OK", "ok"),
+        ("# Out of bounds values : 0", "ok"),
+        ("# Out of bounds values : 1", "failed"),
         ("# Avg bus bandwidth    : 36.7", "ok"),
         ("# Out of bounds values : 4 FAILED\n# Avg bus bandwidth    : 36.7", "failed"),
         ("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 36.7 FAILED", "failed"),  # NCCL_TESTS_MIN_BW
