@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-from seatrial.alerts.settings import AlertSettings
+from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.cli.options import print_json
 from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
@@ -56,7 +56,8 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
             if shutil.which(cluster.mpi.mpirun)
             else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
         )
-        yield "torch", None if find_spec("torch") else "install seatrial with its extra `local` (docs/install.md)"
+        extra = "install seatrial with its extra `local`: uv tool install 'seatrial[local] @ WHEEL'"
+        yield "torch", None if find_spec("torch") else extra
     yield "open files", open_files_problem(len(cluster.node_names()))
     if cluster.upload:
         yield f"upload {cluster.upload}", missing_package(cluster.upload)
@@ -78,7 +79,7 @@ def _history() -> Finding:
 def _alerts(cluster: Cluster) -> Finding:
     settings = AlertSettings.from_env(cluster.notify)
     if not settings.anybody:
-        return "alerts (not configured, no alerts are sent: see docs/alerts.md)", None
+        return f"alerts (not configured, none is sent: {HOW_TO})", None
     return "alerts", (settings.slack.problem() if settings.slack else None) or settings.legal()[1]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -65,7 +66,12 @@ def init(file: Path | None, kind: str | None, context: str | None, namespace: st
 
 
 def _asked(question: str, answer: Any, default: Any) -> Any:
-    return click.prompt(question, type=answer, default=default, show_default=default != "", err=True)
+    try:
+        return click.prompt(question, type=answer, default=default, show_default=default != "", err=True)
+    except click.Abort:
+        if sys.stdin.isatty():  # Ctrl-C
+            raise
+        raise InputError(f"{question}: standard input has no answer; --yes asks nothing") from None
 
 
 def _answered(draft: "Draft", field: str, kind: str, file: Path) -> "Draft":

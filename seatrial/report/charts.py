@@ -364,7 +364,7 @@ def _from_zero_where_it_is_near(axes: "Axes") -> None:
 def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
     verdict = f" · {words.GLYPHS[then.verdict]} {words.label(then.verdict)}" if then.verdict else ""
     lines = (
-        f"{then.started:%-d %B %Y, %H:%M}",
+        words.moment(then.started),
         f"{words.quantity(then.value, unit)}{verdict}",
         f"changed: {then.software}" if then.software else "",
         f"run {then.run_id}",

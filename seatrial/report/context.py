@@ -167,9 +167,7 @@ class Headline:
 
     @property
     def name(self) -> str:
-        """Short name: busbw plateau of all_reduce."""
-        operation = self.measurement.operation
-        return words.metric_name(self.measurement.metric) + (f" of {operation}" if operation else "")
+        return words.metric_of(self.measurement)
 
     @property
     def expected(self) -> Expected:

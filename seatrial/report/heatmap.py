@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from seatrial.model.curves import Reading, readings
-from seatrial.model.measurement import Measurement, Subject, SubjectKind
+from seatrial.model.measurement import Subject, SubjectKind
 from seatrial.model.result import SURE, UNJUDGED, RunResult, standing_of
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
@@ -24,15 +24,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`verdict` and `standing` are None where a number was only recorded; `text` is the value, `tooltip` everything."""
+    """`standing` is None where a number was only recorded; `text` is the value, `tooltip` everything."""
 
-    verdict: Verdict | None
     standing: str | None
     text: str
     tooltip: str
 
+    @property
+    def verdict(self) -> Verdict | None:
+        return Verdict.PASS if self.standing == UNJUDGED else Verdict(self.standing) if self.standing else None
 
-NOT_MEASURED = Cell(Verdict.NOT_RUN, Verdict.NOT_RUN, "not measured", "not measured on this node")
+
+NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Ce
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
-                column = Column(check.name, _title(reading.measurement))
+                column = Column(check.name, words.metric_of(reading.measurement))
                 readings_by_node.setdefault(column, {}).setdefault(node, []).append(reading)
     judged = {
         column: nodes
@@ -142,11 +145,6 @@ def _node(subject: Subject) -> str:
     return subject.name.replace(":", "/").partition("/")[0] if subject.kind == "gpu" else ""
 
 
-def _title(measurement: Measurement) -> str:
-    operation = measurement.operation
-    return words.metric_name(measurement.metric) + (f" of {operation}" if operation else "")
-
-
 def _cell(group: Sequence[Reading]) -> Cell:
     """Return the cell of the worst reading."""
     worst = min(group, key=_severity)
@@ -161,7 +159,6 @@ def _cell(group: Sequence[Reading]) -> Cell:
     if len(group) > 1:
         facts.append(f"the worst of {len(group)}")
     return Cell(
-        judgement.verdict if judgement else None,
         judgement.standing if judgement else None,
         words.quantity(m.value, m.unit),
         ", ".join(text for text in facts if text),

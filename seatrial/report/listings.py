@@ -179,6 +179,9 @@ _LEFT_OUT = ("suite", "started", "took")  # there; a run's id begins with its da
 def show_history(rows: Sequence[RunRow]) -> None:
     """Print the table; on a narrow terminal without the columns that say the least."""
     console = output()
+    if not rows:
+        print_line(console, "no run is recorded")
+        return
     console.print(history_table(rows, console.encoding, console.width))
 
 

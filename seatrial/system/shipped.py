@@ -11,4 +11,5 @@ CLUSTER_SCHEMA = CLUSTERS / "cluster.schema.json"  # what an editor checks a clu
 
 def example(path: Path) -> Path:
     """Return the shipped file where `path` below deployments/clusters is none of the current folder's, else `path`."""
-    return REPOSITORY / path if path.parent == CLUSTERS and not path.exists() else path
+    shipped = REPOSITORY / path
+    return shipped if path.parent == CLUSTERS and not path.exists() and shipped.exists() else path

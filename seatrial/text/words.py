@@ -134,6 +134,12 @@ def metric_name(metric: str) -> str:
     return metric.replace("_", " ")
 
 
+def metric_of(measurement: Measurement) -> str:
+    """The metric with its operation: "busbw plateau of all_reduce"."""
+    operation = measurement.operation
+    return metric_name(measurement.metric) + (f" of {operation}" if operation else "")
+
+
 def subject_name(subject: Subject) -> str:
     """The subject, or nothing for the cluster as a whole, which needs no saying."""
     return "" if subject.kind == "cluster" else named(subject.kind, subject.name)

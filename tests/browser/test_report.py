@@ -102,8 +102,14 @@ def test_nothing_runs_off_a_narrow_screen_or_the_paper(browser: Browser, runs: P
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.open(runs / "bad" / "report.html")
+    browser.ask("document.querySelectorAll('details').forEach((folded) => (folded.open = true))")
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
-    assert browser.find(".toc td:nth-child(3)").is_displayed()
+    scrolling = "[...document.querySelectorAll('.scroll')].filter((part) => part.scrollWidth > part.clientWidth)"
+    assert browser.ask(f"return {scrolling}.map((part) => part.textContent)") == []
+    cells = browser.all(".toc td, .wide :is(th, td), .stacked :is(th, td)")
+    right = [cell.rect["x"] + cell.rect["width"] for cell in cells if cell.text]
+    assert len(right) > 20 and max(right) <= 390
+    assert all(cell.is_displayed() for cell in browser.all(".wide .verdict"))
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "width": A4_PX, "mobile": False})
     assert browser.ask("return document.documentElement.scrollWidth") <= A4_PX

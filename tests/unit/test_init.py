@@ -209,6 +209,13 @@ def test_without_a_scheduler_it_is_this_machine() -> None:
     assert (cluster.platform.kind, cluster.hardware.name, cluster.gpus) == ("this-machine", "H100-SXM", 2)
 
 
+def test_without_an_answer_it_says_what_it_asks_and_how_to_be_asked_nothing() -> None:
+    answering("sinfo", ("--noheader", SINFO))
+    with pytest.raises(InputError, match=r"^platform.partition: standard input has no answer; --yes asks nothing$"):
+        written("--platform", "slurm")
+    assert not Path("site.yaml").exists()
+
+
 def test_a_file_is_never_overwritten() -> None:
     Path("site.yaml").write_text("mine")
     with pytest.raises(InputError, match=r"site\.yaml: is there already"):

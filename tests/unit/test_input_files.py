@@ -280,6 +280,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=rf"{name}\.yaml: .*{problem}"):
             load_cluster(tmp_path / f"{name}.yaml")
+    with pytest.raises(InputError, match=r"^deployments/clusters/none\.yaml: cannot be read"):  # nor shipped
+        load_cluster(Path("deployments/clusters/none.yaml"))
     with pytest.raises(
         InputError, match="suite 'quik': unknown; legal: quick, nightly, acceptance, a4-sweep, resnet50-fp32"
     ):

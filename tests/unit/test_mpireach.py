@@ -1,13 +1,19 @@
 """The search for the nodes that MPI fails with."""
 
 import math
+from pathlib import Path
 
 import pytest
 
-from seatrial.checks.connectivity.check import MAX_TRIES, guilty_nodes
+from seatrial.checks.connectivity import check
+from seatrial.checks.connectivity.check import MAX_TRIES, HostnameResult, guilty_nodes
+from seatrial.checks.connectivity.rates import Findings
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
-from tests.unit.collectives.fake_mpirun import make_testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
+from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 
 class Mpi:
@@ -54,3 +60,20 @@ def test_the_search_ends() -> None:
     mpi = Mpi(*(f"node-{i}" for i in range(1, 200)))
     assert guilty_nodes(make_testbed(200), mpi) == []
     assert mpi.tries <= MAX_TRIES + 1
+
+
+def test_a_machine_that_is_too_busy_for_mpirun_is_no_nodes_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tries = []
+
+    def starved(*arguments: object) -> HostnameResult:
+        tries.append(arguments)
+        return HostnameResult(MpiResult(None, (), 20.0, timed_out=True, waited_s=15.0), ("node-1",))
+
+    monkeypatch.setattr(check, "show_hosts", starved)
+    findings = Findings(make_testbed(4))
+    check._try_mpi(findings, {}, make_run(tmp_path))
+    done = findings.check()
+    assert (done.verdict, code_of(done.reason), done.suspects) == (Verdict.INCONCLUSIVE, "machine-too-busy", ())
+    assert len(tries) == 1

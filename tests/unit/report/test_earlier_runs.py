@@ -34,6 +34,11 @@ def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.Captu
     assert "node-2 is slow" in line
 
 
+def test_an_empty_history_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show_history([])
+    assert capsys.readouterr().out == "no run is recorded\n"
+
+
 def test_eighty_columns_have_room_for_the_node_that_a_reason_names() -> None:
     reason = "node-2 is slow: sends 23.6 MB/s, peers 374 (94 % less)"
     with open_store("sqlite://") as store:
