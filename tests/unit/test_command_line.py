@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.serving.by_hand import Unfinished
 from flows.serving.serve import ServeConfig
 from seatrial.history import open_store
 from tests.command_line import command
@@ -117,6 +118,19 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
     err = capsys.readouterr().err
     assert err.startswith("seatrial: SEATRIAL_HISTORY is not a database URL; legal: sqlite:")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_run_says_once_what_it_runs(
+    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("nodes: 2\nplatform: {kind: local}\n")
+    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
+    monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: Unfinished(3, "the server is gone"))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    assert command("run", str(file)) == 3
+    assert capsys.readouterr().err.count("mine.yaml · quick") == 1
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)])

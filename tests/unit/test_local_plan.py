@@ -72,9 +72,9 @@ def test_faults_are_in_the_script_of_their_node_alone() -> None:
 
 
 def test_the_end_of_a_node_comes_after_all_else_that_begins_then() -> None:
-    later = [{"node": "node-1", **fault, "after": "connectivity"} for fault in ({"sshd": "stopped"}, {"rate": "8mbit"})]
+    later = [{"node": "node-1", **fault, "after": "connectivity"} for fault in ({"sshd": "stopped"}, {"rate": "8kbit"})]
     waiting = script(faults=later).partition("/after-connectivity\n")[2].splitlines()
-    assert "rate 8mbit" in waiting[0]
+    assert "rate 8kbit" in waiting[0]
     assert waiting[1:4] == ["rm /state/nodes/node-1/after-connectivity", "kill -KILL -1", ") &"]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -55,6 +56,25 @@ class Fleet:
 
 def suspects(check: Check) -> dict[str, float]:
     return {suspect.name: suspect.confidence for suspect in check.suspects}
+
+
+@pytest.mark.parametrize(("better", "factor"), [("higher", 0.6), ("lower", 1.6)])
+def test_peers_that_are_bad_together_deviate_to_their_bad_side(
+    better: Literal["higher", "lower"], factor: float
+) -> None:
+    rng = np.random.default_rng(2)
+
+    def measured(level: float) -> tuple[Measurement, ...]:
+        rates = level * np.exp(0.01 * rng.standard_normal(NODES))
+        return tuple(
+            Measurement("step", float(rate), "ms", Subject("node", f"node-{n}"), better=better)
+            for n, rate in enumerate(rates)
+        )
+
+    past = [Check("training", Verdict.PASS, "", 1.0, measured(100)) for _ in range(8)]
+    check = settled(Check("training", Verdict.PASS, "", 1.0, measured(100 * factor)), knowing(SETUP, past))
+    (group,) = (j for j in check.judgements if j.measurement.subject.kind == "group")
+    assert group.deviation == pytest.approx(factor - 1, abs=0.02)
 
 
 # By facts

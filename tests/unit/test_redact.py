@@ -256,3 +256,8 @@ def test_values_that_tell_what_happened_are_no_secrets(name: str, value: str) ->
 )
 def test_passwords_in_urls_are_secret_in_every_variable(value: str, passwords: list[str]) -> None:
     assert set(secrets_in({"SEATRIAL_HISTORY": value})) == set(passwords)
+
+
+@pytest.mark.parametrize("password", ["hunter22", "hunte2", "unicorns"])
+def test_the_shortest_passwords_of_urls_are_secrets(password: str) -> None:
+    assert secrets_in({"WHERE": f"redis://someone:{password}@cache.example.com/0"}) == [password]

@@ -1,5 +1,6 @@
 """Faults of nodes, through the whole chain: who is blamed, and what is still measured without them."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_broken_node_is_blamed_and_the_others_are_measured(
     assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", name)]
     ranks = {m.conditions.get("ranks") for made in result.checks for m in made.measurements if m.metric == "busbw"}
     assert ranks == {2}
+
+
+def test_each_of_two_nodes_tries_the_other(chain: Chain) -> None:
+    chain.platform = FakePlatform(nodes=2)
+    refused = ProgramOutput(json.dumps({"tried": 1, "failed": {"refused": [0]}}) + "\n")
+    chain.platform.nodes["node-1"].programs["reach.py"] = lambda request: refused
+    result = chain.run()
+    assert (result.verdict, {suspect.name for suspect in result.suspects}) == (Verdict.FAIL, {"node-0--node-1"})
 
 
 @pytest.mark.parametrize("fault", [is_late, has_another_mpi])

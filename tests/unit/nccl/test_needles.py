@@ -16,3 +16,7 @@ def test_any_of_finds_what_a_search_for_each_word_finds(words: list[str], text: 
 def test_no_cause_has_an_empty_needle() -> None:
     needles = [cause.needle for cause in CAUSES if not cause.program.endswith("xid")]
     assert all(needle and needle == needle.lower() for needle in needles)
+
+
+def test_each_cause_has_a_sentence_and_a_next_step() -> None:
+    assert [cause.code for cause in CAUSES if not (cause.cause and cause.next_step)] == []

@@ -1,11 +1,15 @@
 import json
 import re
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
+
+import pytest
 
 from seatrial.model.curves import Curve, Point, busbw_curves, latency_table, losses
 from seatrial.model.result import Expected
 from seatrial.model.verdict import Verdict
-from seatrial.report.charts import busbw_chart, loss_chart
+from seatrial.report.charts import BAD, WEAK, _mark_bad, busbw_chart, loss_chart
 from tests import samples
 from tests.unit.report.drawn import GOLDEN, cases
 
@@ -44,6 +48,14 @@ def test_hostile_names_are_text_and_no_formula() -> None:
     svg = busbw_chart([Curve(name, points, Expected()), Curve("b", points, Expected(1.0, 2.0))])
     assert "<script" not in svg
     assert name in [element.text for element in ElementTree.fromstring(svg).iter("text")]
+
+
+@pytest.mark.parametrize(("verdict", "colour"), [(Verdict.FAIL, BAD), (Verdict.CORRUPT, BAD), (Verdict.DEGRADED, WEAK)])
+def test_a_bad_point_has_the_colour_of_its_verdict(verdict: Verdict, colour: str) -> None:
+    drawn: list[tuple[str, str]] = []
+    axes = SimpleNamespace(plot=lambda x, y, mark, *, color, **_: drawn.append((mark, color)))
+    _mark_bad(cast(Any, axes), [Point(8, 1.0, Expected(), verdict), Point(16, 1.0, Expected(), Verdict.PASS)])
+    assert drawn == [("x", colour)]
 
 
 def test_a_loss_that_is_no_number_leaves_a_gap() -> None:
