@@ -21,6 +21,7 @@ from seatrial.text.words import some_of
 NAMED, SHOWN = 0.9, 0.05  # the confidence from which a part is named, and from which it is a suspect at all
 _LEAST = 4  # comparable tests
 _MANY_TESTS = 1000
+_MOST = 0.8
 _ROWS, _NODES_SHOWN = 6, 8
 # Slow tests that a cause needs, so that no stray names a part.
 _ENOUGH: Mapping[CauseKind, int] = {
@@ -132,6 +133,9 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
     if behind := _behind_a_cut(posterior, findings):
         findings = [replace(f, confidence=min(f.confidence, 0.5)) if f in behind else f for f in findings]
         together = together or _across(posterior, behind[0])
+    if or_nodes := _as_well_of_nodes(posterior, findings):
+        findings = [replace(f, confidence=min(f.confidence, 0.5)) if f in or_nodes else f for f in findings]
+        together = together or _with_a_fine_node(posterior, or_nodes[0])
     findings.sort(key=lambda finding: -finding.confidence)
     return _concluded(posterior, tuple(findings), together)
 
@@ -157,6 +161,68 @@ def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Fin
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
     sides = _joined(posterior.observed) if links else {}
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
+
+
+def _as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+    """The named findings that other slow nodes explain as well, such as most of the nodes.
+
+    Too few of their slow tests are of nodes that were fine in another one, save the node that is named itself.
+    """
+    observed, told = posterior.observed, _told(posterior.observed)
+    clear = _fine_nodes(observed, told)
+
+    def is_sure(finding: Finding) -> bool:
+        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
+        tests = posterior.tests_of(finding.cause)
+        bad = tests[observed.bad[tests]]
+        sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]
+        is_free = finding.cause.kind in ("rail", "placement")  # of the nodes
+        return len(sure) >= _ENOUGH[finding.cause.kind] or (is_free and _is_no_chance(observed, told, tests))
+
+    return [finding for finding in findings if finding.named and not is_sure(finding)]
+
+
+def _is_no_chance(observed: Observed, told: Bools, tests: Ints) -> bool:
+    """Whether most of these tests are bad, and slow nodes alone would hardly have met in them and not in others.
+
+    Each pair of nodes is as likely to be slow by itself as it is in the other tests.
+    """
+    bad = tests[observed.bad[tests]]
+    others = np.setdiff1d(np.flatnonzero(told), tests)
+    share = (observed.bad[others].sum() + 1) / (len(others) + 2)
+    pairs = len({node for i in bad for node in observed.tests[i].nodes}) // 2
+    return bool(len(bad) >= _MOST * told[tests].sum() and share**pairs < 1 - NAMED)
+
+
+def _told(observed: Observed) -> Bools:
+    """Tests like which others are slow or failed, or fine between nodes that such tests clear.
+
+    Where all are alike, all may be slow.
+    """
+    likes = [(test.collective, len(test.nodes), test.like[-1]) for test in observed.tests]
+    told = {likes[i] for i in np.flatnonzero(observed.bad)}
+    mask = np.array([like in told for like in likes], dtype=bool)
+    clear = _fine_nodes(observed, mask)
+    fine = np.flatnonzero(observed.fine & ~observed.fast & ~mask)
+    told |= {likes[i] for i in fine if clear.issuperset(observed.tests[i].nodes)}
+    told -= {likes[i] for i in np.flatnonzero(observed.fast & ~mask)}
+    return np.array([like in told for like in likes], dtype=bool)
+
+
+def _fine_nodes(observed: Observed, told: Bools) -> set[str]:
+    return {node for i in np.flatnonzero(told & observed.fine) for node in observed.tests[i].nodes}
+
+
+def _with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None:
+    """A pair of a node that was fine with one of the slow tests that was not, without the GPUs that are blamed."""
+    observed, tests = posterior.observed, posterior.tests_of(finding.cause)
+    clear = _fine_nodes(observed, _told(observed))
+    doubtful = [n for i in tests[observed.bad[tests]] for n in observed.tests[i].nodes if n not in clear]
+    met = {frozenset(test.nodes) for test in observed.tests}
+    pairs = [(node, fine) for node in dict.fromkeys(doubtful) for fine in sorted(clear)]
+    pair = next((pair for pair in pairs if frozenset(pair) not in met), pairs[0] if pairs else None)
+    gpus = {each for test in observed.tests for each in test.gpus if finding.cause.name not in each}
+    return NextTest(pair, (min(gpus),) * 2 if gpus and finding.kind == "rail" else ()) if pair else None
 
 
 def _joined(observed: Observed) -> dict[str, str]:

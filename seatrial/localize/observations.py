@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
 _FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
 _SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4  # what a healthy pair scatters by, until tests show it
+_EFFICIENCY = 0.37  # of MAD, by which so many tests count
+_LEAST_SCATTER = 4  # tests
 _LOWEST, _HIGHEST = -4.0, 0.5
 _FAST = 0.15
 
@@ -111,11 +113,11 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
         if not test.failed:
             by_like[test.like].append(i)
     for members in by_like.values():
-        ratio = _ratios([tests[i].busbw_gb_s for i in members])
+        ratio, noise = _ratios([tests[i].busbw_gb_s for i in members])
         known = ~np.isnan(ratio)
         where = np.array(members)[known]
         value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
-        scale[where] = _scale_of(ratio[known])
+        scale[where] = _scale_of(ratio[known], noise)
     slow = (value < -3 * scale) | failed
     gpus: dict[object, set[object]] = defaultdict(set)
     for i in np.flatnonzero(slow).tolist():
@@ -128,8 +130,11 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
     return Observed(tuple(tests), value, scale, failed, alone, weight, share)
 
 
-def _ratios(sweeps: Sequence[Mapping[int, float]]) -> Floats:
-    """The median log ratio over the largest sizes of each sweep; NaN where no other has one of its sizes."""
+def _ratios(sweeps: Sequence[Mapping[int, float]]) -> tuple[Floats, float]:
+    """The median log ratio over the largest sizes of each sweep, and its noise by how these sizes scatter.
+
+    The ratio is NaN where no other has one of its sizes.
+    """
     sizes = sorted({size for sweep in sweeps for size in sweep})
     logs = np.array([[np.log(sweep[size]) if sweep.get(size, 0) > 0 else np.nan for size in sizes] for sweep in sweeps])
     measured = [column[~np.isnan(column)] for column in logs.T]
@@ -137,8 +142,22 @@ def _ratios(sweeps: Sequence[Mapping[int, float]]) -> Floats:
     known = ~np.isnan(logs)
     largest = known & (np.cumsum(known[:, ::-1], axis=1)[:, ::-1] <= _SIZES)
     ratios, some = np.full(len(sweeps), np.nan), known.any(axis=1)
-    ratios[some] = np.nanmedian(np.where(largest, logs, np.nan)[some], axis=1)
-    return ratios
+    plateau = np.where(largest, logs, np.nan)
+    ratios[some] = np.nanmedian(plateau[some], axis=1)
+    return ratios, _scatter(plateau[largest.sum(axis=1) > 1])
+
+
+def _scatter(plateau: Floats) -> float:
+    """Half of the scatter between the smallest and the largest size, by the shortest interval with half of the tests.
+
+    A fault slows most tests at all sizes alike, so that it does not count as noise; 0 where there is one size.
+    """
+    if len(plateau) < _LEAST_SCATTER:
+        return 0.0
+    ends = [row[~np.isnan(row)][[0, -1]] for row in plateau]
+    ordered = np.sort([last - first for first, last in ends])
+    half = len(ordered) // 2
+    return float((ordered[half:] - ordered[: len(ordered) - half]).min()) / 1.349 / 2
 
 
 def fast_level(values: Floats) -> float:
@@ -160,11 +179,15 @@ def fast_level(values: Floats) -> float:
     return level
 
 
-def _scale_of(ratios: Floats) -> float:
-    """The noise of like tests around their level, by MAD, with a few tests' worth of what is usual."""
-    near, scale = ratios, _SIGMA
+def _scale_of(ratios: Floats, least: float) -> float:
+    """The noise of like tests around their level, by MAD, with a few tests' worth of what is usual; `least` or more.
+
+    It is wider the fewer tests show it, as Student's t is at three times its scale (first term of its expansion).
+    """
+    near, scale = ratios, least
     for _ in range(5):
         near = ratios[np.abs(ratios) <= 3 * max(scale, _SIGMA)]
-        scale = 1.4826 * float(np.median(np.abs(near))) if len(near) else _SIGMA
+        scale = max(least, 1.4826 * float(np.median(np.abs(near)))) if len(near) else _SIGMA
     own, usual = len(near) * scale**2, _PRIOR_TESTS * _SIGMA**2
-    return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR)
+    degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
+    return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR) * (1 + 2.5 / degrees)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -33,6 +34,10 @@ def localized(
         results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)]
         state = update(state, results)
     return verdict(state), state.rounds
+
+
+def speed_with(slow: set[str], group: Group) -> float:
+    return 0.6 if slow.intersection(group.nodes) else 1
 
 
 def named(found: Localization) -> set[tuple[str, str]]:
@@ -66,6 +71,16 @@ def test_slow_nodes_are_named_in_three_rounds(seed: int) -> None:
     slow = {"n007", "n041"}
     found, _ = localized(64, lambda group: 0.7 if slow.intersection(group.nodes) else 1, seed)
     assert named(found) == {("node", node) for node in slow}
+
+
+@pytest.mark.parametrize("gpus", [(), GPUS[:2]], ids=["whole nodes", "single GPUs"])
+def test_where_most_nodes_are_slow_no_rail_link_or_cut_is_blamed_for_them(gpus: tuple[str, ...]) -> None:
+    for seed in range(12):
+        slow = set(random.Random(seed).sample(nodes(8), 5))
+        found, _ = localized(8, partial(speed_with, slow), seed, gpus)
+        assert named(found) <= {("node", node) for node in slow}
+        assert found.verdict == ("degraded" if named(found) else "inconclusive")
+        assert named(found) or found.next_test
 
 
 @pytest.mark.parametrize("seed", range(3))
