@@ -31,6 +31,7 @@ from seatrial.runs.login import folder_of
 from seatrial.system.process import open_files_problem
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
+from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.launch")
 
@@ -42,7 +43,8 @@ def launch(run: Run) -> Testbed:
     if lacking := open_files_problem(len(run.cluster.node_names())):
         raise MissingError(Reason.of("open-files", problem=lacking))
     testbed = platform_for(run.cluster).launch(run)
-    log.info("run %s: %d nodes, head %s (%s)", run.run_id, len(testbed.nodes), testbed.head.name, testbed.head.address)
+    nodes, head = count(len(testbed.nodes), "node"), testbed.head
+    log.info("run %s: %s, head %s (%s)", run.run_id, nodes, head.name, head.address)
     return testbed
 
 

@@ -322,7 +322,7 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     for verdict in dict.fromkeys(then.verdict for then in trend):
         at = [i for i, then in enumerate(trend) if then.verdict is verdict]
         colour, sign = (_COLOURS[verdict], "x") if verdict in _COLOURS else (SERIES[0], "o")
-        axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4)
+        axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
     axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
     _draw_expected_span(axes, headline)
     for i, then in enumerate(trend):
@@ -342,12 +342,11 @@ def _draw_expected_span(axes: "Axes", headline: Headline) -> None:
 
 
 def _dates(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
-    stride = -(-len(trend) // _MAX_DATES)
-    ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
     days = {then.started.date() for then in trend}
-    axes.set_xticks(
-        ticks, [f"{trend[i].started:{'%-d %b' if len(days) == len(trend) else '%-d %b %H:%M'}}" for i in ticks]
-    )
+    shown = "%H:%M" if len(days) == 1 else "%-d %b" if len(days) == len(trend) else "%-d %b %H:%M"
+    stride = -(-len(trend) // (_MAX_DATES if len(shown) < 8 else 3))
+    ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
+    axes.set_xticks(ticks, [f"{trend[i].started:{shown}}" for i in ticks])
     axes.set_xlim(-0.7, len(trend) - 0.3)
 
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
@@ -275,6 +277,13 @@ def _judged(judgement: Judgement) -> str:
     return f"would have seen {'an increase' if m.better == 'lower' else 'a loss'} of {change}"
 
 
+def _with_code(text: str) -> "Markup":
+    """`text` escaped, with what stands in backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
     """Draw the trends of headline numbers with earlier runs."""
     with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
@@ -349,5 +358,6 @@ def _environment() -> "Environment":
         percentage=words.fraction,
         moment=words.moment,
         judged=_judged,
+        with_code=_with_code,
     )
     return environment

@@ -1,12 +1,12 @@
 """Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same software and traffic?"""
 
+import itertools
 import logging
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from seatrial.checks.connectivity.counters import revisit_inventories
@@ -49,7 +49,7 @@ from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
-from seatrial.text.words import some_of
+from seatrial.text.words import count, some_of
 
 Contacts = Mapping[str, NodeConnection]  # by node name
 
@@ -315,7 +315,7 @@ def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: 
 
 def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
-    tries = count()
+    tries = itertools.count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
 
     def show(testbed: Testbed) -> HostnameResult:
@@ -328,8 +328,8 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:
-            ranks, seconds = findings.testbed.world_size, shown.result.seconds
-            log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(findings.testbed.nodes), seconds)
+            ranks, nodes = count(findings.testbed.world_size, "rank"), count(len(findings.testbed.nodes), "node")
+            log.info("mpirun: %s on %s (%.1f s)", ranks, nodes, shown.result.seconds)
             return
         if shown.result.starved:
             findings.doubts.append(starved_reason(shown.result))

@@ -35,7 +35,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.node_probe import run_probe
 from seatrial.remote.ssh import on_each
-from seatrial.text.words import some_of
+from seatrial.text.words import count, some_of
 
 log = logging.getLogger("seatrial.devices")
 
@@ -53,11 +53,12 @@ def devices(context: CheckContext) -> StepResult:
     log_disks(disks)
     problems = [*_broken(answers), *disagreements(by_node), *_busy(by_node), *disk_problems(disks)]
     suspects, bad = _blamed(problems, context.testbed)
+    found = sum(map(len, by_node.values()))
     check = Check(
         PROBE,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
         join(problem.reason for problem in problems)
-        or f"{sum(map(len, by_node.values()))} devices of {len(by_node)} nodes were measured",
+        or f"{count(found, 'device')} of {count(len(by_node), 'node')} {'was' if found == 1 else 'were'} measured",
         time.monotonic() - started,
         (*_measurements(by_node), *disk_measurements(disks)),
         suspects=suspects,

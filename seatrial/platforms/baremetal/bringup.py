@@ -24,7 +24,7 @@ from seatrial.platforms.openssh import is_silent
 from seatrial.platforms.testbed import node_script
 from seatrial.remote.ssh import KeyPair
 from seatrial.text.printable import printable
-from seatrial.text.words import some_of
+from seatrial.text.words import count, some_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
         "timeout_s": settings.start_timeout_s,
         "container": container.request() if container else None,
     }
-    log.info("logging in to %d hosts", len(settings.hosts))
+    log.info("logging in to %s", count(len(settings.hosts), "host"))
     started = on_hosts(settings.hosts, partial(_start, hosts, settings, request))
     for answer in started.values():
         if isinstance(answer, MissingError):
