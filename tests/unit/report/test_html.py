@@ -220,6 +220,6 @@ def _with_a_past(folder: Path) -> tuple[RunResult, ReportContext]:
 def test_the_next_steps_of_what_is_no_pass_are_there_in_words() -> None:
     text = Page(report_html(samples.with_codes(samples.faulty_h100()))).text
     for code in ("ranks-output-flood", "output-flood"):
-        shown = CATALOG[code].next_step.replace("`", "")  # they stand for code
+        shown = str(CATALOG[code].next_step).replace("`", "")  # they stand for code
         assert f"{code} {shown}" in text
     assert "Next steps" not in Page(report_html(samples.healthy_local())).text
