@@ -1,14 +1,18 @@
-"""Probes as the nodes run them: real mpirun, real gloo over loopback."""
+"""Probes as the nodes run them: real gloo over loopback, by mpirun or forked."""
 
-import json
+import importlib
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,19 +26,9 @@ OPERATIONS = SWEPT
 PATIENCE_S = 800  # of a rank for the others: every one imports torch, and the machine may be busy
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (openmpi-bin)")
 
-# Several runs of a probe in one launch whose ranks meet once: what takes time is that every rank imports torch.
-DRIVER = """
-import json, sys
-sys.path.insert(0, sys.argv.pop(1))
-import rendezvous
-import torch.distributed as dist
-join = rendezvous.join
-rendezvous.join = lambda *where: None if dist.is_initialized() else join(*where)
-dist.destroy_process_group = lambda: None
-name, runs = sys.argv.pop(1), json.loads(sys.argv.pop(1))
-main = __import__(name).main
-rendezvous.run(name, lambda _: [main(run) for run in runs][-1])
-"""
+# What takes time is that every rank imports torch: these are forked from one process that has it.
+_RANKS = multiprocessing.get_context("forkserver")
+_RANKS.set_forkserver_preload(["torch.distributed", "torch._dynamo"])  # the latter by the first optimizer
 
 
 @dataclass(frozen=True)
@@ -89,16 +83,56 @@ def launch(ranks: int, *command: str) -> Ended:
 
 
 def launch_many(ranks: int, name: str, runs: Sequence[Sequence[str]]) -> Ended:
+    """Several runs of a probe whose ranks meet once."""
     where = meeting()
-    return launch(ranks, "-c", DRIVER, PROBE_FOLDER, name, json.dumps([[*run, *where] for run in runs]))
+    environments = [{"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    return forked(name, [[*run, *where] for run in runs], environments)
+
+
+def by_hand(name: str, *arguments: str) -> Ended:
+    """One process, which needs no launcher."""
+    return forked(name, [arguments], [{}])
+
+
+def forked(name: str, runs: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]]) -> Ended:
+    """What the ranks came to; each is `{name}.py` with its environment beside this process's own."""
+    began = time.monotonic()
+    with tempfile.NamedTemporaryFile() as output:
+        processes = [
+            _RANKS.Process(target=_be_rank, args=(output.name, name, runs, {**os.environ, **own}))
+            for own in environments
+        ]
+        try:
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join(max(0, began + PATIENCE_S + 40 - time.monotonic()))
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+        lines = Path(output.name).read_text().splitlines()
+    return Ended(
+        max(processes, key=lambda each: abs(each.exitcode or 0)).exitcode or 0, lines, time.monotonic() - began
+    )
+
+
+def _be_rank(output: str, name: str, runs: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    written = os.open(output, os.O_WRONLY | os.O_APPEND)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    importlib.import_module("torch").set_num_threads(1)  # those of several ranks would wait by spinning
+    sys.path.insert(0, PROBE_FOLDER)
+    rendezvous: Any = importlib.import_module("rendezvous")
+    program = importlib.import_module(name)
+    join = rendezvous.join
+    rendezvous.join = lambda *where: None if rendezvous.dist.is_initialized() else join(*where)
+    rendezvous.dist.destroy_process_group = lambda: None
+    rendezvous.run(name, lambda _: [program.main(run) for run in runs][-1])
 
 
 def sweep_argv(operation: str, *more: str) -> list[str]:
     sizes = ["--min-bytes", "64", "--max-bytes", "262144", "--step-factor", "64"]
     return ["--operation", operation, *sizes, "--iterations", "2", *more]
-
-
-def one_rank(name: str, arguments: Sequence[str]) -> Ended:
-    """A world of one rank, which needs no launcher."""
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    return finish(start([sys.executable, str(probe(name)), *arguments], **alone), time.monotonic())

@@ -1,13 +1,9 @@
 """Sums over real ranks: right ones, and one element that is spoilt on one rank."""
 
-import subprocess
-import sys
-
 import pytest
 
 from seatrial.checks.training.check import Sums, read_sums
-from seatrial.remote.probes import probe
-from tests.integration.probes.launched import launch_many, needs_mpirun
+from tests.integration.probes.launched import by_hand, launch_many
 
 
 @pytest.fixture(scope="module")
@@ -19,23 +15,19 @@ def sums() -> list[Sums]:
     return [event for line in ended.lines if (event := read_sums(line))]
 
 
-@needs_mpirun
 def test_every_element_of_every_rank_is_right(sums: list[Sums]) -> None:
     clean = sums[0]
     assert (clean.rounds, clean.elements, clean.backend) == (2, 2_000_000, "gloo")
     assert [(rank.rank, rank.wrong) for rank in clean.ranks] == [(0, 0), (1, 0), (2, 0)]
 
 
-@needs_mpirun
 def test_one_spoilt_element_is_seen_on_its_rank(sums: list[Sums]) -> None:
     assert [(rank.wrong, rank.first_wrong) for rank in sums[1].ranks] == [(0, None), (1, 2), (0, None)]
 
 
 def test_by_hand_alone() -> None:
     options = ["--rounds", "1", "--elements", "10", "--device", "cpu"]
-    done = subprocess.run(
-        [sys.executable, str(probe("all_reduce")), *options], capture_output=True, text=True, timeout=300, check=True
-    )
-    event = read_sums(done.stdout.splitlines()[-1])
+    done = by_hand("all_reduce", *options)
+    event = read_sums(done.lines[-1])
     assert event
     assert [rank.wrong for rank in event.ranks] == [0]

@@ -25,7 +25,6 @@ from tests.integration.probes.launched import (
     meeting,
     mpirun_argv,
     needs_mpirun,
-    one_rank,
     start,
     sweep_argv,
 )
@@ -45,7 +44,6 @@ def launched() -> tuple[Ended, list[Sweep]]:
     return done, parse_lines(done.lines)
 
 
-@needs_mpirun
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_reads_as_nccl_tests_do(launched: tuple[Ended, list[Sweep]], operation: str) -> None:
     sweep = launched[1][OPERATIONS.index(operation)]
@@ -66,7 +64,6 @@ def test_every_operation_reads_as_nccl_tests_do(launched: tuple[Ended, list[Swee
             assert side.busbw_gb_s == pytest.approx(algbw * busbw_factor(operation, 4), rel=0.01, abs=0.006)
 
 
-@needs_mpirun
 @pytest.mark.parametrize("operation", CORRUPT)
 def test_one_corrupt_element_is_seen_at_every_size(launched: tuple[Ended, list[Sweep]], operation: str) -> None:
     done, sweeps = launched
@@ -78,19 +75,19 @@ def test_one_corrupt_element_is_seen_at_every_size(launched: tuple[Ended, list[S
     assert outcome.reason.startswith(f"{operation}: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
 
 
-@needs_mpirun
 def test_sendrecv_moves_every_type(launched: tuple[Ended, list[Sweep]]) -> None:
     typed = launched[1][len(OPERATIONS) : -len(CORRUPT)]
     assert [(sweep.rows[0].type, sweep.wrong_total) for sweep in typed] == [(name, 0) for name in DTYPES.values()]
 
 
 def test_one_rank_sends_to_itself() -> None:
-    done = one_rank("collective", [*sweep_argv("sendrecv"), *meeting()])
+    done = launch_many(1, "collective", [sweep_argv("sendrecv")])
     assert done.status == 0, done.lines
     (sweep,) = parse_lines(done.lines)
     assert (sweep.outcome, sweep.wrong_total, len(sweep.rows)) == ("ok", 0, 3)
 
 
+@pytest.mark.slow
 @needs_mpirun
 def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     """The others must neither hang nor abort, and the reason must name the rank that died."""

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from seatrial.remote.probes import probe
-from tests.integration.probes.launched import PROBE_FOLDER, finish, meeting, start, sweep_argv
+from tests.integration.probes.launched import PROBE_FOLDER, finish, forked, meeting, start, sweep_argv
 
 
 def test_a_port_in_use_is_said_in_one_line() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        argv = [sys.executable, str(probe("collective")), *sweep_argv("all_reduce"), *meeting(port)]
-        done = finish(start(argv, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0"), time.monotonic())
+        first = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+        done = forked("collective", [[*sweep_argv("all_reduce"), *meeting(port)]], [first])
     assert done.status == 3
     (line,) = done.lines
     assert line.endswith(f"rank 0: cannot start: port {port} on 127.0.0.1 is already in use")

@@ -11,6 +11,7 @@ import pytest
 
 from seatrial.checks.training.section import TransformerSize, Workload
 from seatrial.remote.probes import models, probe
+from tests.integration.probes.launched import by_hand
 
 
 # torchvision's own models of these names have as many parameters.
@@ -19,10 +20,9 @@ from seatrial.remote.probes import models, probe
 )
 def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) -> None:
     size = ["--model", model, "--image-size", "32", "--steps", "6", "--batch", "4"]
-    done = subprocess.run(
-        [sys.executable, str(probe("training")), *size], capture_output=True, text=True, timeout=300, check=True
-    )
-    summary = json.loads(done.stdout.splitlines()[-1])
+    done = by_hand("training", *size)
+    assert done.status == 0, done.lines
+    summary = json.loads(done.lines[-1])
     assert (summary["model"], summary["parameters"]) == (model, parameters)
     assert (summary["world_size"], [rank["rank"] for rank in summary["ranks"]]) == (1, [0])
     assert summary["last_loss"] < 0.8 * summary["first_loss"]
@@ -31,10 +31,10 @@ def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) ->
 def test_a_transformer_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
     size = TransformerSize(layers=3, width=32, heads=4, sequence_length=16, vocabulary=64)
     workload = Workload(model="transformer", transformer=size, steps=40, batch_per_rank=8, learning_rate=3e-3)
-    argv = [sys.executable, str(probe("training")), "--device", "cpu", *workload.arguments()]
     written = tmp_path / "results.json"
-    done = subprocess.run([*argv, "--results", str(written)], capture_output=True, text=True, timeout=300, check=True)
-    summary, results = json.loads(done.stdout.splitlines()[-1]), json.loads(written.read_text())
+    done = by_hand("training", "--device", "cpu", *workload.arguments(), "--results", str(written))
+    assert done.status == 0, done.lines
+    summary, results = json.loads(done.lines[-1]), json.loads(written.read_text())
     assert summary["model"] == results["model"] == workload.name == "transformer 3x32"
     assert results["transformer"] == size.model_dump()
     blocks, embedded = 3 * (12 * 32**2 + 13 * 32), (64 + 16) * 32
