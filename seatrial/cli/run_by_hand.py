@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from flows.serving.by_hand import by_hand
 from seatrial.alerts.settings import check_alerts
@@ -30,6 +31,7 @@ from seatrial.runs.load import load_result
 from seatrial.runs.progress import STARTUP, TerminalHandler
 from seatrial.system.process import process_age_s
 from seatrial.system.state_home import check_state_home
+from seatrial.text.printable import printable
 
 _ADDRESS_SPACE_KIB = 2 << 20
 
@@ -56,7 +58,8 @@ def run_by_hand(
     handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify))
     with _progress(handler, verbose) as console:
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
-            console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
+            named = escape(printable(f"{cluster} · {suite}"))
+            console.print(f"[bold]seatrial[/] {named}", highlight=False, soft_wrap=True)
         threading.Thread(target=_learn, args=(handler, loaded.name, planned.name), daemon=True).start()
         outcome = by_hand(
             cluster,

@@ -65,16 +65,18 @@ def test_faults_begin_after_their_check(local_testbed: LocalTestbed) -> None:
     faults = [
         {"node": "node-1", "rate": "80mbit", **later},
         {"link": ["node-0", "node-2"], "rate": "40mbit", **later},
-        {"node": "node-3", "sshd": "stopped", **later},
+        {"switch": ["node-3", "node-4"], "uplink": "160mbit", **later},
+        {"node": "node-5", "sshd": "stopped", **later},
     ]
-    with local_testbed(nodes=4, faults=faults) as (_, testbed):
+    with local_testbed(nodes=6, faults=faults) as (_, testbed):
         testbed.after_check("inventory")
-        assert min(mb_s(testbed, *ends) for ends in ((1, 0), (0, 2))) > 40
-        with connected(testbed, testbed.nodes[3], 10):
+        assert min(mb_s(testbed, *ends) for ends in ((1, 0), (0, 2), (3, 0))) > 40
+        with connected(testbed, testbed.nodes[5], 10):
             testbed.after_check("connectivity")
         assert 6 < mb_s(testbed, 1, 0) < 11
         assert 2 < mb_s(testbed, 0, 2) < 6
-        with pytest.raises(RemoteError, match="connection refused"), connected(testbed, testbed.nodes[3], 10):
+        assert 14 < mb_s(testbed, 3, 0) < 22
+        with pytest.raises(RemoteError, match="connection refused"), connected(testbed, testbed.nodes[5], 10):
             pass
         testbed.after_check("connectivity")  # again: all of them have begun
 

@@ -130,7 +130,7 @@ def test_a_run_says_once_what_it_runs(
     monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: Unfinished(3, "the server is gone"))
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     assert command("run", str(file)) == 3
-    assert capsys.readouterr().err.count("mine.yaml · quick") == 1
+    assert capsys.readouterr().err.count("mine.yaml · quick\n") == 1
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("25h", None), ("-1", None)])
