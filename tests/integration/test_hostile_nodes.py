@@ -72,7 +72,8 @@ def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: 
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
-@pytest.mark.parametrize("flood", ["zeros", pytest.param("lines", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", ["zeros", "lines"])
 def test_ranks_that_print_without_end_are_named_and_left_out(shared: Up, evil: Evil, flood: str) -> None:
     plain, testbed = shared
     sizes = {"min_bytes": "4K", "max_bytes": "4K"}

@@ -118,6 +118,7 @@ def forked(name: str, runs: Sequence[Sequence[str]], environments: Sequence[Mapp
 
 
 def _be_rank(output: str, name: str, runs: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
+    multiprocessing.set_start_method("fork", force=True)  # the workers of a rank end with it, as theirs do on a node
     os.environ.clear()
     os.environ.update(environment)
     written = os.open(output, os.O_WRONLY | os.O_APPEND)
