@@ -148,9 +148,9 @@ def _ratios(sweeps: Sequence[Mapping[int, float]]) -> tuple[Floats, float]:
 
 
 def _scatter(plateau: Floats) -> float:
-    """Half of the scatter between the smallest and the largest size, by the shortest interval with half of the tests.
+    """Half of the scatter between the smallest and the largest size: the shortest interval with half of the tests.
 
-    A fault slows most tests at all sizes alike, so that it does not count as noise; 0 where there is one size.
+    A fault slows most tests at all sizes alike, so it does not count as noise; 0 where there is one size.
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0

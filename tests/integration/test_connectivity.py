@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.model.result import Suspect
@@ -58,28 +56,21 @@ def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-1", "node-2"]
 
 
-@pytest.fixture
-def _four_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.checks.connectivity.stages.ONE_BY_ONE_UP_TO", 3)
-
-
-@pytest.mark.usefixtures("_four_are_many")
 def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(local_testbed: LocalTestbed) -> None:
     """MPI itself tries the logins there; where it fails, they are tried one by one."""
-    with local_testbed(nodes=4) as (run, testbed):
+    with local_testbed(nodes=10) as (run, testbed):
         config = testbed.key_file.parent / "nodes" / "node-0" / "home" / ".ssh" / "config"
         config.write_text(config.read_text().replace("UserKnownHostsFile", "UserKnownHostsFile /dev/null #"))
         result = connectivity(CheckContext(run, testbed))
     assert result.check.verdict is Verdict.FAIL
     assert names(result.check.suspects) == {("node", "node-0")}
     assert "Host key verification failed" in result.check.reason
-    assert len(result.testbed.nodes) == 3
+    assert len(result.testbed.nodes) == 9
 
 
-@pytest.mark.usefixtures("_four_are_many")
 def test_of_many_nodes_on_one_machine_a_broken_link_and_a_dead_node_are_named(local_testbed: LocalTestbed) -> None:
     faults = [{"link": ["node-1", "node-3"], "state": "down"}, {"node": "node-5", "sshd": "stopped"}]
-    with local_testbed(nodes=6, faults=faults) as (run, testbed):
+    with local_testbed(nodes=10, faults=faults) as (run, testbed):
         result = connectivity(CheckContext(run, testbed))
     assert result.check.verdict is Verdict.FAIL
     assert names(result.check.suspects) == {("link", "node-1--node-3"), ("node", "node-5")}
@@ -107,7 +98,6 @@ def test_an_mpirun_that_hangs_without_output_times_out(shared: Up, tmp_path: Pat
     assert result.seconds < 60
 
 
-@pytest.mark.slow
 def test_an_mpirun_that_shows_too_few_ranks_fails(shared: Up, tmp_path: Path) -> None:
     run, testbed = with_mpirun(shared, tmp_path, "echo node-0")
     step = connectivity(CheckContext(run, testbed))
@@ -116,7 +106,6 @@ def test_an_mpirun_that_shows_too_few_ranks_fails(shared: Up, tmp_path: Path) ->
     assert [node.name for node in step.testbed.nodes] == ["node-0"]
 
 
-@pytest.mark.slow
 def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(shared: Up, tmp_path: Path) -> None:
     run, testbed = with_mpirun(shared, tmp_path, 'exec mpirun "$@"', version="sleep 600")
     step = connectivity(CheckContext(run, testbed))

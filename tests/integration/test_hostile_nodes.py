@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.collectives.check import collectives
-from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.connectivity.stages import Connectivity
 from seatrial.checks.contract import CheckContext
@@ -59,7 +58,15 @@ def _little_memory() -> Iterator[None]:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_KIB
 
 
-@pytest.mark.parametrize(("probe", "flood"), [("facts.py", "errors"), ("stream.py", "zeros")])
+@pytest.mark.parametrize(
+    ("probe", "flood"),
+    [
+        ("facts.py", "lines"),
+        ("facts.py", "errors"),
+        ("reach.py", "zeros"),
+        ("stream.py", "zeros"),
+    ],
+)
 def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: Evil, probe: str, flood: str) -> None:
     run, testbed = shared
     patient = run.suite.model_copy(update={"connectivity": Connectivity(timeout_s=120)})  # a flood ends by its size
@@ -72,13 +79,9 @@ def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: 
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", ["zeros", "lines"])
+@pytest.mark.parametrize("flood", ["zeros", pytest.param("lines", marks=pytest.mark.slow)])
 def test_ranks_that_print_without_end_are_named_and_left_out(shared: Up, evil: Evil, flood: str) -> None:
-    plain, testbed = shared
-    sizes = {"min_bytes": "4K", "max_bytes": "4K"}
-    section = Collectives.model_validate({"operations": ["all_reduce"], "gpu": sizes, "cpu": sizes})
-    run = replace(plain, suite=plain.suite.model_copy(update={"collectives": section}))
+    run, testbed = shared
     step = collectives(CheckContext(run, evil(testbed, "collective.py", FLOODS[flood])))
     assert step.check.verdict is Verdict.FAIL
     assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason

@@ -40,9 +40,7 @@ def test_a_read_only_home(tmp_path: Path, state_is_there: bool) -> None:
     assert not (work / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "home", [pytest.param({}, id="unset"), pytest.param({"HOME": "/nonexistent"}, id="missing", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("home", [{}, {"HOME": "/nonexistent"}], ids=["unset", "missing"])
 def test_a_user_without_a_home(tmp_path: Path, home: dict[str, str]) -> None:
     for above in (tmp_path, *tmp_path.parents[:2]):
         above.chmod(above.stat().st_mode | 0o011)

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.model.reason import code_of
@@ -43,7 +41,6 @@ def test_each_way_of_not_reaching_a_peer_is_named(local_testbed: LocalTestbed) -
     }
 
 
-@pytest.mark.slow
 def test_a_host_key_that_only_the_peers_see_as_wrong_blames_the_node(local_testbed: LocalTestbed) -> None:
     """Two machines with one address: the control host reaches the right one, the nodes reach the other."""
     with local_testbed(nodes=4) as (run, testbed):

@@ -204,12 +204,12 @@ def rate_of_bad(trials: int, nights: int, hostile: bool, drop: float = 1.0) -> f
 
 @pytest.mark.parametrize(("nights", "hostile"), [(3, True), (30, False)])
 def test_healthy_runs_rarely_raise_an_alarm(nights: int, hostile: bool) -> None:
-    assert rate_of_bad(20, nights, hostile) == 0.0
+    assert rate_of_bad(60, nights, hostile) <= 0.02
 
 
 @pytest.mark.parametrize(("nights", "hostile"), [(3, True), (30, True)])
 def test_a_tenfold_drop_is_always_caught(nights: int, hostile: bool) -> None:
-    assert rate_of_bad(8, nights, hostile, drop=10.0) == 1.0
+    assert rate_of_bad(20, nights, hostile, drop=10.0) == 1.0
 
 
 # Numbers that some nodes lack, and rates of zero.

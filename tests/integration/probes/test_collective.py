@@ -87,7 +87,6 @@ def test_one_rank_sends_to_itself() -> None:
     assert (sweep.outcome, sweep.wrong_total, len(sweep.rows)) == ("ok", 0, 3)
 
 
-@pytest.mark.slow
 @needs_mpirun
 def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     """The others must neither hang nor abort, and the reason must name the rank that died."""

@@ -116,7 +116,6 @@ def test_processors_are_measured_without_torch(program: Path) -> None:
 
 
 @pytest.mark.skipif(GPU, reason="GPUs need torch")
-@pytest.mark.slow
 def test_without_numpy_torch_measures_the_processors(program: Path) -> None:
     without(program, "numpy")
     cpu = measured(program)

@@ -47,7 +47,12 @@ def test_contradictory_variables_are_one_line_and_status_2(
 
 @pytest.mark.parametrize(
     ("program", "missing"),
-    [("training", "rendezvous"), ("training", "placement"), ("collective", "rendezvous")],
+    [
+        ("training", "rendezvous"),
+        ("training", "placement"),
+        ("collective", "rendezvous"),
+        ("collective", "collectives"),
+    ],
 )
 def test_a_probe_names_the_file_that_is_missing_beside_it(tmp_path: Path, program: str, missing: str) -> None:
     for path in PROBES:

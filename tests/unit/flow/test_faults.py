@@ -35,15 +35,8 @@ def has_another_mpi(node: FakeNode) -> None:
     node.facts["versions"] = {"openmpi": "5.0.1"}
 
 
-@pytest.mark.parametrize(
-    ("fault", "name"),
-    [
-        (refuses, "node-0"),
-        (has_another_key, "node-2"),
-        (prints_garbage, "node-2"),
-        (has_no_python, "node-0"),
-    ],
-)
+@pytest.mark.parametrize("fault", [refuses, has_another_key, prints_garbage, has_no_python])
+@pytest.mark.parametrize("name", ["node-0", "node-2"])
 def test_a_broken_node_is_blamed_and_the_others_are_measured(
     chain: Chain, fault: Callable[[FakeNode], None], name: str
 ) -> None:

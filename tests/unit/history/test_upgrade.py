@@ -219,7 +219,7 @@ print("done", flush=True)
 def test_an_upgrade_that_is_killed_is_made_anew_and_loses_nothing(url: str) -> None:
     _an_older_store(url, 4, 50)
     program = _UPGRADE.format(root=str(Path(__file__).parents[3]), url=url)
-    for statements in (1, 4):
+    for statements in (1, 2, 4):
         process = subprocess.Popen(
             [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
