@@ -31,6 +31,7 @@ from seatrial.judge.references import (
 )
 
 FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
+CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
 # Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
@@ -105,7 +106,7 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
                 break
     young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (current.count == 1)
     doubtful = (
-        (current.low | young)
+        (current.low & current.decidable | young)
         & ~(bad & (current.count >= AGREEING))
         & (current.count > 0)
         & (current.count < MOST_READINGS)
@@ -139,6 +140,9 @@ class _ThisRun:
         )
         ruled_out = MUST_FIND - NormalDist().inv_cdf(1 - FALSE_ALARMS) * chance
         self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 4)
+        # However often it is read, what is unknown of its level remains.
+        deepest = self.value - CHANCE * np.sqrt(_variance(self.noise, self.count))
+        self.decidable = deepest < -np.minimum(z * unsure, reference.cap)
 
     def bad(self) -> Bools:
         """Which are too low by this run's readings alone."""

@@ -1,8 +1,12 @@
 """Whom the judge blames over nights of a fleet, and whom it leaves alone."""
 
+import math
+
 import numpy as np
 import pytest
 
+from seatrial.judge.outliers import judge
+from seatrial.judge.references import Past, ThisRun, learn
 from seatrial.model.verdict import Verdict
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
 
@@ -215,3 +219,16 @@ def test_half_of_a_fleet_at_half_speed_from_the_first_night_never_passes() -> No
         fleet.run(of_nodes(16), factor=slow(*_of(0, 8), by=0.5))
     for run in fleet.judged():
         assert (run.verdict is Verdict.PASS, run.suspects) == (False, ())
+
+
+@pytest.mark.parametrize("sigma, doubtful", [(0.5, False), (0.05, True)])
+def test_what_only_earlier_runs_can_decide_is_not_read_again(sigma: float, doubtful: bool) -> None:
+    """Four new nodes of which one has a third: what such nodes may differ by decides, however often it is read."""
+    first = np.log([24.0, 24.0, 8.0, 23.7])
+    again = np.array([[np.nan, np.nan, first[2], np.nan]])
+    none = np.empty((0, 4))
+    past = Past(none, none, none, none.astype(np.int64), none.astype(np.bool_))
+    this_run = ThisRun(first, again[0], np.zeros(4, dtype=np.int64), np.full(4, sigma), np.full(4, math.log(8)))
+    readings = np.vstack([first, *[again] * (1 if doubtful else 15)])
+    outcome = judge(learn(past, this_run), readings)
+    assert (bool(outcome.doubtful[2]), bool(outcome.bad[2])) == (doubtful, False)
