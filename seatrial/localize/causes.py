@@ -13,7 +13,7 @@ from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Obser
 
 CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link"]
 
-ALWAYS = 0.98  # the probability with which a cause slows each of its tests
+ALWAYS = 0.999  # the probability with which a cause slows each of its tests
 PENETRANCES = (ALWAYS, 0.5, 0.2)  # of a rail: which path data takes is up to a hash
 # How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
 _EXPECTED: Mapping[CauseKind, float] = {

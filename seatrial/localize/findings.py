@@ -20,7 +20,7 @@ from seatrial.text.words import some_of
 
 NAMED, SHOWN = 0.9, 0.05  # the confidence from which a part is named, and from which it is a suspect at all
 _LEAST = 4  # comparable tests
-_MANY_TESTS = 1000
+_MANY_TESTS = 400
 _MOST = 0.8
 _ROWS, _NODES_SHOWN = 6, 8
 # Slow tests that a cause needs, so that no stray names a part.
@@ -317,7 +317,7 @@ def _supported(posterior: Posterior, effect: Effect) -> bool:
 def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
     observed, tests = posterior.observed, posterior.tests_of(cause)
     hit = tests[odd[tests]]
-    # Of a thousand pairs that are tested, one is slow by chance twice.
+    # Of so many tests two strays may be of one pair.
     more = 1 if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS else 0
     if observed.slow[hit].sum() + observed.failed[hit].sum() // 2 < _ENOUGH[cause.kind] + more:
         return False

@@ -22,11 +22,17 @@ class Likelihood:
     """
 
     def __init__(
-        self, observed: Observed, base: Floats, fails: Floats, fitted: tuple[Floats, Floats] | None = None
+        self,
+        observed: Observed,
+        base: Floats,
+        fails: Floats,
+        fitted: tuple[Floats, Floats] | None = None,
+        stray: Floats | None = None,
     ) -> None:
         """`base` is the log slowdown that is explained already, `fails` the probability of failing.
 
         Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base` and `fails` do.
+        `stray` is the density of each test as a stray; default: fitted as well.
         """
         self._observed, self._base = observed, base
         known = ~observed.failed & ~observed.alone
@@ -37,10 +43,10 @@ class Likelihood:
         count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
         share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
         self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
-        self._stray = np.full(len(base), _WIDE)
-        if count >= 5:  # they lie together
+        self.stray = np.full(len(base), _WIDE) if stray is None else stray
+        if stray is None and count >= 5:  # they lie together
             centre = float(np.median(observed.value[odd]))
-            self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
+            self.stray = 0.5 * self.stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
         self._usual = self._density(base, np.arange(len(base)))
         usual = np.log(np.where(observed.failed, self._fails, (1 - self._fails) * self._usual))
         self.log_total = float((observed.weight * usual)[~observed.alone].sum())
@@ -73,7 +79,7 @@ class Likelihood:
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
         """Of those tests, for the slowdown of each or for several of them."""
         whole = (tests, None) if slowdown.ndim > 1 else tests
-        value, stray = self._observed.value[whole], self._stray[whole]
+        value, stray = self._observed.value[whole], self.stray[whole]
         width = width_of(self._observed.scale[whole], slowdown)
         return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray
 

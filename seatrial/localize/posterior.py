@@ -163,7 +163,8 @@ def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list
         for i in reversed(range(len(effects))):
             fitted = _worst(effects, len(observed.tests))
             others = _worst(effects[:i] + effects[i + 1 :], len(observed.tests))
-            without, with_it = Likelihood(observed, *others), Likelihood(observed, *others, fitted)
+            without = Likelihood(observed, *others)
+            with_it = Likelihood(observed, *others, fitted, without.stray)
             effects[i] = _single(design, with_it, without.log_total - with_it.log_total)
             if effects[i].none > 0.5 or not effects[i].causes:
                 del effects[i]

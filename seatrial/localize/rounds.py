@@ -131,7 +131,8 @@ class _Round:
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
         if len(new) > _WIDESPREAD * len(self.state.nodes):
             return
-        if localization.findings and localization.next_test and len(set(localization.next_test.gpus)) < 2:
+        undecided = any(not finding.named for finding in localization.findings)
+        if undecided and localization.next_test and len(set(localization.next_test.gpus)) < 2:
             self._add(localization.next_test.nodes, (*localization.next_test.gpus, self.state.gpus)[0])
         self._strange_pairs([f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named])
         for finding in localization.findings:
