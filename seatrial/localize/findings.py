@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import exp
 from statistics import NormalDist
 from typing import Any, Literal
@@ -241,11 +242,12 @@ def _joined(observed: Observed) -> dict[str, str]:
 
 
 def _across(posterior: Posterior, link: Finding) -> NextTest | None:
-    """A pair of other nodes, each joined with one end of the link by fine tests."""
-    sides = _joined(posterior.observed)
-    ends = [[node for node, side in sides.items() if side == sides[end] and node != end] for end in link.cause.nodes]
-    a, b = (nodes or [end] for nodes, end in zip(ends, link.cause.nodes, strict=True))
-    return NextTest((a[0], b[0]))
+    """A pair that was not tested, of nodes that fine tests join with one end of the link each."""
+    sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
+    ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]
+    return next(
+        (NextTest(pair) for pair in product(*ends) if frozenset(pair) not in met), NextTest(link.cause.nodes[:2])
+    )
 
 
 def _nodes(posterior: Posterior, names: set[str]) -> list[Cause]:

@@ -171,7 +171,7 @@ def fast_level(values: Floats) -> float:
     width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA)))
-    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, _SIGMA)
+    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]), _SIGMA)
     for _ in range(5):
         near = ordered[np.abs(ordered - level) <= 3 * scale]
         level = float(np.median(near))

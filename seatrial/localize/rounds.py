@@ -155,7 +155,7 @@ class _Round:
             for node in nodes:
                 if node not in self.fine:
                     self._with_a_fine_one(node)
-            if few or not finding.named:
+            if few:
                 self._add(nodes, self.state.gpus)
         elif few or (len(self.state.gpus) > 1 and nodes[0] not in self.apart):
             self._with_a_fine_one(nodes[0])
