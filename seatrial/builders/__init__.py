@@ -3,7 +3,7 @@
 import json
 import logging
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -35,7 +35,6 @@ __all__ = [
 log = logging.getLogger("seatrial.image")
 
 _MODULES = {
-    "prebuilt": "seatrial.builders.registry",
     "docker": "seatrial.builders.local",
     "buildah": "seatrial.builders.local",
     "cloud-build": "seatrial.builders.cloud_build",
@@ -89,7 +88,7 @@ class Builder(Protocol):
         """Return the commands or the request of `build`. Pure."""
 
 
-def builder_for(config: "Image") -> Builder:
+def builder_for(config: "Recipe") -> Builder:
     """Return the builder that the cluster file names; its module is imported on first use, since SDKs are heavy."""
     builder: Builder = import_module(_MODULES[config.builder]).builder(config)
     return builder
@@ -106,16 +105,18 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
 
     if isinstance(config, ImageFile):
         return BuiltImage(config.path)  # on the nodes, which tell whether it is there
-    builder = builder_for(config)
     if isinstance(config, Prebuilt):
-        return _existing_image(builder, config.reference) or BuiltImage(config.reference)
+        from seatrial.builders.registry import existing
+
+        return _existing_image(existing, config.reference) or BuiltImage(config.reference)
+    builder = builder_for(config)
     platforms, digests = platforms_of(config, architecture), _digests(builder, config)
     plan = make_plan(config, platforms, digests, builder.reference)
     # An image of the digests last seen is reused but never built: a base may have moved, and the tag would be wrong.
     last_seen = with_last_seen(digests)
     earlier = plan if last_seen == digests else make_plan(config, platforms, last_seen, builder.reference)
     for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
-        if image := _existing_image(builder, reference):
+        if image := _existing_image(builder.exists, reference):
             log.info("%s is there: nothing that it is made of is known to have changed", reference)
             return image
     log.info("building %s with %s (%s)", plan.reference, config.builder, log_file)
@@ -173,9 +174,9 @@ def _digests(builder: Builder, config: "Recipe") -> dict[str, str | None]:
     return digests
 
 
-def _existing_image(builder: Builder, reference: str) -> BuiltImage | None:
+def _existing_image(exists: Callable[[str], StoredImage | None], reference: str) -> BuiltImage | None:
     try:
-        stored = builder.exists(reference)
+        stored = exists(reference)
     except UnreachableError as error:
         log.warning("image %s: %s", reference, error)
         return None

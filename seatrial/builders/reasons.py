@@ -12,11 +12,6 @@ REASONS = {
         "Push the image, or correct `image` in the cluster file.",
         formerly=("pod-image-not-found",),
     ),
-    "image-not-buildable": Explanation(
-        "image {image} is prebuilt: there is no recipe to build it from",
-        "A rebuild was requested, and the cluster file only names a finished image.",
-        "Leave out `--rebuild`, or set a `builder` that has a recipe.",
-    ),
     "builder-missing": Explanation(
         "{program} is not installed: {remedy}",
         "The builder of the image is not installed on this machine.",
@@ -28,9 +23,10 @@ REASONS = {
         "Read the log that the line names.",
     ),
     "image-build-time-limit": Explanation(
-        "image {image}: the build did not end within {timeout_s} s and was ended; raise image.timeout_s ({log})",
-        "The build took longer than `image.timeout_s`. Nothing of it runs any more.",
+        _BUILD,
+        "The build took longer than `image.timeout_s`, or than the build service allows. Nothing of it runs any more.",
         "Raise `image.timeout_s`, or build on a larger machine.",
+        formerly=("image-build-timeout",),
     ),
     "image-no-digest": Explanation(
         "image {image}: {builder} reports success and no digest of the image ({log})",
@@ -104,11 +100,6 @@ REASONS = {
         _BUILD,
         "A file of the build context has a mode that does not let the build read or run it.",
         "Run `chmod` on the file before the build or in the Dockerfile, or set another `USER`.",
-    ),
-    "image-build-timeout": Explanation(
-        _BUILD,
-        "The build service ended the build at its own time limit.",
-        "Raise `image.timeout_s`, or build on a larger machine.",
     ),
 }
 

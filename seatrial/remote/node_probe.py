@@ -49,7 +49,8 @@ def run_probe(
     if done.exit_status == _KILLED:
         raise RemoteError(Reason.of("probe-killed", probe=probe))
     last = next((line for line in reversed(lines) if line.strip()), "")
-    raise RemoteError(Reason.of("probe-unreadable", probe=probe, last=printable(last) or "nothing was printed"))
+    unusable = f"it gave no usable answer; its last line: {printable(last) or 'nothing was printed'}"
+    raise RemoteError(Reason.of("probe-failed", probe=probe, problem=unusable))
 
 
 def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:

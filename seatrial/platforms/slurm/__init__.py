@@ -59,9 +59,10 @@ REASONS = {
         "Do what the end of the line says; `logs/nodes/NODE.log` has the rest.",
     ),
     "slurm-job-cancelled": Explanation(
-        "job {job} was cancelled{detail}",
-        "Somebody cancelled the job: a person, or a limit of the site. No node is to blame.",
-        "`sacct -j JOB` shows who cancelled it, where accounting is on.",
+        "job {job} was {how}{detail}",
+        "A person, a limit of the site or a job of higher priority took the nodes. No node is to blame.",
+        "`sacct -D -j JOB` shows who, where accounting is on. Submit it again, or use a QOS that is not preempted.",
+        formerly=("slurm-job-preempted", "slurm-job-requeued"),
     ),
     "slurm-job-timed-out": Explanation(
         "job {job} reached its time limit{detail}",
@@ -78,30 +79,16 @@ REASONS = {
         "Slurm considers a node of the job down.",
         "Look at the node: `scontrol show node NODE` has Slurm's reason.",
     ),
-    "slurm-job-preempted": Explanation(
-        "job {job} was preempted{detail}",
-        "A job of higher priority got the nodes. No node is to blame.",
-        "Submit it again when there is room, or use a partition or QOS that is not preempted.",
-    ),
-    "slurm-job-requeued": Explanation(
-        "job {job} was requeued{detail}",
-        "Slurm or an operator took the nodes and put the job back into the queue. Its measurement is lost.",
-        "`sacct -D -j JOB` shows why, where accounting is on.",
-    ),
     "slurm-job-held": Explanation(
         "job {job} is held: {pending}",
         "The job waits for a person, or Slurm could not start it and held it.",
         "Run `scontrol release JOB`, or ask the user who holds it. `slurmd`'s log has the cause of a failed launch.",
     ),
     "slurm-job-failed": Explanation(
-        "job {job} failed{detail}",
-        "The batch script or its step ended with an error.",
-        "Read `logs/job.log` and `logs/nodes/` of the run.",
-    ),
-    "slurm-job-ended": Explanation(
-        "job {job} ended early ({state}){detail}",
-        "The job is over while the run still needs its nodes.",
-        "`sacct -j JOB` has the cause, where accounting is on.",
+        "job {job} {how}{detail}",
+        "The batch script or its step ended while the run still needed its nodes.",
+        "Read `logs/job.log` and `logs/nodes/` of the run. `sacct -j JOB` has the cause, where accounting is on.",
+        formerly=("slurm-job-ended",),
     ),
     "slurm-job-gone": Explanation(
         "job {job} is not known to Slurm any more",
