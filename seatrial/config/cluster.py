@@ -276,7 +276,7 @@ class PlatformSettings(Strict):
     @classmethod
     def implementation(cls) -> str:
         """Return the module beside the model that brings nodes up."""
-        return f"{cls.__module__.rpartition('.')[0]}.platform"
+        return f"{cls.__module__.removesuffix('.config')}.platform"
 
 
 class SettingsByKind(Mapping[str, type[PlatformSettings]]):

@@ -113,7 +113,9 @@ class TrainJob:
 
 
 def _training_runtime(plan: KubernetesPlan) -> Object:
-    job = {"metadata": {"labels": {**plan.labels, **_TRAINER_STEP}}, "spec": _trainer_job(plan)}
+    job_of_nodes = job_spec(plan, _TRAINER_CONTAINER)
+    job_of_nodes.pop("ttlSecondsAfterFinished")
+    job = {"metadata": {"labels": {**plan.labels, **_TRAINER_STEP}}, "spec": job_of_nodes}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainingRuntime",
@@ -129,12 +131,6 @@ def _training_runtime(plan: KubernetesPlan) -> Object:
             },
         },
     }
-
-
-def _trainer_job(plan: KubernetesPlan) -> Object:
-    job = job_spec(plan, _TRAINER_CONTAINER)
-    job.pop("ttlSecondsAfterFinished")
-    return job
 
 
 def run_policy(plan: KubernetesPlan) -> Object:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason, join
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import NODES_LOG, job_name, run_folder
 from seatrial.text.hostlist import expand

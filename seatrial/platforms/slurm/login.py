@@ -20,14 +20,13 @@ from seatrial.platforms import commands, openssh
 from seatrial.platforms.commands import Finished, run_bounded
 from seatrial.platforms.openssh import (
     SSH_FAILED,
-    LoginSettings,
     client_config,
     login_options,
     read_options,
     reason_of,
     tunnel,
 )
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
@@ -158,8 +157,7 @@ class RemoteLogin(Login):
     def config(self) -> str:
         """The configuration of ssh for the login."""
         settings = self._settings
-        login = LoginSettings(user=settings.user, port=settings.port, jump=settings.jump, key_file=settings.key_file)
-        options = list(login_options(login))
+        options = list(login_options(settings))
         return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
 
     @property

@@ -17,11 +17,11 @@ import json
 import mmap
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 
+from facts import end_group
 from machine_lock import MachineLock
 
 BLOCK = 1 << 20
@@ -120,14 +120,6 @@ def fio(file, direction, size, seconds):
     text = output.decode(errors="replace")
     job = json.loads(text[text.index("{") :])["jobs"][0][direction]
     return job["io_bytes"], job["runtime"] / 1000
-
-
-def end_group(child):
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    child.wait()
 
 
 def takes_direct(file):

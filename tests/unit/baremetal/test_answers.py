@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
 from seatrial.platforms.openssh import is_before_login, is_silent, reason_of
 

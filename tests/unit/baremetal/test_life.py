@@ -15,9 +15,9 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
 from seatrial.platforms import state as states
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal import hosts as baremetal_hosts
 from seatrial.platforms.baremetal import platform as baremetal
-from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import MARK
 from seatrial.platforms.commands import Finished
 from seatrial.text.redact import Secrets

@@ -8,8 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason, code_of
 from seatrial.platforms.commands import Finished
-from seatrial.platforms.slurm import jobs, platform
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform, jobs, platform
 from seatrial.platforms.slurm.login import CommandError, Login
 
 LONG, SHORT = 3600, 0.001

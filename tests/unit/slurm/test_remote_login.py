@@ -11,8 +11,8 @@ import yaml
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.platforms.commands import Finished
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm import login as logins
-from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import RemoteLogin, login_of
 from tests.cluster_files import refusal
 
