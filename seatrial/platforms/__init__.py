@@ -129,9 +129,7 @@ REASONS = {
         "Find out who created the folder. Run `chmod 700` on your own folder, or set `XDG_STATE_HOME`.",
     ),
     "ssh-missing": Explanation(
-        "ssh is missing: install openssh-client",
-        "`seatrial ssh` needs the system's ssh.",
-        "Install openssh-client.",
+        "ssh is missing: install openssh-client", "`seatrial ssh` needs the system's ssh.", "Install openssh-client."
     ),
     "baremetal-unreachable": Explanation(
         "{host}: no login: {problem}",

@@ -23,16 +23,12 @@ REASONS = {
         "The login works, and the run's sshd could not be started or ended there.",
         "Do what the end of the line says; `seatrial doctor FILE` lists what each host lacks.",
     ),
-    "baremetal-python-missing": Explanation(
-        "{host}: {python} cannot be run",
-        "The hosts need Python 3, and for training also torch.",
-        "Install it, or set `platform.python` to its full path.",
-    ),
     "baremetal-host-lacks": Explanation(
-        "{host}: {programs} missing",
+        "{host}: {programs} missing or cannot be run",
         "Programs that a run calls are not on PATH of a login without terminal.",
-        "Install openssh-server, openssh-client, awk, coreutils and Open MPI, or what `platform.runtime` names;"
-        " `mpi.mpirun` takes a full path.",
+        "Install openssh-server, openssh-client, awk, coreutils, Python 3 and Open MPI, or what `platform.runtime`"
+        " names; `mpi.mpirun` and `platform.python` take a full path.",
+        formerly=("baremetal-python-missing",),
     ),
     "baremetal-image-missing": Explanation(
         "{host}: image {image} is not there: {problem}",
@@ -91,8 +87,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
         "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
     )
     python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3",
-        description="on the hosts, with torch unless containers have it: a name on PATH or a full path",
+        "python3", description="on the hosts, with torch unless containers have it: a name on PATH or a full path"
     )
     runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
         "none",

@@ -201,7 +201,7 @@ class Hosts:
         if status == SSH_FAILED:
             return reason_of(host, errors, lambda: self.options(host))
         if status in _PROGRAM_MISSING:
-            return Reason.of("baremetal-python-missing", host=host, python=self._settings.python)
+            return Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
         return Reason.of("baremetal-host-failed", host=host, problem=problem)
 
@@ -257,7 +257,7 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
     except (FileNotFoundError, PermissionError):
         if argv[0] == "ssh":
             raise MissingError(Reason.of("ssh-missing")) from None
-        raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
+        raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=argv[0])) from None
     except subprocess.TimeoutExpired:
         problem = f"it did not answer within {timeout_s:g} s"
         raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,11 +151,7 @@ def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[H
         config.write_text(ssh_config(settings))
         run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
         container = container_of(run, settings, run_folder(settings, run.run_id))
-        request = {
-            "verb": "check",
-            "mpirun": cluster.mpi.mpirun,
-            "container": container.request() if container else None,
-        }
+        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
         answers = hosts_type(settings, config).ask_each(request, _CHECK_TIMEOUT_S, settings.hosts)
     if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
         return [without_ssh.reason]

@@ -186,9 +186,7 @@ REASONS = {
         "Check the right `pods/portforward`, a proxy that blocks WebSockets, and the node's kubelet.",
     ),
     "pod-failed": Explanation(
-        "{how}",
-        "The pod ended, or does not exist any more.",
-        "Read `logs/events.txt`, or run `kubectl describe pod`.",
+        "{how}", "The pod ended, or does not exist any more.", "Read `logs/events.txt`, or run `kubectl describe pod`."
     ),
     "deadline-exceeded": Explanation(
         "the run was over its time: {deadline}",

@@ -102,11 +102,7 @@ class TrainJob:
         slots = plan.run.cluster.slots
         spec = {
             "suspend": bool(plan.settings.queue),
-            "runtimeRef": {
-                "apiGroup": "trainer.kubeflow.org",
-                "kind": "TrainingRuntime",
-                "name": plan.name,
-            },
+            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": plan.name},
             "trainer": {"numNodes": plan.node_count, "numProcPerNode": slots},
         }
         return [_training_runtime(plan), parent_of(plan, self.kind, spec)]
@@ -273,11 +269,7 @@ def claims(plan: KubernetesPlan) -> list[Object]:
             }
         )
     if profile.rdma_claims:
-        exactly = {
-            "deviceClassName": "mrdma.google.com",
-            "allocationMode": "ExactCount",
-            "count": profile.rdma_claims,
-        }
+        exactly = {"deviceClassName": "mrdma.google.com", "allocationMode": "ExactCount", "count": profile.rdma_claims}
         made.append(
             {
                 "apiVersion": "resource.k8s.io/v1",

@@ -189,7 +189,7 @@ class Local:
         if not keeper or not keeper.alive:
             raise InputError(f"run {run_id}: is over")
         plan = planning.layout(run_id, cluster, folder)
-        pinned = pinned_keys(states.read_file(folder, plan.known_hosts.name))
+        pinned = pinned_keys(states.read_file(folder, "known_hosts"))
         nodes = tuple(node_of(cluster, node.name, node.address, pinned[node.address]) for node in plan.nodes)
         return _testbed(plan, cluster, _account(), nodes)
 
@@ -247,14 +247,14 @@ def _account() -> Account:
 
 def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
     def dial(node: Node, timeout_s: float) -> socket.socket:
-        return _dial(plan.socket, node, timeout_s)
+        return _dial(plan.state / "keeper.sock", node, timeout_s)
 
     testbed = testbed_of(
         cluster,
         plan.run_id,
         nodes,
         user=account.name,
-        key_file=plan.key_file,
+        key_file=plan.state / states.KEY_FILE,
         dial=dial,
         workdir=str(plan.state / "work"),
         python=sys.executable,

@@ -17,13 +17,9 @@ REASONS = {
     ),
     "runai-command-failed": Explanation(
         "runai failed: {problem}",
-        "A command of RunAI ended with an error. The end of the line has its words.",
+        "A command of RunAI ended with an error, or not in time. The end of the line has its words.",
         "Run `runai whoami` and `runai project list`. Log in again with `runai login` where they fail.",
-    ),
-    "runai-command-timeout": Explanation(
-        "runai did not end within {timeout_s} s",
-        "RunAI's control plane or the pod does not answer.",
-        "Run `runai whoami`, and look at the workload in the RunAI user interface.",
+        formerly=("runai-command-timeout",),
     ),
     "runai-queued-too-long": Explanation(
         "workload {workload} did not run within {limit_s} s (queue_timeout_s): {phase}",

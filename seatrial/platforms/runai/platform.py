@@ -184,7 +184,9 @@ class Client:
         except OSError as error:
             raise CommandError(error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
-            raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
+            raise LaunchError(
+                Reason.of("runai-command-failed", problem=f"it did not end within {timeout_s:g} s")
+            ) from None
         if status:
             raise CommandError(printable(one_line(errors) or one_line(output[-1000:]))[:1000])
         return output

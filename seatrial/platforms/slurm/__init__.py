@@ -19,13 +19,9 @@ REASONS = {
     ),
     "slurm-command-failed": Explanation(
         "{command} on {place} failed: {problem}",
-        "One of Slurm's commands ended with an error. The end of the line has its words.",
-        "Run the command by hand on the login node.",
-    ),
-    "slurm-command-timeout": Explanation(
-        "{command} on {place} did not end within {timeout_s} s",
-        "slurmctld does not answer, or the shared file system hangs.",
-        "Run `scontrol ping` on the login node.",
+        "One of Slurm's commands ended with an error, or not in time. The end of the line has its words.",
+        "Run the command by hand on the login node, and `scontrol ping`.",
+        formerly=("slurm-command-timeout",),
     ),
     "slurm-submit-refused": Explanation(
         "sbatch refused the job: {problem}",

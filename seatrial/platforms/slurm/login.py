@@ -18,14 +18,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, dial_tcp
 from seatrial.platforms import commands, openssh
 from seatrial.platforms.commands import Finished, run_bounded
-from seatrial.platforms.openssh import (
-    SSH_FAILED,
-    client_config,
-    login_options,
-    read_options,
-    reason_of,
-    tunnel,
-)
+from seatrial.platforms.openssh import SSH_FAILED, client_config, login_options, read_options, reason_of, tunnel
 from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
@@ -89,7 +82,8 @@ class Login:
         except OSError as error:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
-            reason = Reason.of("slurm-command-timeout", command=argv[0], place=self.place, timeout_s=f"{timeout_s:g}")
+            late = f"it did not end within {timeout_s:g} s"
+            reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=late)
             raise LaunchError(reason) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:

@@ -38,13 +38,7 @@ from seatrial.platforms.slurm.jobs import (
     switches,
 )
 from seatrial.platforms.slurm.login import CommandError, Login, RemoteLogin, login_of
-from seatrial.platforms.slurm.script import (
-    MEASURE_SCRIPT,
-    container_env,
-    container_of,
-    load_modules,
-    measure_script,
-)
+from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
 from seatrial.platforms.testbed import MADE_LATER, default_folder, node_script, nodes_of, testbed_of, write_ports
 from seatrial.remote.ssh import KeyPair

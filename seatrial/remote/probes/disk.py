@@ -144,12 +144,7 @@ def measured_by_python(file, size, seconds):
     write_s = time.perf_counter() - began
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # where there is no O_DIRECT: not from memory
     read, wrong, read_s = read_back(file, written, content, seconds)
-    return {
-        "tool": "python",
-        "write_mb_s": written / write_s / 1e6,
-        "read_mb_s": read / read_s / 1e6,
-        "wrong": wrong,
-    }
+    return {"tool": "python", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": wrong}
 
 
 def read_back(file, size, content, seconds):

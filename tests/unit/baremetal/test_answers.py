@@ -112,7 +112,7 @@ def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: P
 
 def test_a_host_without_python_says_so(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "status").write_text("127")
-    with pytest.raises(SeatrialError, match="gpu-1: python3 cannot be run"):
+    with pytest.raises(SeatrialError, match="gpu-1: python3 missing or cannot be run"):
         asked(hosts, tmp_path, "")
 
 

@@ -96,7 +96,7 @@ def test_commands_go_through_ssh_with_the_configuration_of_the_run(
         (REMOTE, Finished(127, "", ""), MissingError, "slurm-command-missing"),
         (SlurmPlatform(kind="slurm"), FileNotFoundError(), MissingError, "slurm-command-missing"),
         (SlurmPlatform(kind="slurm"), PermissionError(13, "Denied"), LaunchError, "slurm-command-failed"),
-        (SlurmPlatform(kind="slurm"), subprocess.TimeoutExpired("x", 60), LaunchError, "slurm-command-timeout"),
+        (SlurmPlatform(kind="slurm"), subprocess.TimeoutExpired("x", 60), LaunchError, "slurm-command-failed"),
         (SlurmPlatform(kind="slurm"), Finished(255, "", "no"), LaunchError, "slurm-command-failed"),
     ],
 )  # fmt: skip
