@@ -24,7 +24,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import openssh as ssh_client
 from seatrial.platforms import platform_for
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts, ssh_config
 from seatrial.platforms.commands import run_bounded
 from tests.baremetal.hosts import Hosts

@@ -10,29 +10,20 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from flows.serving.signals import end_runs, end_with_parent
+from flows.serving.signals import Stopped, end_runs, end_with_parent, stop_on_signals
 
 _START = "start"
-
-
-class _Stop(BaseException):
-    """SIGINT or SIGTERM."""
-
-
-def _stop(number: int, frame: object) -> None:
-    raise _Stop
 
 
 def main(pool: str, kind: str = "process", step: str = "") -> int:
     """Run the worker; return its exit status, or 0 once it was stopped and its runs have ended."""
     if step == _START:
         _become_worker(pool, kind)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    stop_on_signals()
     worker = subprocess.Popen([sys.executable, "-P", "-m", "flows.worker", pool, kind, _START], start_new_session=True)
     try:
         return worker.wait()
-    except _Stop:
+    except Stopped:
         worker.send_signal(signal.SIGSTOP)  # what is due from now on is for the next worker
         end_runs(worker.pid)
         worker.kill()

@@ -1,12 +1,11 @@
 """One check of a cluster at a time: a file lock on this machine, a concurrency limit of the Prefect server beyond it.
 
-Two sweeps at once would each measure half a fabric. The second run waits, and its state says for which run, and how
-many wait before it: who comes first goes first. The file lock of a holder that is killed is free at once, the slot of
-the limit when its lease is over.
+Two sweeps at once would each measure half a fabric. The second run waits, and its state says for which run. The file
+lock goes to the run that came first, and is free at once when its holder is killed; the slot of the limit goes to any
+run that waits, and is free when its lease is over.
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,22 +14,17 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-)
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType, FlowRunFilterTags
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from flows.serving.server import has_lasting_server
-from flows.serving.ui import LINE, RUN, SLOT, cluster_tag, set_label, show_waiting
+from flows.serving.ui import RUN, SLOT, cluster_tag, set_label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
-from seatrial.runs.cluster_lock import FileLock, held_by, in_line
+from seatrial.runs.cluster_lock import FileLock, held_by
 
 log = logging.getLogger("seatrial.lock")
 
@@ -39,7 +33,6 @@ LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
 _LOCKED = 423
 _NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
-_ANNOUNCE_S, _STALE_S = 20.0, 90.0  # a run that waits labels itself this often; after the other it has lost its place
 _MANY = 200  # the most that the server gives at once
 _UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
@@ -55,12 +48,12 @@ class ClusterLock:
 def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[ClusterLock]":
     """Hold the cluster. Raises MissingError, which names the holder, when it is not free within `wait_s`."""
     held = ClusterLock()
-    deadline, arrived = time.monotonic() + wait_s, time.time()
+    deadline = time.monotonic() + wait_s
     with _file_lock(cluster, run_id, deadline):
         if not has_lasting_server():
             yield held
             return
-        with _slot(cluster, Waiter(cluster, flow_run_id, arrived), deadline, held):
+        with _slot(cluster, flow_run_id, deadline, held):
             yield held
 
 
@@ -80,54 +73,19 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
         lock.close()
 
 
-@dataclass(slots=True)
-class Waiter:
-    """The place of a run in the line for the slot: by its time of arrival, on any machine."""
-
-    cluster: str
-    flow_run_id: UUID
-    arrived: float
-    announced: float = 0.0
-
-    def ahead(self) -> int:
-        """Count those that arrived before and still wait."""
-        return sum(1 for run in _checks(self.cluster, self.flow_run_id) if _arrival(run) < self.arrived)
-
-    def announce(self) -> None:
-        """Label the flow run as waiting, every 20 s."""
-        if time.time() - self.announced > _ANNOUNCE_S:
-            self.announced = time.time()
-            set_label(self.flow_run_id, LINE, f"{self.arrived} {self.announced}")
-
-    def leave(self) -> None:
-        if self.announced:
-            set_label(self.flow_run_id, LINE, "")
-
-
-def _arrival(run: FlowRun) -> float:
-    """Return when a run that waits arrived; infinity for one that does not wait, or whose label is stale."""
-    arrived, _, announced = str(run.labels.get(LINE, "")).partition(" ")
-    try:
-        return float(arrived) if time.time() - float(announced) < _STALE_S else math.inf
-    except ValueError:
-        return math.inf
-
-
 @contextmanager
-def _slot(cluster: str, waiter: Waiter, deadline: float, held: ClusterLock) -> Iterator[None]:
+def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
     """Hold the slot of the cluster's limit; without an answer of the server at the start, hold none."""
-    stack, flow_run_id = ExitStack(), waiter.flow_run_id
+    stack = ExitStack()
     try:
         _make_limit(cluster)
-        if waiter.ahead() or not _take(stack, cluster):
+        if not _take(stack, cluster):
             with show_waiting() as waiting:
-                _wait(lambda: _take_later(stack, waiter), lambda: _holder(waiter), deadline, waiting)
+                _wait(lambda: _take_later(stack, cluster), lambda: _holder(cluster, flow_run_id), deadline, waiting)
     except _NO_ANSWER as error:
         log.warning("the Prefect server keeps no order between machines just now: %s", error)
         yield
         return
-    finally:
-        waiter.leave()
     set_label(flow_run_id, SLOT, "held")
     before = {run.id for run in _others(cluster, flow_run_id)}  # a run that has died keeps its label for a while
     try:
@@ -173,11 +131,10 @@ def _is_taken(cluster: str) -> bool:
         return client.read_global_concurrency_limit_by_name(_name(cluster)).active_slots > 0
 
 
-def _take_later(stack: ExitStack, waiter: Waiter) -> bool:
+def _take_later(stack: ExitStack, cluster: str) -> bool:
     """The same for a run that waits: no answer does not mean that the cluster is free."""
-    waiter.announce()
     try:
-        return not waiter.ahead() and _take(stack, waiter.cluster)
+        return _take(stack, cluster)
     except _NO_ANSWER as error:
         log.debug("the Prefect server: %s", error)
         return False
@@ -196,24 +153,17 @@ def _wait(take: Callable[[], bool], who: Callable[[], str], deadline: float, wai
         time.sleep(_LOOK_S)
 
 
-def _holder(waiter: Waiter) -> str:
-    """Describe the run that has the cluster's slot, and the place in the line."""
-    cluster = waiter.cluster
-    run = next(iter(_others(cluster, waiter.flow_run_id)), None)
-    holds = f"cluster {cluster} is being checked by another run, or by one that has died a minute ago"
-    if run:
-        since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
-        holds = held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
-    return in_line(holds, waiter.ahead())
+def _holder(cluster: str, but: UUID) -> str:
+    """Describe the run that has the cluster's slot."""
+    run = next(iter(_others(cluster, but)), None)
+    if run is None:
+        return f"cluster {cluster} is being checked by another run, or by one that has died a minute ago"
+    since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
+    return held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
 
 
 def _others(cluster: str, but: UUID) -> list[FlowRun]:
     """Return other runs that have the cluster's slot by their label; none if the server does not answer."""
-    return [run for run in _checks(cluster, but) if run.labels.get(SLOT)]
-
-
-def _checks(cluster: str, but: UUID) -> list[FlowRun]:
-    """Return other checks of the cluster that are at work or wait; none if the server does not answer."""
     try:
         with get_client(sync_client=True) as client:
             runs = client.read_flow_runs(
@@ -223,7 +173,7 @@ def _checks(cluster: str, but: UUID) -> list[FlowRun]:
                 ),
                 limit=_MANY,
             )
-            return [run for run in runs if run.id != but]
+            return [run for run in runs if run.id != but and run.labels.get(SLOT)]
     except httpx.HTTPError as error:
         log.debug("the Prefect server: %s", error)
         return []

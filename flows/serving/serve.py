@@ -33,7 +33,7 @@ from flows.serving.server import (
     listen,
     prefect_home,
 )
-from flows.serving.signals import uninterrupted
+from flows.serving.signals import Stopped, stop_on_signals, uninterrupted
 from flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.alerts.settings import check_alerts
 from seatrial.checks.suites import load_suite
@@ -151,20 +151,11 @@ _DEFAULTS = {
 }
 
 
-class _Stop(BaseException):
-    """SIGINT, SIGTERM or SIGHUP."""
-
-
-def _stop(number: int, frame: object) -> None:
-    raise _Stop
-
-
 def serve(site: ServeConfig, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
     validated(site)
     configured_auth_string()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    stop_on_signals()
     with _listening(host, port) as listener, _alone() as home, _children(site, listener, _login(home)) as children:
         while True:
             for child in children:
@@ -236,7 +227,7 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
     runner = _Child("the runner", work, _runner_environment(url, public_url, auth_string), [living], _STOP_RUNNER_S)
     try:
         yield [server, runner]
-    except _Stop:
+    except Stopped:
         pass
     finally:
         with uninterrupted():

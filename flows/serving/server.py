@@ -23,6 +23,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -100,11 +101,6 @@ def configured_auth_string() -> str | None:
     return text
 
 
-_COLLECT_S = 1.0
-_OLD, _OF_ALL = 1, 2  # generations of garbage
-_ALL_EVERY = 60  # times; old objects are seldom garbage, and there are many
-
-
 def listen(host: str, port: int, backlog: int) -> socket.socket:
     """Listen on a TCP address; port 0 is any free one. Raises OSError, or TypeError for what is no host name.
 
@@ -137,11 +133,9 @@ def collect_apart() -> None:
 
 
 def _collect() -> None:
-    times = 0
-    while True:
-        time.sleep(_COLLECT_S)
-        times += 1
-        gc.collect(_OF_ALL if times % _ALL_EVERY == 0 else _OLD)
+    for second in count(1):
+        time.sleep(1.0)
+        gc.collect(1 if second % 60 else 2)  # old objects are seldom garbage, and there are many
 
 
 log = logging.getLogger("seatrial")

@@ -19,6 +19,20 @@ _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Stopped(BaseException):
+    """A signal that stops `seatrial serve` or the worker."""
+
+
+def stop_on_signals() -> None:
+    """Have SIGINT, SIGTERM and SIGHUP raise Stopped."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped
+
+    for number in _SIGNALS:
+        signal.signal(number, stop)
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore Ctrl-C, SIGTERM and a lost terminal meanwhile: a second one must not cut a teardown in half.

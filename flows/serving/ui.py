@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial")
 
 MOST_CHARACTERS = 2000  # of a message in Prefect
-RUN, SLOT, LINE = "seatrial.run", "seatrial.slot", "seatrial.line"
+RUN, SLOT = "seatrial.run", "seatrial.slot"
 _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
 
 # Of the runs of this process, also if no server could be reached.

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 import yaml
 
 from seatrial.builders import BuiltImage, StoredImage
-from seatrial.builders.failures import build_failure
+from seatrial.builders.failures import build_failure, over_time
 from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import TIMEOUT_S, CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
@@ -201,9 +201,8 @@ class CloudBuildImage:
                 if build.status not in running:
                     return build
                 if time.monotonic() > deadline:
-                    values = {"image": plan.reference, "timeout_s": timeout_s(self._config)}
                     where = f"{build.status.name}, {log_file}"
-                    raise LaunchError(Reason.of("image-build-time-limit", **values, log=where))
+                    raise LaunchError(over_time(plan.reference, timeout_s(self._config), where))
                 time.sleep(POLL_S)
 
     def _patiently(self, ask: "Callable[[], Build]") -> "Build":

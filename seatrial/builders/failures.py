@@ -98,7 +98,7 @@ CAUSES = (
         r": permission denied",
     ),
     _cause(
-        "timeout",
+        "time limit",
         "raise image.timeout_s, or take a larger machine",
         r"DEADLINE_EXCEEDED",
         r"context deadline exceeded",
@@ -112,6 +112,12 @@ def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reaso
     cause, problem = _explain(output)
     code = f"image-build-{cause.name.replace(' ', '-')}" if cause else "image-build-failed"
     return Reason.of(code, image=image, stage=stage, problem=problem, log=str(log))
+
+
+def over_time(image: str, timeout_s: float, log: str | Path) -> Reason:
+    """Return the reason for a build that was ended at the time limit of the cluster file."""
+    problem = f"it did not end within {timeout_s} s; raise image.timeout_s"
+    return Reason.of("image-build-time-limit", image=image, stage="the build was ended", problem=problem, log=str(log))
 
 
 def _explain(text: str) -> tuple[BuildFailure | None, str]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from seatrial.builders import BuiltImage, StoredImage
-from seatrial.builders.failures import build_failure
+from seatrial.builders.failures import build_failure, over_time
 from seatrial.builders.plan import BuildPlan, ignore_file
 from seatrial.config.image import TIMEOUT_S, Buildah, Docker
 from seatrial.model.errors import LaunchError, MissingError
@@ -189,9 +189,7 @@ def _run_build(argv: Sequence[str], plan: BuildPlan, log_file: Path) -> None:
             assert child.stdout is not None
             child.stdout.close()
     if late.is_set():
-        raise LaunchError(
-            Reason.of("image-build-time-limit", image=plan.reference, timeout_s=timeout_s, log=str(log_file))
-        )
+        raise LaunchError(over_time(plan.reference, timeout_s, log_file))
     if status:
         raise LaunchError(build_failure(plan.reference, "the build failed", tail, log_file))
 

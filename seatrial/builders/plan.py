@@ -40,10 +40,7 @@ def bases_of(config: Recipe) -> list[str]:
 
 
 def make_plan(
-    config: Recipe,
-    platforms: tuple[str, ...],
-    digests: Mapping[str, str | None],
-    name: Callable[[str], str],
+    config: Recipe, platforms: tuple[str, ...], digests: Mapping[str, str | None], name: Callable[[str], str]
 ) -> BuildPlan:
     """Plan a build on bases of those digests; `name` makes a tag a reference."""
     files = context_files(config)

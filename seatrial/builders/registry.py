@@ -1,4 +1,4 @@
-"""Ask a registry for an image (OCI distribution API, credentials of docker login); builder `prebuilt` does only that.
+"""Ask a registry for an image (OCI distribution API, credentials of docker login).
 
 Spec: https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens:
 https://distribution.github.io/distribution/spec/auth/token/.
@@ -7,15 +7,12 @@ https://distribution.github.io/distribution/spec/auth/token/.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import requests
 from requests.utils import parse_dict_header
 
 from seatrial.builders import StoredImage, UnreachableError
-from seatrial.builders.plan import BuildPlan
-from seatrial.config.image import Prebuilt
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.text.addresses import is_loopback
@@ -178,25 +175,9 @@ def _short(error: Exception) -> str:
     return text.rpartition(">: ")[2] or text
 
 
-class PrebuiltImage:
-    """An image that someone else has made: found, never built."""
-
-    def reference(self, tag: str) -> str:
-        return tag
-
-    def exists(self, reference: str) -> StoredImage:
-        """Look the image up. Raises MissingError when its registry does not have it."""
-        stored = look_up(reference)
-        if stored is None:
-            raise MissingError(Reason.of("image-missing", image=reference))
-        return stored
-
-    def build(self, plan: BuildPlan, log_file: Path) -> NoReturn:
-        raise MissingError(Reason.of("image-not-buildable", image=plan.reference))
-
-    def render(self, plan: BuildPlan) -> str:
-        return ""
-
-
-def builder(config: Prebuilt) -> PrebuiltImage:
-    return PrebuiltImage()
+def existing(reference: str) -> StoredImage:
+    """Look an image up that someone else has made. Raises MissingError when its registry does not have it."""
+    stored = look_up(reference)
+    if stored is None:
+        raise MissingError(Reason.of("image-missing", image=reference))
+    return stored

@@ -12,7 +12,7 @@ from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
-from seatrial.platforms.local.config import LocalPlatform
+from seatrial.platforms.local import LocalPlatform
 from seatrial.report.metrics import target_of_environment
 from seatrial.runs.explanations import CATALOG
 from seatrial.system.process import open_files_problem

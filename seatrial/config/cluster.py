@@ -275,8 +275,8 @@ class PlatformSettings(Strict):
 
     @classmethod
     def implementation(cls) -> str:
-        """Return the module beside the model that brings nodes up."""
-        return f"{cls.__module__.rpartition('.')[0]}.platform"
+        """Return the module in the package of the model that brings nodes up."""
+        return f"{sys.modules[cls.__module__].__package__}.platform"
 
 
 class SettingsByKind(Mapping[str, type[PlatformSettings]]):

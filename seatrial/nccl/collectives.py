@@ -199,13 +199,7 @@ COLLECTIVES: dict[str, Collective] = {
     ),
     "alltoallv": Collective(_OTHER_PARTS, MessageLayout(in_parts=True, equal_parts=False), checked_in_place=False),
     "reduce": Collective(
-        _WHOLE,
-        redop="sum",
-        sums=True,
-        rooted=True,
-        ring=True,
-        into_a_node=_once,
-        receives=_at_the_root(_sum_of_all),
+        _WHOLE, redop="sum", sums=True, rooted=True, ring=True, into_a_node=_once, receives=_at_the_root(_sum_of_all)
     ),
     "gather": Collective(
         _OTHER_PARTS,

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["REASONS", "Isolator", "Leftover", "Platform", "Rendered", "isolator_for", "platform_for", "platforms"]
 _SETTINGS = {
-    "local": "seatrial.platforms.local.config:LocalPlatform",
+    "local": "seatrial.platforms.local:LocalPlatform",
     "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",
-    "slurm": "seatrial.platforms.slurm.config:SlurmPlatform",
-    "runai": "seatrial.platforms.runai.config:RunaiPlatform",
-    "docker": "seatrial.platforms.docker.config:DockerPlatform",
-    "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
-    "this-machine": "seatrial.platforms.baremetal.config:ThisMachinePlatform",
+    "slurm": "seatrial.platforms.slurm:SlurmPlatform",
+    "runai": "seatrial.platforms.runai:RunaiPlatform",
+    "docker": "seatrial.platforms.docker:DockerPlatform",
+    "baremetal": "seatrial.platforms.baremetal:BaremetalPlatform",
+    "this-machine": "seatrial.platforms.baremetal:ThisMachinePlatform",
 }
 PLATFORMS.update({kind: partial(resolve_name, name) for kind, name in _SETTINGS.items()})
 
@@ -129,9 +129,7 @@ REASONS = {
         "Find out who created the folder. Run `chmod 700` on your own folder, or set `XDG_STATE_HOME`.",
     ),
     "ssh-missing": Explanation(
-        "ssh is missing: install openssh-client",
-        "`seatrial ssh` needs the system's ssh.",
-        "Install openssh-client.",
+        "ssh is missing: install openssh-client", "`seatrial ssh` needs the system's ssh.", "Install openssh-client."
     ),
     "baremetal-unreachable": Explanation(
         "{host}: no login: {problem}",

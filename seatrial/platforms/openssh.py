@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from seatrial.config.cluster import Seconds
 from seatrial.config.yamlfile import Strict
 from seatrial.model.reason import Reason, code_of
 from seatrial.platforms import commands
@@ -43,10 +44,23 @@ User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_len
 class LoginSettings(Strict):
     """Login to a host; ssh's configuration provides what is unset."""
 
-    user: User | None = Field(None, description="who logs in")
-    port: Port | None = Field(None, description="where its own sshd listens")
-    jump: Jump | None = Field(None, description="the hosts to go through")
-    key_file: PathText | None = Field(None, description="private key of that user on this machine")
+    user: User | None = Field(None, description="who logs in; as ssh's configuration says when unset")
+    port: Port | None = Field(None, description="where its own sshd listens; as ssh's configuration says when unset")
+    jump: Jump | None = Field(
+        None, description="[USER@]HOST[:PORT] to go through, several with commas; as ssh's configuration says"
+    )
+    key_file: PathText | None = Field(
+        None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
+    )
+
+
+class SshSettings(LoginSettings):
+    """Login by the system's own ssh."""
+
+    ssh_config: PathText | None = Field(
+        None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
+    )
+    login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
 
 
 # ssh takes the first value that it finds: nothing below these, in the user's configuration, changes them. They hold for

@@ -10,10 +10,11 @@ import re
 import shutil
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -68,6 +69,41 @@ class PlatformState(BaseModel):
             return cls.model_validate_json(read_file(folder, "nodes.json"))
         except ValidationError as error:
             raise InputError(f"run {folder.name}: nodes.json: is not what was written") from error
+
+
+State = TypeVar("State", bound=PlatformState)
+
+
+class RunsWithState(ABC, Generic[State]):
+    """What platforms share whose runs have a folder of state on this machine; `leaves` is what a killed run leaves."""
+
+    kind: ClassVar[str]
+    leaves: ClassVar[str]
+    state_type: type[State]
+
+    @abstractmethod
+    def _is_up(self, run_id: str) -> bool:
+        """Whether the nodes of a run whose folder is there are up."""
+
+    @abstractmethod
+    def _testbed(self, run_id: str, state: State) -> Testbed: ...
+
+    def _folder(self, run_id: str) -> Path:
+        return run_folder(run_id, self.kind)
+
+    def attach(self, run_id: str) -> Testbed:
+        if not (self._folder(run_id).exists() and self._is_up(run_id)):
+            raise InputError(f"run {run_id}: is over, or not up yet")
+        return self._testbed(run_id, self.state_type.load(self._folder(run_id)))
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        if not (self._folder(run_id).exists() and self._is_up(run_id)):
+            return False
+        keep(self._folder(run_id), seconds)
+        return True
+
+    def leftovers(self) -> list[Leftover]:
+        return leftovers(self.kind, self.leaves)
 
 
 def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:

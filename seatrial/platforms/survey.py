@@ -309,7 +309,7 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
 
 def _short_limit(limit: str) -> Draft:
     """Return the time limit where the partition's is shorter than the default."""
-    from seatrial.platforms.slurm.config import SlurmPlatform, seconds
+    from seatrial.platforms.slurm import SlurmPlatform, seconds
 
     with suppress(ValueError):  # infinite
         if seconds(limit) < seconds(SlurmPlatform(kind="slurm").time_limit):
@@ -329,7 +329,7 @@ def _runtime(login: Any) -> str | None:
 
 def runai(choose: Choose, context: str | None, namespace: str | None) -> Draft:
     """Draft a project's nodes, whose number and kind RunAI does not show. Raises MissingError, LaunchError."""
-    from seatrial.platforms.runai.config import RunaiPlatform
+    from seatrial.platforms.runai import RunaiPlatform
     from seatrial.platforms.runai.platform import Client
 
     client = Client(RunaiPlatform(kind="runai", project="none"))

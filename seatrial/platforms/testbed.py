@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import RemoteError
 from seatrial.model.testbed import Dial, Node, Testbed
+from seatrial.platforms.state import PlatformState
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import KeyPair, answers, connected, fan_out, on_each
 from seatrial.system.shipped import IMAGES
@@ -21,6 +22,11 @@ log = logging.getLogger("seatrial.launch")
 def node_of(cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None) -> Node:
     """A node as the cluster file describes it, at the address and port its peers reach it at; `ssh_port` when None."""
     return Node(name, address, port or cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
+
+
+def nodes_of(cluster: Cluster, state: PlatformState) -> list[Node]:
+    """The nodes of a run, as its state has them."""
+    return [node_of(cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes]
 
 
 def testbed_of(

@@ -72,7 +72,7 @@ REASONS = {
         "output flood: {excess}",
         "A login shell, a probe or the ranks on a node print without end. The node is a suspect.",
         "Run the same command on that node by hand. `NCCL_DEBUG=TRACE` in the cluster file causes it on all nodes.",
-        formerly=("output-flood-of-node",),
+        formerly=("output-flood-of-node", "output-flood-of-server"),
     ),
     "node-python-missing": Explanation(
         "{python} is missing on the node: the image needs Python 3",
@@ -95,15 +95,11 @@ REASONS = {
         "Check the login shell of the node for programs that print.",
         formerly=("node-clock-unreadable",),
     ),
-    "output-flood-of-server": Explanation(
-        "output flood: its SSH server sends more than the window allows and was cut off",
-        "The node's SSH server sent more than the protocol allows.",
-        "Check what listens on that port. The node is left out.",
-    ),
     "probe-failed": Explanation(
         "{probe} cannot measure: {problem}",
-        "The probe started and could not do its work. The end of the line has its own words.",
+        "The probe could not do its work, or printed something else than its result. The line has its words.",
         "Run the probe by hand on that node: `python3 PROBE`. For a GPU, look for Xid errors in `dmesg`.",
+        formerly=("probe-unreadable",),
     ),
     "probe-timeout": Explanation(
         "{probe} did not end within {seconds} s",
@@ -114,11 +110,6 @@ REASONS = {
         "{probe} was killed (signal 9) before it could answer; memory may have run out",
         "Something on the node ended the probe: the kernel when memory ran out, a job limit, or a person.",
         "Look for `Out of memory` in `dmesg` of that node, and for limits of its job or container.",
-    ),
-    "probe-unreadable": Explanation(
-        "{probe} gave no usable answer; its last line: {last}",
-        "The probe ended without its result, or printed something else.",
-        "Run the probe by hand on that node, and check the login shell of the node for programs that print.",
     ),
 }
 

@@ -100,8 +100,8 @@ class StreamAnswer(NodeAnswer):
     in_: Traffic = Field(alias="in")
 
 
-class StreamError(NodeAnswer):
-    """Error of seatrial/remote/probes/stream.py."""
+class ProbeError(NodeAnswer):
+    """Error of a probe."""
 
     error: Text
 

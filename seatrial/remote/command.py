@@ -106,7 +106,9 @@ class RemoteProcess(LineReader):
         """Raise FloodError if a server ignores its window, which paramiko does not check."""
         if len(self._channel.in_buffer) > _WINDOW_BYTES:
             self._channel.close()
-            raise FloodError(Reason.of("output-flood-of-server"))
+            raise FloodError(
+                Reason.of("output-flood", excess="its SSH server sends more than the window allows and was cut off")
+            )
 
     def exit_status(self, timeout_s: float = _EXIT_STATUS_S) -> int | None:
         """The exit status, None when the connection ended without one."""

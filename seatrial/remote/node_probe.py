@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Answer, NodeAnswer, Text, printable, read_answer
+from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, printable, read_answer
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 from seatrial.text.lines import last_line
@@ -23,12 +23,6 @@ _KILLED = 128 + 9  # as a shell reports it
 _MAX_BYTES = 1 << 20  # of what one probe prints
 
 
-class _ProbeError(NodeAnswer):
-    """Error of a probe."""
-
-    error: Text
-
-
 def run_probe(
     testbed: Testbed, node: Node, probe: str, options: Sequence[str], model: type[Answer], timeout_s: float
 ) -> list[Answer]:
@@ -40,7 +34,7 @@ def run_probe(
     with connected(testbed, node, _CONNECT_S) as transport:
         done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=_MAX_BYTES)
     lines = done.output.splitlines()
-    if problem := next(iter(_answers(_ProbeError, lines)), None):
+    if problem := next(iter(_answers(ProbeError, lines)), None):
         raise RemoteError(Reason.of("probe-failed", probe=probe, problem=problem.error))
     if done.timed_out:
         raise RemoteError(Reason.of("probe-timeout", probe=probe, seconds=timeout_s))
@@ -49,7 +43,8 @@ def run_probe(
     if done.exit_status == _KILLED:
         raise RemoteError(Reason.of("probe-killed", probe=probe))
     last = next((line for line in reversed(lines) if line.strip()), "")
-    raise RemoteError(Reason.of("probe-unreadable", probe=probe, last=printable(last) or "nothing was printed"))
+    unusable = f"it gave no usable answer; its last line: {printable(last) or 'nothing was printed'}"
+    raise RemoteError(Reason.of("probe-failed", probe=probe, problem=unusable))
 
 
 def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:

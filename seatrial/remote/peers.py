@@ -10,15 +10,7 @@ from typing import Any
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import (
-    PeerAnswer,
-    ReachAnswer,
-    StreamAnswer,
-    StreamError,
-    Unreached,
-    printable,
-    read_answer,
-)
+from seatrial.remote.answers import PeerAnswer, ProbeError, ReachAnswer, StreamAnswer, Unreached, printable, read_answer
 from seatrial.remote.command import run_command
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
@@ -33,13 +25,15 @@ def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node]
 
     Raises RemoteError where the node does not say it.
     """
-    done = run_command(
-        contact.transport,
-        shlex.join(standard_library_program(testbed, "reach.py")),
-        stdin=json.dumps(reach_request(peers, timeout_s)).encode(),
-        timeout_s=reach_timeout_s(peers, timeout_s),
-    )
-    return unreached(done.output.splitlines(), peers)
+    longest_s = timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S  # if no peer answers
+    output = _asked(testbed, contact, "reach.py", reach_request(peers, timeout_s), longest_s)
+    return unreached(output.splitlines(), peers)
+
+
+def _asked(testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float) -> str:
+    """The output of a probe that reads its request from standard input."""
+    command, stdin = shlex.join(standard_library_program(testbed, probe)), json.dumps(request).encode()
+    return run_command(contact.transport, command, stdin=stdin, timeout_s=timeout_s).output
 
 
 def log_in_to_peers(
@@ -52,14 +46,9 @@ def log_in_to_peers(
         "parallel": LOGINS_AT_ONCE,
     }
     rounds = -(-len(peers) // LOGINS_AT_ONCE)
-    done = run_command(
-        contact.transport,
-        shlex.join(standard_library_program(testbed, "pairs.py")),
-        stdin=json.dumps(request).encode(),
-        timeout_s=timeout_s * rounds + _SPARE_S,
-    )
+    output = _asked(testbed, contact, "pairs.py", request, timeout_s * rounds + _SPARE_S)
     answers = {peer.name: str(Reason.of("peers-not-tried")) for peer in peers}
-    for line in done.output.splitlines():
+    for line in output.splitlines():
         with suppress(ValueError):  # what else a login prints, or a line that was cut off
             answer = read_answer(PeerAnswer, line)
             if answer.peer in answers:
@@ -84,11 +73,6 @@ def reach_request(peers: Sequence[Node], timeout_s: float) -> dict[str, Any]:
     """The probe's standard input."""
     addresses = [[peer.address, peer.port] for peer in peers]
     return {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
-
-
-def reach_timeout_s(peers: Sequence[Node], timeout_s: float) -> float:
-    """How long the probe takes at most, if no peer answers."""
-    return timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S
 
 
 def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
@@ -148,21 +132,15 @@ def _try_stream(
     testbed: Testbed, contact: NodeConnection, peer: Node, max_bytes: int, timeout_s: float
 ) -> tuple[float, float]:
     """MB/s to `peer` and from it. Raises RemoteError."""
-    program = standard_library_program(testbed, "stream.py")
+    serve = [*standard_library_program(testbed, "stream.py"), "serve", str(max_bytes), str(STREAM_S)]
     request = {
         "peer": {"address": peer.address, "port": peer.port},
-        "serve": shlex.join([*program, "serve", str(max_bytes), str(STREAM_S)]),
+        "serve": shlex.join(serve),
         "max_bytes": max_bytes,
         "max_seconds": STREAM_S,
         "timeout_s": timeout_s,
     }
-    done = run_command(
-        contact.transport,
-        shlex.join(program),
-        stdin=json.dumps(request).encode(),
-        timeout_s=timeout_s + _STREAM_SPARE_S,
-    )
-    answer = last_line(done.output)
+    answer = last_line(_asked(testbed, contact, "stream.py", request, timeout_s + _STREAM_SPARE_S))
     try:
         streams = read_answer(StreamAnswer, answer)
     except ValueError:
@@ -172,6 +150,6 @@ def _try_stream(
 
 def _stream_problem(answer: str) -> str:
     try:
-        return read_answer(StreamError, answer).error
+        return read_answer(ProbeError, answer).error
     except ValueError:
         return printable(answer) or "nothing was printed"

@@ -20,7 +20,7 @@ from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, file_outcome, parse_file, render, transport
 from seatrial.nccl.causes import xid_finding
-from seatrial.remote.answers import Facts, NodeAnswer, PeerAnswer, StreamAnswer, StreamError, read_answer
+from seatrial.remote.answers import Facts, NodeAnswer, PeerAnswer, ProbeError, StreamAnswer, read_answer
 from seatrial.remote.probes import facts, stream
 from seatrial.report.markdown import summary
 from seatrial.runs.load import load_result
@@ -238,7 +238,7 @@ TARGETS = (
     Target("versions", _text_of(VERSIONS), _read_versions),
     Target("greeting", _text_of(GREETING), _read_greeting, (OSError, ValueError)),  # which stream.py answers with
     Target("facts", _line_of(FACTS), _answer_as(Facts)),
-    Target("answers", _line_of(PEER, TRAFFIC), _answer_as(PeerAnswer, StreamAnswer, StreamError)),
+    Target("answers", _line_of(PEER, TRAFFIC), _answer_as(PeerAnswer, StreamAnswer, ProbeError)),
     Target("training events", _line_of(EVENT), _read_events),
     Target("run.json", _run_json, _read_run),
     Target("measurements.csv", _csv, _read_csv),

@@ -48,22 +48,19 @@ def state(run_id: str, job_id: str) -> str:
 
 def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
     run_id = f"{RUN_PREFIX}{secrets.token_hex(4)}"
-    jobs = {
-        "slurm-job-ended": submitted(slurm, run_id, "exit 0"),
-        "slurm-job-failed": submitted(slurm, run_id, "exit 3"),
-        "slurm-job-cancelled": submitted(slurm, run_id, "exec sleep 600"),
-        "slurm-job-timed-out": submitted(slurm, run_id, "exec sleep 600"),
-    }
-    until(lambda: state(run_id, jobs["slurm-job-cancelled"]) == "RUNNING")
-    slurm.command("scancel", jobs["slurm-job-cancelled"])
-    until(lambda: state(run_id, jobs["slurm-job-timed-out"]) == "RUNNING")
-    slurm.command("scontrol", "update", f"jobid={jobs['slurm-job-timed-out']}", "timelimit=0")
+    ended, failed = submitted(slurm, run_id, "exit 0"), submitted(slurm, run_id, "exit 3")
+    cancelled, late = (submitted(slurm, run_id, "exec sleep 600") for _ in range(2))
+    until(lambda: state(run_id, cancelled) == "RUNNING")
+    slurm.command("scancel", cancelled)
+    until(lambda: state(run_id, late) == "RUNNING")
+    slurm.command("scontrol", "update", f"jobid={late}", "timelimit=0")
     until(lambda: not jobs_of(Login(), run_id))  # slurmctld forgets once a minute
-    for code, job_id in jobs.items():
+    codes = {ended: "failed", failed: "failed", cancelled: "cancelled", late: "timed-out"}
+    for job_id, code in codes.items():
         job = job_of(Login(), run_id, job_id)
         assert isinstance(job, Job)
         assert job.is_over
-        assert code_of(ending(job)) == code
+        assert code_of(ending(job)) == f"slurm-job-{code}"
     assert job_of(Login(), run_id, "999999") is None
 
 

@@ -56,7 +56,7 @@ def test_what_will_never_start_fails_at_once(
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        (lambda slurm, job: requeue(slurm, job, "requeue"), "slurm-job-requeued"),
+        (lambda slurm, job: requeue(slurm, job, "requeue"), "slurm-job-cancelled"),
         (lambda slurm, job: requeue(slurm, job, "requeuehold"), "slurm-job-held"),
     ],
 )

@@ -32,7 +32,7 @@ from seatrial.history.incident import Incident, advance, outcome_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.local.config import LocalPlatform
+from seatrial.platforms.local import LocalPlatform
 from seatrial.runs.difference import difference
 from tasks.notify import AlertContext, alert_of, files_of
 from tasks.sinks import Files, Sink

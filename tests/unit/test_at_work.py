@@ -10,7 +10,7 @@ import pytest
 from seatrial.config.cluster import Cluster
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import state as states
-from seatrial.platforms.local.config import LocalPlatform
+from seatrial.platforms.local import LocalPlatform
 from seatrial.system.process import Process, this_process
 from tests import samples
 from tests.command_line import command

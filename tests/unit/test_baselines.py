@@ -21,7 +21,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import ARMS, Setup
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.local.config import LocalPlatform
+from seatrial.platforms.local import LocalPlatform
 from tests import samples
 from tests.stored_nights import knowing
 

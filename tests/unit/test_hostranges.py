@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.config.cluster import load_cluster
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.text.hostlist import MAX_HOSTS, expand, host_list
 
 

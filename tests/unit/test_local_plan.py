@@ -7,8 +7,8 @@ import pytest
 from seatrial.config.cluster import Cluster
 from seatrial.model.reason import code_of
 from seatrial.platforms.local import plan
-from seatrial.platforms.local.doctor import problems
 from seatrial.platforms.local.plan import Account
+from seatrial.platforms.local.platform import problems
 
 ROOT = Account("root", 0, 0)
 USER = Account("jo", 1000, 1000)

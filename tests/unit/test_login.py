@@ -60,7 +60,7 @@ def test_ssh_gets_no_key_that_is_a_link(tmp_path: Path, monkeypatch: pytest.Monk
     states.write_owner(folder, "keeper", this_process())
     plan = layout("r1", cluster, folder)
     nodes = [Node(node.name, node.address, 22, 1, host_key.public, 0) for node in plan.nodes]
-    states.write_private(plan.known_hosts, known_hosts(nodes))
+    states.write_private(plan.state / "known_hosts", known_hosts(nodes))
     key = login.testbed_of("r1").key_file
     key.rename(tmp_path / "key")
     key.symlink_to(tmp_path / "key")

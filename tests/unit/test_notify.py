@@ -14,7 +14,7 @@ from seatrial.config.notify import Notify
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt, advance, outcome_of
 from seatrial.model.errors import InputError
-from seatrial.platforms.local.config import LocalPlatform
+from seatrial.platforms.local import LocalPlatform
 from tasks.notify import AlertContext, Notified, _receivers, notify, watch
 from tasks.sinks import Delivery, Files, Sink, configured, full_receipt
 from tasks.sinks.configured import AppriseSink, WebhookSink

@@ -32,7 +32,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/platforms/kubernetes/doctor.py",
     "seatrial/platforms/kubernetes/ending.py",
     "seatrial/platforms/kubernetes/waiting.py",
-    "seatrial/platforms/local/doctor.py",
+    "seatrial/platforms/local/platform.py",
     "seatrial/checks/collectives/check.py",
 )
 PARTS = {  # of longer reasons, of plans, or before bad input

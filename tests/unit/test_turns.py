@@ -18,7 +18,6 @@ from prefect.exceptions import PrefectHTTPStatusError
 
 from flows.serving import limits
 from flows.serving.limits import ClusterLock
-from flows.serving.ui import LINE
 from seatrial.model.errors import MissingError
 from seatrial.runs.cluster_lock import FileLock
 
@@ -49,7 +48,6 @@ def slot(
     seconds: float,
     held: ClusterLock,
     others: Sequence[object] = (),
-    line: Sequence[object] = (),
 ) -> Iterator[list[str]]:
     shown: list[str] = []
 
@@ -61,11 +59,10 @@ def slot(
     monkeypatch.setattr(limits, "_make_limit", lambda _: None)
     monkeypatch.setattr(limits, "_is_taken", lambda _: False)
     monkeypatch.setattr(limits, "_others", lambda *_: others)
-    monkeypatch.setattr(limits, "_checks", lambda *_: line)
     monkeypatch.setattr(limits, "set_label", lambda *_: None)
     monkeypatch.setattr(limits, "show_waiting", waiting)
     monkeypatch.setattr(limits, "_LOOK_S", 0.01)
-    with limits._slot("a", limits.Waiter("a", uuid4(), time.time()), time.monotonic() + seconds, held):
+    with limits._slot("a", uuid4(), time.monotonic() + seconds, held):
         yield shown
 
 
@@ -104,23 +101,6 @@ def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkey
     with slot(limit, monkeypatch, 30, ClusterLock()) as shown:
         assert not shown
     assert not limit.given_back
-
-
-def waits(seconds_ago: float, said_ago: float = 1) -> Any:
-    """A run that came so long ago and waits, as its label says."""
-    now = time.time()
-    return SimpleNamespace(id=uuid4(), labels={LINE: f"{now - seconds_ago} {now - said_ago}"})
-
-
-def test_the_slot_goes_to_the_run_that_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = [waits(600), waits(60), waits(-60), waits(600, said_ago=600), SimpleNamespace(id=uuid4(), labels={})]
-    with (
-        pytest.raises(MissingError, match=r"; 2 runs before this one; start it again later"),
-        slot(Limit(None), monkeypatch, 0.1, ClusterLock(), line=line),
-    ):
-        pytest.fail("it has passed two that came before")
-    with slot(Limit(None), monkeypatch, 30, ClusterLock(), line=line[2:]) as shown:
-        assert not shown
 
 
 def failing(number: int) -> Any:

@@ -1,6 +1,16 @@
-"""Bare metal: hosts that are up, each with one more sshd for the time of a run."""
+"""Bare metal, hosts that are up, each with one more sshd for the time of a run: reasons and settings."""
 
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
+from seatrial.config.image import FullPath, Mount, Ulimits
 from seatrial.model.reason import Explanation, register
+from seatrial.platforms.openssh import LoginSettings, PathText, SshSettings, legal_path
+from seatrial.text.hostlist import expand
 
 REASONS = {
     "baremetal-host-busy": Explanation(
@@ -13,16 +23,12 @@ REASONS = {
         "The login works, and the run's sshd could not be started or ended there.",
         "Do what the end of the line says; `seatrial doctor FILE` lists what each host lacks.",
     ),
-    "baremetal-python-missing": Explanation(
-        "{host}: {python} cannot be run",
-        "The hosts need Python 3, and for training also torch.",
-        "Install it, or set `platform.python` to its full path.",
-    ),
     "baremetal-host-lacks": Explanation(
-        "{host}: {programs} missing",
+        "{host}: {programs} missing or cannot be run",
         "Programs that a run calls are not on PATH of a login without terminal.",
-        "Install openssh-server, openssh-client, awk, coreutils and Open MPI, or what `platform.runtime` names;"
-        " `mpi.mpirun` takes a full path.",
+        "Install openssh-server, openssh-client, awk, coreutils, Python 3 and Open MPI, or what `platform.runtime`"
+        " names; `mpi.mpirun` and `platform.python` take a full path.",
+        formerly=("baremetal-python-missing",),
     ),
     "baremetal-image-missing": Explanation(
         "{host}: image {image} is not there: {problem}",
@@ -53,3 +59,106 @@ REASONS = {
 }
 
 register(REASONS)
+
+
+def legal_folder(value: str) -> str:
+    """Check for a full path without characters that a shell interprets. Raises ValueError."""
+    if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
+        raise ValueError(f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}")
+    return value.rstrip("/") or "/"
+
+
+def _one_setting_each(value: "dict[str, LoginSettings]") -> "dict[str, LoginSettings]":
+    expand(tuple(value))
+    return value
+
+
+class BaremetalPlatform(SshSettings, PlatformSettings):
+    """Hosts that are already up and reachable over SSH."""
+
+    kind: Literal["baremetal"] = Field(description="hosts that are up")
+    hosts: Annotated[tuple[str, ...], AfterValidator(expand)] = Field(
+        min_length=1, description="host names, addresses or ranges such as gpu-[01-64], together as many as nodes"
+    )
+    host_settings: Annotated[dict[str, LoginSettings], AfterValidator(_one_setting_each)] = Field(
+        {}, description="user, port, jump and key_file of some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
+    )
+    folder: Annotated[str, AfterValidator(legal_folder)] = Field(
+        "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
+    )
+    python: Annotated[str, AfterValidator(legal_path)] = Field(
+        "python3", description="on the hosts, with torch unless containers have it: a name on PATH or a full path"
+    )
+    runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
+        "none",
+        description="what starts `image` on every host: a .sif file with apptainer and singularity, else a reference",
+    )
+    mounts: tuple[Mount, ...] = Field((), description="files and folders of the hosts that the containers see")
+    devices: tuple[FullPath, ...] = Field(
+        (), description="devices beside GPUs that the containers see, such as /dev/infiniband; docker and podman only"
+    )
+    ulimits: Ulimits = Field(
+        default_factory=dict,
+        description="by name, -1 is unlimited; with GPUs memlock is -1 unless set; docker and podman only",
+    )
+    container_python: Annotated[str, AfterValidator(legal_path)] = Field(
+        "python3", description="in the containers, with torch: a name on PATH or a full path"
+    )
+    pull_timeout_s: Seconds = Field(1800, description="seconds until a host has pulled an image that it lacks")
+    start_timeout_s: Seconds = Field(60, description="seconds from the login until the run's sshd is ready")
+    deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(
+        4 * 3600, description="seconds after which a host ends the run by itself, whatever becomes of this machine"
+    )
+
+    pulls_images: ClassVar[bool] = True
+    takes_image_files: ClassVar[bool] = True
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether a daemon (docker, podman) knows the containers by name."""
+        return self.runtime in ("docker", "podman")
+
+    def problems(self, cluster: Cluster) -> Iterator[str]:
+        if len(self.hosts) != cluster.nodes:
+            yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
+        for host in sorted(set(expand(tuple(self.host_settings))) - set(self.hosts)):
+            yield f"platform.host_settings: {host} is not one of hosts"
+        yield from self._image_problems(cluster)
+        yield from super().problems(cluster)
+
+    def _image_problems(self, cluster: Cluster) -> Iterator[str]:
+        for name in ("mounts", "devices", "ulimits"):
+            if getattr(self, name) and not (self.has_daemon or (name == "mounts" and self.runtime != "none")):
+                yield f"platform.{name}: has no use with platform.runtime {self.runtime}; leave it out"
+        if self.runtime == "none":
+            if cluster.image is not None:
+                yield "platform.runtime: must say what starts the image: docker, podman, apptainer or singularity"
+            return
+        image = cluster.image.planned if cluster.image else None
+        if image is None:
+            yield f"image: is required with platform.runtime {self.runtime}"
+        elif self.has_daemon and cluster.image_is_a_file:
+            yield f"image: {self.runtime} starts a reference such as repo/name:tag, is {image!r}"
+        elif not self.has_daemon and not image.endswith(".sif"):
+            yield f"image: {self.runtime} starts a .sif file on the hosts, is {image!r}"
+
+
+class ThisMachinePlatform(PlatformSettings):
+    """The machine that seatrial runs on, as it is, or the container that it runs in: one node."""
+
+    uses_host_software: ClassVar[bool] = True
+
+    kind: Literal["this-machine"] = Field(description="the machine that seatrial runs on")
+    folder: Annotated[str, AfterValidator(legal_folder)] = Field(
+        "/tmp", description="where a run makes its private folder; programs must be allowed to run there"
+    )
+    python: PathText | None = Field(
+        None, description="with torch: a name on PATH or a full path; seatrial's own when unset"
+    )
+
+    def problems(self, cluster: Cluster) -> Iterator[str]:
+        if cluster.nodes != 1:
+            yield f"nodes: must be 1 on platform this-machine, is {cluster.nodes}"
+        if cluster.image is not None:
+            yield "image: has no use on platform this-machine, which runs the software that is here; leave it out"
+        yield from super().problems(cluster)

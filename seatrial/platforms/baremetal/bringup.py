@@ -10,16 +10,9 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Answer, HostAddress, HostError, Hosts, on_hosts, some_reasons
-from seatrial.platforms.container import (
-    apptainer_exec,
-    apptainer_image,
-    bind,
-    capabilities,
-    has_amd_gpus,
-    limits,
-)
+from seatrial.platforms.container import apptainer_exec, apptainer_image, bind, capabilities, has_amd_gpus, limits
 from seatrial.platforms.openssh import is_silent
 from seatrial.platforms.testbed import node_script
 from seatrial.remote.ssh import KeyPair
@@ -40,10 +33,6 @@ class Container:
     command: tuple[str, ...]
     name: str = ""
     user: str = ""
-
-    def request(self) -> dict[str, object]:
-        """Return the container as the program on the host reads it."""
-        return asdict(self)
 
 
 def container_name(settings: BaremetalPlatform, run_id: str) -> str:
@@ -112,7 +101,7 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
 
 
 def _find_image(hosts: Hosts, container: Container, host: str) -> Answer:
-    request = {"verb": "image", "container": container.request()}
+    request = {"verb": "image", "container": asdict(container)}
     answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
     if answer.missing:
         raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=printable(container.program)))
@@ -122,7 +111,7 @@ def _find_image(hosts: Hosts, container: Container, host: str) -> Answer:
 
 
 def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> Answer:
-    request = {"verb": "pull", "container": container.request(), "timeout_s": timeout_s}
+    request = {"verb": "pull", "container": asdict(container), "timeout_s": timeout_s}
     answer = hosts.ask(host, request, timeout_s + 15, proxied=hosts.is_proxied(host))
     if answer.image_problem is not None:
         raise HostError(image_missing(container, host, answer.image_problem))
@@ -174,7 +163,7 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
         "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, folder, hosts.listen),
         "deadline_s": lifetime_s(settings, run.cluster),
         "timeout_s": settings.start_timeout_s,
-        "container": container.request() if container else None,
+        "container": asdict(container) if container else None,
     }
     log.info("logging in to %s", count(len(settings.hosts), "host"))
     started = on_hosts(settings.hosts, partial(_start, hosts, settings, request))

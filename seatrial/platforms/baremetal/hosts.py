@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
-from seatrial.platforms.baremetal.config import BaremetalPlatform, HostSettings
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.commands import Finished, call_each, run_bounded
 from seatrial.platforms.openssh import (
     SSH_FAILED,
@@ -131,18 +131,13 @@ def _by_options(settings: BaremetalPlatform) -> dict[tuple[str, ...], list[str]]
     own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in settings.hosts:
-        if options := tuple(login_options(_login(settings, own.get(host, HostSettings())))):
+        if options := tuple(login_options(_login(settings, own.get(host, LoginSettings())))):
             groups.setdefault(options, []).append(host)
     return groups
 
 
-def _login(settings: BaremetalPlatform, own: HostSettings) -> LoginSettings:
-    return LoginSettings(
-        user=own.user or settings.user,
-        port=own.port or settings.port,
-        jump=own.jump or settings.jump,
-        key_file=own.key_file or settings.key_file,
-    )
+def _login(settings: BaremetalPlatform, own: LoginSettings) -> LoginSettings:
+    return LoginSettings(**{name: getattr(own, name) or getattr(settings, name) for name in LoginSettings.model_fields})
 
 
 AT_ONCE = 32
@@ -206,7 +201,7 @@ class Hosts:
         if status == SSH_FAILED:
             return reason_of(host, errors, lambda: self.options(host))
         if status in _PROGRAM_MISSING:
-            return Reason.of("baremetal-python-missing", host=host, python=self._settings.python)
+            return Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python)
         problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
         return Reason.of("baremetal-host-failed", host=host, problem=problem)
 
@@ -262,7 +257,7 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
     except (FileNotFoundError, PermissionError):
         if argv[0] == "ssh":
             raise MissingError(Reason.of("ssh-missing")) from None
-        raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
+        raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=argv[0])) from None
     except subprocess.TimeoutExpired:
         problem = f"it did not answer within {timeout_s:g} s"
         raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None

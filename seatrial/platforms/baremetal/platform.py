@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed, dial_tcp
-from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
+from seatrial.platforms.baremetal import BaremetalPlatform, ThisMachinePlatform
 from seatrial.platforms.baremetal.bringup import (
     Container,
     Started,
@@ -35,10 +36,10 @@ from seatrial.platforms.baremetal.bringup import (
     run_folder,
     start_nodes,
 )
-from seatrial.platforms.baremetal.config import BaremetalPlatform, ThisMachinePlatform
 from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddress, Hosts, ssh_config
 from seatrial.platforms.openssh import is_before_login
-from seatrial.platforms.testbed import MADE_LATER, node_of, node_script, testbed_of, write_ports
+from seatrial.platforms.state import RunsWithState
+from seatrial.platforms.testbed import MADE_LATER, node_script, nodes_of, testbed_of, write_ports
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
@@ -150,11 +151,7 @@ def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[H
         config.write_text(ssh_config(settings))
         run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
         container = container_of(run, settings, run_folder(settings, run.run_id))
-        request = {
-            "verb": "check",
-            "mpirun": cluster.mpi.mpirun,
-            "container": container.request() if container else None,
-        }
+        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
         answers = hosts_type(settings, config).ask_each(request, _CHECK_TIMEOUT_S, settings.hosts)
     if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
         return [without_ssh.reason]
@@ -196,10 +193,11 @@ def _folder_problem(answer: Answer) -> str | None:
 _LOG_BYTES = 1024**2  # of each host
 
 
-class Baremetal:
+class Baremetal(RunsWithState[BaremetalState]):
     """Nodes as hosts that run one more sshd for the time of the run."""
 
-    kind = "baremetal"
+    kind, leaves = "baremetal", "sshd on the hosts and the keys of a run whose process is gone"
+    state_type = BaremetalState
     hosts_type = Hosts
 
     def __init__(self, cluster: "Cluster", settings: BaremetalPlatform) -> None:
@@ -246,11 +244,8 @@ class Baremetal:
     def _hosts(self, folder: Path) -> Hosts:
         return self.hosts_type(self._settings, folder / "ssh_config")
 
-    def attach(self, run_id: str) -> Testbed:
-        folder = states.run_folder(run_id, self.kind)
-        if not folder.exists():
-            raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, BaremetalState.load(folder))
+    def _is_up(self, run_id: str) -> bool:
+        return (self._folder(run_id) / "nodes.json").exists()
 
     def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
         folder = states.run_folder(run_id, self.kind)
@@ -263,10 +258,7 @@ class Baremetal:
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [
-                replace(node_of(self._cluster, at.name, at.address, state.host_key, at.port), user=at.user)
-                for at in state.nodes
-            ],
+            [replace(node, user=addresses[node.name].user) for node in nodes_of(self._cluster, state)],
             user=state.nodes[0].user,
             key_file=folder / states.KEY_FILE,
             dial=dial,
@@ -287,20 +279,10 @@ class Baremetal:
             text = f"{answer.reason}\n" if isinstance(answer, SeatrialError) else answer.log
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
 
-    def keep(self, run_id: str, seconds: float) -> bool:
-        folder = states.run_folder(run_id, self.kind)
-        if not (folder / "nodes.json").exists():
-            return False
-        states.keep(folder, seconds)
-        return True
-
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, self.kind)
         if folder.exists():
             stop_run(run_id, folder, self._settings, self.hosts_type)
-
-    def leftovers(self) -> list[Leftover]:
-        return states.leftovers(self.kind, "sshd on the hosts and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         return problems(self._cluster, self._settings, self.hosts_type)

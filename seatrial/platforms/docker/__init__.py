@@ -1,5 +1,13 @@
-"""Docker: containers of one host as nodes."""
+"""Docker: containers of one host as nodes: reasons and settings."""
 
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from seatrial.config import image
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
+from seatrial.config.image import FullPath, Ulimits
 from seatrial.model.reason import Explanation, register
 
 REASONS = {
@@ -56,3 +64,100 @@ REASONS = {
 }
 
 register(REASONS)
+
+MAX_NODES = 64  # one host's containers; a bridge network of Docker has 254 addresses or more
+_OWN_FOLDERS = ("/etc/seatrial", "/run/seatrial", "/root/.ssh")
+
+
+def _legal_target(value: str) -> str:
+    for own in _OWN_FOLDERS:
+        if value == "/" or f"{own}/".startswith(f"{value}/") or value.startswith(f"{own}/"):
+            raise ValueError(f"{value!r} hides {own}, which a node needs; choose another folder")
+    return value
+
+
+def _as_text(value: object) -> object:
+    """GPUs are written as numbers or as UUIDs."""
+    return str(value) if type(value) is int else value
+
+
+Target = Annotated[FullPath, AfterValidator(_legal_target)]
+Gpu = Annotated[
+    str,
+    Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"),
+    BeforeValidator(_as_text, json_schema_input_type=int | str),
+]
+Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
+
+
+class Mount(image.Mount):
+    """A file or folder of the Docker host that every container sees."""
+
+    source: FullPath = Field(description="full path on the Docker host; it must exist")
+    target: Target = Field(description="full path in the containers")
+
+
+class DockerPlatform(PlatformSettings):
+    """Containers on one Docker host. Podman's Docker-compatible socket serves as well."""
+
+    kind: Literal["docker"] = Field(description="one Docker host")
+    host: Annotated[str, Field(pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$", max_length=300)] | None = (
+        Field(None, description="the daemon, as in DOCKER_HOST; DOCKER_HOST or the context of docker when unset")
+    )
+    context: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,100}$")] | None = Field(
+        None, description="a context of `docker context ls`; not with host"
+    )
+    network: Literal["own", "host"] = Field(
+        "own", description="own: a bridge network made for the run; host: the Docker host's own, for one container"
+    )
+    gpus: tuple[tuple[Gpu, ...], ...] = Field(
+        (), description="the GPUs of each container, by index or UUID; gpus_per_node each in order when unset"
+    )
+    cdi: bool = Field(False, description="GPUs by CDI, not by the nvidia runtime; AMD's GPUs always come by CDI")
+    ipc: Literal["private", "host"] = Field(
+        "private", description="host: containers share /dev/shm and IPC of the host"
+    )
+    shared_memory_gib: Annotated[float, Field(gt=0, le=4096)] | None = Field(
+        None, description="size of /dev/shm in GiB; 16 with GPUs, else 1, when unset; not with ipc: host"
+    )
+    ulimits: Ulimits = Field(
+        default_factory=dict, description="by name, -1 is unlimited; with GPUs memlock is -1 unless set"
+    )
+    mounts: tuple[Mount, ...] = Field((), description="files and folders of the Docker host")
+    devices: tuple[FullPath, ...] = Field((), description="devices of the host beside GPUs, such as /dev/infiniband")
+    capabilities: tuple[Capability, ...] = Field((), description="beside those that a node needs, such as SYS_PTRACE")
+    start_timeout_s: Seconds = Field(120, description="seconds until every container answers, after the image is there")
+    deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
+        4 * 3600, description="seconds after which a container ends itself (and keep_s, where it may be kept)"
+    )
+
+    def architecture(self, hardware: str, here: str) -> str | None:
+        return here if hardware == "cpu" else None
+
+    def problems(self, cluster: Cluster) -> Iterator[str]:
+        yield from self._own_problems(cluster)
+        if self.gpus:
+            yield from self._gpu_problems(cluster)
+        yield from super().problems(cluster)
+
+    def _own_problems(self, cluster: Cluster) -> Iterator[str]:
+        if cluster.image is None:
+            yield "image: is required with platform docker: the containers' image"
+        if cluster.nodes > MAX_NODES:
+            yield f"nodes: one Docker host takes at most {MAX_NODES}, is {cluster.nodes}"
+        if self.network == "host" and cluster.nodes > 1:
+            yield "platform.network: host takes one container (nodes: 1), as they would share one address; legal: own"
+        if self.host and self.context:
+            yield "platform.context: not together with platform.host; leave one of them out"
+        if self.ipc == "host" and self.shared_memory_gib:
+            yield "platform.shared_memory_gib: not with ipc: host, whose /dev/shm is the host's"
+
+    def _gpu_problems(self, cluster: Cluster) -> Iterator[str]:
+        named = [gpu for gpus in self.gpus for gpu in gpus]
+        if len(self.gpus) != cluster.nodes:
+            yield f"platform.gpus: needs one list for each of the {cluster.nodes} nodes, has {len(self.gpus)}"
+        for i, gpus in enumerate(self.gpus):
+            if len(gpus) != cluster.gpus:
+                yield f"platform.gpus: node-{i} needs {cluster.gpus} GPUs (gpus_per_node), has {len(gpus)}"
+        if twice := next((gpu for gpu in named if named.count(gpu) > 1), None):
+            yield f"platform.gpus: GPU {twice} is in two places; each container needs GPUs of its own"

@@ -17,7 +17,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms import state as states
-from seatrial.platforms.docker.config import DockerPlatform
+from seatrial.platforms.docker import DockerPlatform
 from seatrial.platforms.docker.plan import (
     KIND,
     NODE,

@@ -11,7 +11,7 @@ from typing import Any
 
 from seatrial.config.run import Run
 from seatrial.platforms.container import ENTRY_POINT, KEYS, capabilities, has_amd_gpus, limits
-from seatrial.platforms.docker.config import DockerPlatform
+from seatrial.platforms.docker import DockerPlatform
 
 KIND = "docker"  # of the folders of runs on this machine
 RUN_ID = "seatrial.run-id"  # label of everything that a run makes

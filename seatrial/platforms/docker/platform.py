@@ -22,7 +22,7 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
 from seatrial.platforms.container import entry_files, key_files
-from seatrial.platforms.docker.config import DockerPlatform
+from seatrial.platforms.docker import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text, problems
 from seatrial.platforms.docker.plan import (
     EXPIRES,
@@ -36,8 +36,8 @@ from seatrial.platforms.docker.plan import (
     keys_archive,
     network_body,
 )
-from seatrial.platforms.state import NodeAddress, PlatformState
-from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
+from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
+from seatrial.platforms.testbed import nodes_of, testbed_of, wait_for_sshd
 from seatrial.remote.ssh import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import last_line
@@ -208,8 +208,10 @@ class DockerState(PlatformState):
     cores: int | None = Field(ge=1)
 
 
-class Docker:
+class Docker(RunsWithState[DockerState]):
     """Nodes as containers of one Docker host."""
+
+    kind, state_type, leaves = KIND, DockerState, "its keys on this machine"
 
     def __init__(self, cluster: "Cluster", settings: DockerPlatform) -> None:
         self._cluster, self._settings, self._daemon = cluster, settings, Daemon(settings)
@@ -252,15 +254,8 @@ class Docker:
                         return str(subnet)
         return None
 
-    def attach(self, run_id: str) -> Testbed:
-        folder = states.run_folder(run_id, KIND)
-        if not self._is_up(run_id):
-            raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, DockerState.load(folder))
-
     def _is_up(self, run_id: str) -> bool:
-        has_state = states.run_folder(run_id, KIND).exists()
-        return has_state and any(container.status == "running" for container in self._daemon.containers(run_id))
+        return any(container.status == "running" for container in self._daemon.containers(run_id))
 
     def _testbed(self, run_id: str, state: DockerState) -> Testbed:
         reachable_at = {node.name: (node.host, node.host_port) for node in state.nodes}
@@ -271,7 +266,7 @@ class Docker:
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes],
+            nodes_of(self._cluster, state),
             user="root",
             key_file=states.run_folder(run_id, KIND) / states.KEY_FILE,
             dial=dial,
@@ -296,12 +291,6 @@ class Docker:
             name = container.labels.get(NODE)
             if name in legal and (text := _log_of(container)).strip():
                 write_log(folder / "nodes" / f"{name}.log", text, secrets)
-
-    def keep(self, run_id: str, seconds: float) -> bool:
-        if not self._is_up(run_id):
-            return False
-        states.keep(states.run_folder(run_id, KIND), seconds)
-        return True
 
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, KIND)

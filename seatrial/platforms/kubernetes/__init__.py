@@ -17,7 +17,7 @@ REASONS = {
         "{problem}{install}",
         "The operator of the launcher, or Kueue, is not installed on the cluster, or in another version.",
         "Install it as the end of the line says, or choose another `launcher`.",
-        formerly=("kind-not-served",),
+        formerly=("kind-not-served", "kind-gone"),
     ),
     "no-kubeconfig": Explanation(
         "no cluster to talk to: {problem}",
@@ -62,40 +62,20 @@ REASONS = {
         "The nodes have devices of the fabric, and pods get only those that they ask for.",
         "Add the device to `platform.resources`; whether the count is 1 or one per NIC is up to the device plugin.",
     ),
-    "right-missing": Explanation(
-        "may not {denied} {resource} {where}, needed to {cause}: {step}",
-        "The account lacks a right that a run needs.",
-        "Have `deployments/kubernetes/role.yaml` applied.",
-    ),
-    "gcs-fuse-missing": Explanation(
-        "platform.volumes: gcs needs Cloud Storage FUSE, which the cluster does not have: {add}",
-        "The cluster does not have GKE's driver for Cloud Storage.",
-        "Run the command at the end of the line.",
-    ),
-    "secret-wrong-type": Explanation(
-        "{where}: Secret {name} is {kind}, with which nothing is pulled: {create}",
-        "A Secret of `image_pull_secrets` is not a pull secret.",
-        "Run the command at the end of the line.",
-    ),
-    "secret-missing": Explanation(
-        "{where}: no Secret {name} in namespace {namespace}: {create}",
-        "A Secret of `image_pull_secrets` or `secret_env` does not exist.",
-        "Run the command at the end of the line.",
+    "kubernetes-object-missing": Explanation(
+        "{where}: {problem}: {step}",
+        "A Secret, the service account, the priority class or the driver for buckets that the cluster file names does"
+        " not exist, or cannot be used for that.",
+        "Do what the end of the line says, or correct the name.",
+        formerly=(
+            *("secret-missing", "secret-wrong-type", "service-account-missing", "priority-class-missing"),
+            "gcs-fuse-missing",
+        ),
     ),
     "secret-key-missing": Explanation(
         "{where}: Secret {secret} has no key {key}; it has: {has}",
         "A Secret of `secret_env` does not have the key.",
         "Use one of the keys that the line lists, or add the key to the Secret.",
-    ),
-    "service-account-missing": Explanation(
-        "platform.service_account: there is no {name} in namespace {namespace}: {create}",
-        "The service account of the cluster file does not exist.",
-        "Run the command at the end of the line, or correct the name.",
-    ),
-    "priority-class-missing": Explanation(
-        "platform.priority_class: the cluster has no {name}; it has: {known}",
-        "The priority class of the cluster file does not exist.",
-        "Use one of the classes that the line lists, or create it.",
     ),
     "volume-claim-unusable": Explanation(
         "platform.volumes: claim {claim} {wrong}",
@@ -111,14 +91,10 @@ REASONS = {
         " get-credentials`) until `kubectl auth whoami` works.",
     ),
     "forbidden": Explanation(
-        "may not {doing} in namespace {namespace}: {message}",
-        "The account may not do this in the namespace.",
+        "may not {doing}: {problem}",
+        "The account lacks a right that a run needs.",
         "Have `deployments/kubernetes/role.yaml` applied.",
-    ),
-    "kind-gone": Explanation(
-        "cannot {doing}: the cluster does not know that kind any more",
-        "The operator of the launcher, or Kueue, was removed from the cluster.",
-        "Install it again, or choose another `launcher`.",
+        formerly=("right-missing",),
     ),
     "namespace-missing": Explanation(
         "cannot {doing}: {message}: kubectl create namespace {namespace}",
@@ -169,28 +145,14 @@ REASONS = {
     ),
     "evicted": Explanation(
         "{event}: {words}",
-        "Kueue took the nodes for another workload.",
-        "Wait, or run it again with a higher `queue_priority`. No node is blamed.",
+        "Kueue took the nodes: for another workload, by a check that refused, with the queue, or as a node failed.",
+        "The line says which. Wait, or run it again with a higher `queue_priority`. No node is blamed.",
+        formerly=("evicted-by-check", "evicted-queue-stopped", "evicted-node-failed"),
     ),
     "evicted-pods-not-ready": Explanation(
         "{event}: {words}",
         "The run's own pods were not ready within the time that Kueue gives them (`waitForPodsReady`).",
         "Look at the pods: `logs/events.txt` says what they waited for. A slow pull needs a longer `waitForPodsReady`.",
-    ),
-    "evicted-by-check": Explanation(
-        "{event}: {words}",
-        "An admission check of Kueue's, such as that of an autoscaler, refused the run or took it back.",
-        "Read the words of the check, and the log of its controller.",
-    ),
-    "evicted-queue-stopped": Explanation(
-        "{event}: {words}",
-        "The queue of the run was stopped.",
-        "Ask who runs Kueue there: `stopPolicy` of the queue is set.",
-    ),
-    "evicted-node-failed": Explanation(
-        "{event}: {words}",
-        "Kueue took a node of the run for failed.",
-        "`kubectl describe node` of the node that the words name; then run it again.",
     ),
     "workload-deactivated": Explanation(
         "Kueue {did}: {words}",
@@ -223,15 +185,8 @@ REASONS = {
         "The API server opened no stream to the pod.",
         "Check the right `pods/portforward`, a proxy that blocks WebSockets, and the node's kubelet.",
     ),
-    "pod-exited": Explanation(
-        "pod {name} ended with status {exit_code}{cause}",
-        "The container of the pod ended.",
-        "Read its last words at the end of the line. Status 137 with OOMKilled means that it needs more memory.",
-    ),
     "pod-failed": Explanation(
-        "{how}",
-        "The pod ended, or does not exist any more.",
-        "Read `logs/events.txt`, or run `kubectl describe pod`.",
+        "{how}", "The pod ended, or does not exist any more.", "Read `logs/events.txt`, or run `kubectl describe pod`."
     ),
     "deadline-exceeded": Explanation(
         "the run was over its time: {deadline}",
@@ -248,15 +203,11 @@ REASONS = {
         "Somebody deleted the pod.",
         "The line says when and how. No node is blamed.",
     ),
-    "container-restarts": Explanation(
-        "{problem} ({waiting}): {message}",
-        "The container ends again and again.",
-        "Read the pod's log.",
-    ),
     "container-exited": Explanation(
-        "container {name} ended with status {exit_code}{cause}",
-        "The container ended before its sshd answered.",
+        "{what} ended with status {exit_code}{cause}",
+        "The container of a pod ended.",
         "Read its last words: the image needs openssh-server. Status 137 with OOMKilled needs more memory.",
+        formerly=("pod-exited",),
     ),
     "pods-unscheduled": Explanation(
         "{placed} of {requested} pods have a node{wait}",
@@ -277,9 +228,9 @@ REASONS = {
     ),
     "container-start": Explanation(
         "{problem} ({waiting}): {message}",
-        "The kubelet could not make or start the container, often for a missing Secret or key. Its words follow.",
-        "Check Secrets and their keys, the entry point, mounts and devices; read `logs/events.txt`.",
-        formerly=("container-config", "container-create"),
+        "The kubelet cannot start the container, often for a missing Secret or key, or it ends again and again.",
+        "Check Secrets and their keys, the entry point, mounts and devices; read `logs/events.txt` and the pod's log.",
+        formerly=("container-config", "container-create", "container-restarts"),
     ),
     "sshd-not-ready": Explanation(
         "sshd does not answer yet",

@@ -35,9 +35,13 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
         case 401:
             return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
         case 403:
-            return MissingError(Reason.of("forbidden", doing=doing, namespace=namespace, message=message))
+            return MissingError(Reason.of("forbidden", doing=f"{doing} in namespace {namespace}", problem=message))
         case 404 if not own_words:  # nothing is served there any more
-            return UnknownKindError(Reason.of("kind-gone", doing=doing))
+            return UnknownKindError(
+                Reason.of(
+                    "kind-unknown", problem=f"cannot {doing}: the cluster does not know that kind any more", install=""
+                )
+            )
         case 404 if "namespaces" in message:
             return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
         case _ if "trainingRuntime must be created" in message:

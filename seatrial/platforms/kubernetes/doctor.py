@@ -66,10 +66,8 @@ def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[s
         if denied:
             resource = f"{right.resource}.{right.group}" if right.group else right.resource
             where = "cluster-wide" if right.cluster_wide else f"in namespace {namespace}"
-            step = "ask for deployments/kubernetes/role.yaml"
-            yield Reason.of(
-                "right-missing", denied=", ".join(denied), resource=resource, where=where, cause=right.why, step=step
-            )
+            problem = f"needed to {right.why}; ask for deployments/kubernetes/role.yaml"
+            yield Reason.of("forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=problem)
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
@@ -201,14 +199,21 @@ def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 
 def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
-    where = "platform.image_pull_secrets"
     for name in settings.image_pull_secrets:
-        create = f"kubectl -n {api.namespace} create secret docker-registry {name}"
+        missing = partial(
+            _missing, "platform.image_pull_secrets", step=f"create secret docker-registry {name}", api=api
+        )
         secret = api.find(SECRET, name)
         if secret is None:
-            yield Reason.of("secret-missing", where=where, name=name, namespace=api.namespace, create=create)
+            yield missing(f"no Secret {name} in namespace {api.namespace}")
         elif (kind := secret.get("type")) not in _PULLS:
-            yield Reason.of("secret-wrong-type", where=where, name=name, kind=kind, create=create)
+            yield missing(f"Secret {name} is {kind}, with which nothing is pulled")
+
+
+def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
+    """The reason for what does not exist; with `api`, the step is one of kubectl in its namespace."""
+    kubectl = f"kubectl -n {api.namespace} " if api else ""
+    return Reason.of("kubernetes-object-missing", where=where, problem=problem, step=kubectl + step)
 
 
 def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -216,8 +221,8 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
         where = f"platform.secret_env: {variable.name}"
         secret = api.find(SECRET, variable.secret)
         if secret is None:
-            create = f"kubectl -n {api.namespace} create secret generic {variable.secret}"
-            yield Reason.of("secret-missing", where=where, name=variable.secret, namespace=api.namespace, create=create)
+            problem = f"no Secret {variable.secret} in namespace {api.namespace}"
+            yield _missing(where, problem, f"create secret generic {variable.secret}", api)
         elif variable.key not in (secret.get("data") or {}):
             has = ", ".join(sorted(secret.get("data") or {})) or "none"
             yield Reason.of("secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has)
@@ -226,8 +231,8 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     name = settings.service_account
     if name and api.find(_ACCOUNT, name) is None:
-        create = f"kubectl -n {api.namespace} create serviceaccount {name}"
-        yield Reason.of("service-account-missing", name=name, namespace=api.namespace, create=create)
+        problem = f"there is no {name} in namespace {api.namespace}"
+        yield _missing("platform.service_account", problem, f"create serviceaccount {name}", api)
 
 
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -235,7 +240,7 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
         return
     classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY))
     if name not in classes:
-        yield Reason.of("priority-class-missing", name=name, known=", ".join(classes))
+        yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}")
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -270,8 +275,9 @@ def _binds_late(api: Api, claim: Object) -> bool:
 
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(_DRIVER, GCS_FUSE) is None:
+        problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
         add = "gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
-        yield Reason.of("gcs-fuse-missing", add=add)
+        yield _missing("platform.volumes", problem, add)
 
 
 def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:

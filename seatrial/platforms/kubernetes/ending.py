@@ -111,7 +111,7 @@ def termination_message(pod: Object | None, name: str) -> str | None:
         return Reason.of("pod-failed", how=f"pod {name}: {message}")
     if ended := _ended(pod):
         why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
-        return Reason.of("pod-exited", name=name, exit_code=ended["exitCode"], cause=why)
+        return Reason.of("container-exited", what=f"pod {name}", exit_code=ended["exitCode"], cause=why)
     phase = str(status.get("phase"))
     return Reason.of("pod-failed", how=f"pod {name} has {phase.lower()}") if phase in ("Failed", "Succeeded") else None
 

@@ -102,18 +102,16 @@ class TrainJob:
         slots = plan.run.cluster.slots
         spec = {
             "suspend": bool(plan.settings.queue),
-            "runtimeRef": {
-                "apiGroup": "trainer.kubeflow.org",
-                "kind": "TrainingRuntime",
-                "name": plan.name,
-            },
+            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": plan.name},
             "trainer": {"numNodes": plan.node_count, "numProcPerNode": slots},
         }
         return [_training_runtime(plan), parent_of(plan, self.kind, spec)]
 
 
 def _training_runtime(plan: KubernetesPlan) -> Object:
-    job = {"metadata": {"labels": {**plan.labels, **_TRAINER_STEP}}, "spec": _trainer_job(plan)}
+    job_of_nodes = job_spec(plan, _TRAINER_CONTAINER)
+    job_of_nodes.pop("ttlSecondsAfterFinished")
+    job = {"metadata": {"labels": {**plan.labels, **_TRAINER_STEP}}, "spec": job_of_nodes}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainingRuntime",
@@ -129,12 +127,6 @@ def _training_runtime(plan: KubernetesPlan) -> Object:
             },
         },
     }
-
-
-def _trainer_job(plan: KubernetesPlan) -> Object:
-    job = job_spec(plan, _TRAINER_CONTAINER)
-    job.pop("ttlSecondsAfterFinished")
-    return job
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
@@ -277,11 +269,7 @@ def claims(plan: KubernetesPlan) -> list[Object]:
             }
         )
     if profile.rdma_claims:
-        exactly = {
-            "deviceClassName": "mrdma.google.com",
-            "allocationMode": "ExactCount",
-            "count": profile.rdma_claims,
-        }
+        exactly = {"deviceClassName": "mrdma.google.com", "allocationMode": "ExactCount", "count": profile.rdma_claims}
         made.append(
             {
                 "apiVersion": "resource.k8s.io/v1",

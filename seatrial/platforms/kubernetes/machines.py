@@ -57,10 +57,7 @@ class Machine:
         if not self.networks:
             return {}
         interfaces = [{"interfaceName": name, "network": network} for name, network in self.networks]
-        return {
-            "networking.gke.io/default-interface": "eth0",
-            "networking.gke.io/interfaces": json.dumps(interfaces),
-        }
+        return {"networking.gke.io/default-interface": "eth0", "networking.gke.io/interfaces": json.dumps(interfaces)}
 
 
 def machine(name: str) -> Machine:
@@ -164,10 +161,7 @@ _TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds n
         "set -e; chmod 755 /fts/entrypoint_rxdm_container.sh;"
         " /fts/entrypoint_rxdm_container.sh --num_hops=2 --num_nics=8 --uid= --alsologtostderr"
     ],
-    "securityContext": {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]},
-    },
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]}},
     "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
     "volumeMounts": [
         {"name": "nvidia", "mountPath": "/usr/local/nvidia"},

@@ -157,18 +157,8 @@ def preempted(workload: Object) -> str | None:
     return _evicted("Kueue evicted it", evicted) if evicted else None
 
 
-_EVICTIONS = {  # Kueue's reasons other than the nodes being needed by another workload
-    "PodsReadyTimeout": "evicted-pods-not-ready",
-    "AdmissionCheck": "evicted-by-check",
-    "AdmissionCheckRejected": "evicted-by-check",
-    "ClusterQueueStopped": "evicted-queue-stopped",
-    "LocalQueueStopped": "evicted-queue-stopped",
-    "NodeFailures": "evicted-node-failed",
-}
-
-
 def _evicted(event: str, condition: Object) -> str:
-    code = _EVICTIONS.get(str(condition.get("reason", "")), "evicted")
+    code = "evicted-pods-not-ready" if condition.get("reason") == "PodsReadyTimeout" else "evicted"
     return Reason.of(code, event=event, words=_condition_text(condition))
 
 
@@ -187,7 +177,7 @@ _NEVER_STARTS = {
     "CreateContainerConfigError": partial(
         Reason.of, "container-start", problem="the container's configuration cannot be made"
     ),
-    "CrashLoopBackOff": partial(Reason.of, "container-restarts", problem="the container ends again and again"),
+    "CrashLoopBackOff": partial(Reason.of, "container-start", problem="the container ends again and again"),
 }
 _NOT_PULLED = partial(Reason.of, "image-pull", problem="the image cannot be pulled")
 # Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
@@ -364,7 +354,7 @@ def _pod_problem(pod: Object) -> str | None:
         if ended and (ended.get("exitCode") or container in own):
             status_code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason")
             cause = f": {first_line(why)}" if why and why not in ("Error", "Completed") else ""
-            values = {"name": container["name"], "exit_code": status_code, "cause": cause}
+            values = {"what": f"container {container['name']}", "exit_code": status_code, "cause": cause}
             return Reason.of("container-exited", **values)
     if status.get("phase") == "Failed":
         ended = f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"

@@ -42,18 +42,6 @@ class LocalPlan:
     port: int
     nodes: tuple[LocalNode, ...]
 
-    @property
-    def key_file(self) -> Path:
-        return self.state / "id_ed25519"
-
-    @property
-    def known_hosts(self) -> Path:
-        return self.state / "known_hosts"
-
-    @property
-    def socket(self) -> Path:
-        return self.state / "keeper.sock"
-
     def waiting(self, cluster: Cluster) -> dict[Path, str]:
         """The FIFOs at which faults wait for a check, with its name: of nodes, and of the switch."""
         folders = {node.name: node.folder for node in self.nodes}
@@ -317,9 +305,9 @@ def ssh_config(plan: LocalPlan, account: Account) -> str:
 Host *
   Port {plan.port}
   User {account.name}
-  IdentityFile {plan.key_file}
+  IdentityFile {plan.state}/id_ed25519
   IdentitiesOnly yes
-  UserKnownHostsFile {plan.known_hosts}
+  UserKnownHostsFile {plan.state}/known_hosts
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
   BatchMode yes

@@ -3,15 +3,17 @@
 import json
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import LinkFault, NodeFault
@@ -22,7 +24,6 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
-from seatrial.platforms.local.doctor import missing, problems
 from seatrial.platforms.local.plan import Account, LocalNode, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
@@ -188,7 +189,7 @@ class Local:
         if not keeper or not keeper.alive:
             raise InputError(f"run {run_id}: is over")
         plan = planning.layout(run_id, cluster, folder)
-        pinned = pinned_keys(states.read_file(folder, plan.known_hosts.name))
+        pinned = pinned_keys(states.read_file(folder, "known_hosts"))
         nodes = tuple(node_of(cluster, node.name, node.address, pinned[node.address]) for node in plan.nodes)
         return _testbed(plan, cluster, _account(), nodes)
 
@@ -246,14 +247,14 @@ def _account() -> Account:
 
 def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
     def dial(node: Node, timeout_s: float) -> socket.socket:
-        return _dial(plan.socket, node, timeout_s)
+        return _dial(plan.state / "keeper.sock", node, timeout_s)
 
     testbed = testbed_of(
         cluster,
         plan.run_id,
         nodes,
         user=account.name,
-        key_file=plan.key_file,
+        key_file=plan.state / states.KEY_FILE,
         dial=dial,
         workdir=str(plan.state / "work"),
         python=sys.executable,
@@ -302,3 +303,107 @@ def _delete_namespace(name: str) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(int(pid), signal.SIGKILL)
     subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+_PROC = Path("/proc")
+_NODES_OF_ANY_MACHINE = 16  # so many need no check: the usual limits carry them
+PROCESSES_PER_NODE = 8  # at most: its shell and sshd, a session with its shell and probe, a daemon of MPI and a rank
+MEMORY_MIB_PER_NODE = 32  # of the same
+
+
+@dataclass(frozen=True, slots=True)
+class HostResource:
+    """A resource of this machine: how much nodes need, how much is free, and how to raise it."""
+
+    resource: str
+    needed: int
+    available: int
+    remedy: str
+
+
+def problems(node_count: int, proc: Path = _PROC) -> list[str]:
+    """List limits of this machine that are too low for `node_count` nodes, each with the setting to change."""
+    if node_count <= _NODES_OF_ANY_MACHINE:
+        return []
+    return [
+        Reason.of(
+            "local-machine-too-small",
+            nodes=node_count,
+            resource=need.resource,
+            needed=need.needed,
+            available=need.available,
+            remedy=need.remedy,
+        )
+        for need in _needs(node_count, proc)
+        if need.available < need.needed
+    ]
+
+
+def _needs(node_count: int, proc: Path) -> Iterator[HostResource]:
+    running = sum(entry.name.isdigit() for entry in proc.iterdir())
+    processes = node_count * PROCESSES_PER_NODE
+    for setting in ("pid_max", "threads-max"):
+        free = _number(proc / "sys/kernel" / setting) - running
+        yield HostResource("processes", processes, free, f"sysctl -w kernel.{setting}={_rounded(running + processes)}")
+    namespaces = _number(proc / "sys/user/max_net_namespaces")
+    yield HostResource(
+        "network namespaces",
+        node_count + 1,
+        namespaces,
+        f"sysctl -w user.max_net_namespaces={_rounded(node_count + 1)}",
+    )
+    yield HostResource("MiB of memory", node_count * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
+
+
+def _number(path: Path) -> int:
+    """The number in a file of the kernel; without limit where the kernel has no such setting."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 1 << 62
+
+
+def _available_mib(proc: Path) -> int:
+    for line in (proc / "meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    return 1 << 62
+
+
+def _rounded(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(15, (number - 1).bit_length())
+
+
+_TOOLS = {
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ssh": "openssh-client",
+    "sshd": "openssh-server",
+}
+
+
+def missing(also: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Programs and rights that this machine lacks; `also` are further programs, with their packages."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    absent = [(tool, package) for tool, package in (_TOOLS | dict(also)).items() if not shutil.which(tool, path=path)]
+    reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in absent]
+    return [*reasons] or _namespace_problems()
+
+
+def _namespace_problems() -> list[str]:
+    rootless = ["--user", "--map-root-user"] if os.geteuid() else []
+    trial = ["unshare", *rootless, "--net", "--mount", "--uts", "--pid", "--fork", "true"]
+    done = subprocess.run(trial, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return []
+    reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    if rootless:
+        step = (
+            "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000, and where they exist"
+            " kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    else:
+        step = "run outside a container, or in one with CAP_SYS_ADMIN and CAP_NET_ADMIN"
+    return [Reason.of("local-namespaces-forbidden", problem=reason, remedy=step)]

@@ -1,5 +1,12 @@
-"""RunAI: nodes as the pods of one workload, by the command runai."""
+"""RunAI, nodes as the pods of one workload by the command runai: reasons and settings."""
 
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from seatrial.config.cluster import Cluster, Name, PlatformSettings, Seconds
 from seatrial.model.reason import Explanation, register
 
 REASONS = {
@@ -10,13 +17,9 @@ REASONS = {
     ),
     "runai-command-failed": Explanation(
         "runai failed: {problem}",
-        "A command of RunAI ended with an error. The end of the line has its words.",
+        "A command of RunAI ended with an error, or not in time. The end of the line has its words.",
         "Run `runai whoami` and `runai project list`. Log in again with `runai login` where they fail.",
-    ),
-    "runai-command-timeout": Explanation(
-        "runai did not end within {timeout_s} s",
-        "RunAI's control plane or the pod does not answer.",
-        "Run `runai whoami`, and look at the workload in the RunAI user interface.",
+        formerly=("runai-command-timeout",),
     ),
     "runai-queued-too-long": Explanation(
         "workload {workload} did not run within {limit_s} s (queue_timeout_s): {phase}",
@@ -42,3 +45,63 @@ REASONS = {
 }
 
 register(REASONS)
+
+_OPTION = re.compile(r"--([a-z][a-z-]*)(=[^\s\"'\\]+)?")
+_OWN_OPTIONS = {
+    "project", "image", "workers", "gpu-devices-request", "slots-per-worker", "node-pools", "large-shm", "command",
+    "extended-resource", "capability", "no-master", "name-prefix", "attach", "tty", "stdin",
+}  # fmt: skip
+
+
+def _legal_option(value: str) -> str:
+    match = _OPTION.fullmatch(value)
+    if not match:
+        raise ValueError(f"must be one option with its value, such as --node-type=gh200, is {value!r}")
+    if match[1] in _OWN_OPTIONS:
+        raise ValueError(f"--{match[1]} is set by another field or by seatrial; leave it out")
+    return value
+
+
+def _legal_resource(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}", value):
+        raise ValueError(f"must be a resource of Kubernetes, such as rdma/rdma_shared_device_a, is {value!r}")
+    return value
+
+
+Resource = Annotated[str, AfterValidator(_legal_resource)]
+
+
+class RunaiPlatform(PlatformSettings):
+    """A RunAI project, by the command `runai` (version 2) of this machine."""
+
+    kind: Literal["runai"] = Field(description="a RunAI project")
+    project: Name = Field(description="the project that pays for the nodes")
+    framework: Literal["pytorch", "mpi"] = Field(
+        "pytorch", description="the kind of workload; the launcher of `mpi` is one more pod, without GPUs"
+    )
+    node_pool: Name | None = Field(None, description="the pool that nodes come from; the project's when unset")
+    large_shm: bool = Field(True, description="/dev/shm as large as the node's memory allows, which NCCL needs")
+    extended_resources: dict[Resource, Annotated[int, Field(ge=1, le=1024)]] = Field(
+        {}, description="further resources of each node, such as rdma/rdma_shared_device_a: 8"
+    )
+    capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$")], ...] = Field(
+        ("IPC_LOCK",), description="Linux capabilities; IPC_LOCK lets RDMA register memory"
+    )
+    args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
+        (), description="further options of submit, each as one word, such as --node-type=gh200"
+    )
+    python: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+-]+$")] = Field(
+        "python3", description="in the image, with torch: a name on PATH or a full path"
+    )
+    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the workload runs")
+    start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
+    deadline_s: Annotated[int, Field(ge=60, le=7 * 86400)] = Field(
+        4 * 3600, description="seconds after which the nodes end by themselves, whatever becomes of this machine"
+    )
+
+    pulls_images: ClassVar[bool] = True
+
+    def problems(self, cluster: Cluster) -> Iterator[str]:
+        if cluster.image is None:
+            yield "image: is needed, because platform runai starts the nodes from it"
+        yield from super().problems(cluster)

@@ -17,15 +17,15 @@ from pydantic import BaseModel, Field, ValidationError
 
 from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
-from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each, environment, run_bounded
-from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.state import NodeAddress, PlatformState
-from seatrial.platforms.testbed import default_folder, node_of, node_script, testbed_of, write_ports
+from seatrial.platforms.runai import RunaiPlatform
+from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
+from seatrial.platforms.testbed import default_folder, node_script, nodes_of, testbed_of, write_ports
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import one_line
 from seatrial.text.printable import printable
@@ -184,7 +184,9 @@ class Client:
         except OSError as error:
             raise CommandError(error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
-            raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
+            raise LaunchError(
+                Reason.of("runai-command-failed", problem=f"it did not end within {timeout_s:g} s")
+            ) from None
         if status:
             raise CommandError(printable(one_line(errors) or one_line(output[-1000:]))[:1000])
         return output
@@ -273,8 +275,10 @@ class RunaiState(PlatformState):
     nodes: tuple[PodAddress, ...] = Field(min_length=1, max_length=10_000)
 
 
-class Runai:
+class Runai(RunsWithState[RunaiState]):
     """Nodes as the pods of one workload."""
+
+    kind, state_type, leaves = _KIND, RunaiState, "the workload and the keys of a run whose process is gone"
 
     def __init__(self, cluster: "Cluster", settings: RunaiPlatform) -> None:
         self._cluster, self._settings = cluster, settings
@@ -338,14 +342,8 @@ class Runai:
             return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
         return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
 
-    def attach(self, run_id: str) -> Testbed:
-        if not self._is_up(run_id):
-            raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, RunaiState.load(states.run_folder(run_id, _KIND)))
-
     def _is_up(self, run_id: str) -> bool:
-        has_state = states.run_folder(run_id, _KIND).exists()
-        return has_state and ending(run_id, self._client.describe(run_id)) is None
+        return ending(run_id, self._client.describe(run_id)) is None
 
     def _testbed(self, run_id: str, state: RunaiState) -> Testbed:
         pods = {node.name for node in state.nodes}
@@ -358,7 +356,7 @@ class Runai:
         return testbed_of(
             self._cluster,
             run_id,
-            [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes],
+            nodes_of(self._cluster, state),
             user=state.nodes[0].user,
             key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
             dial=dial,
@@ -389,21 +387,12 @@ class Runai:
         except SeatrialError as error:
             return f"{error.reason}\n"
 
-    def keep(self, run_id: str, seconds: float) -> bool:
-        if not self._is_up(run_id):
-            return False
-        states.keep(states.run_folder(run_id, _KIND), seconds)
-        return True
-
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, _KIND)
         if not folder.exists() and self._client.describe(run_id) is None:
             return
         self._client.delete(run_id)
         states.remove_folder(folder)
-
-    def leftovers(self) -> list[Leftover]:
-        return states.leftovers(_KIND, "the workload and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         """Check the command, its login and the project."""

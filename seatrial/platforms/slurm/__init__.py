@@ -1,6 +1,15 @@
-"""Nodes as the steps of one job of Slurm."""
+"""Nodes as the steps of one job of Slurm: reasons and settings."""
 
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
+from seatrial.config.image import Mount
 from seatrial.model.reason import Explanation, register
+from seatrial.platforms.openssh import Host, SshSettings
 
 REASONS = {
     "slurm-command-missing": Explanation(
@@ -10,13 +19,9 @@ REASONS = {
     ),
     "slurm-command-failed": Explanation(
         "{command} on {place} failed: {problem}",
-        "One of Slurm's commands ended with an error. The end of the line has its words.",
-        "Run the command by hand on the login node.",
-    ),
-    "slurm-command-timeout": Explanation(
-        "{command} on {place} did not end within {timeout_s} s",
-        "slurmctld does not answer, or the shared file system hangs.",
-        "Run `scontrol ping` on the login node.",
+        "One of Slurm's commands ended with an error, or not in time. The end of the line has its words.",
+        "Run the command by hand on the login node, and `scontrol ping`.",
+        formerly=("slurm-command-timeout",),
     ),
     "slurm-submit-refused": Explanation(
         "sbatch refused the job: {problem}",
@@ -59,9 +64,10 @@ REASONS = {
         "Do what the end of the line says; `logs/nodes/NODE.log` has the rest.",
     ),
     "slurm-job-cancelled": Explanation(
-        "job {job} was cancelled{detail}",
-        "Somebody cancelled the job: a person, or a limit of the site. No node is to blame.",
-        "`sacct -j JOB` shows who cancelled it, where accounting is on.",
+        "job {job} was {how}{detail}",
+        "A person, a limit of the site or a job of higher priority took the nodes. No node is to blame.",
+        "`sacct -D -j JOB` shows who, where accounting is on. Submit it again, or use a QOS that is not preempted.",
+        formerly=("slurm-job-preempted", "slurm-job-requeued"),
     ),
     "slurm-job-timed-out": Explanation(
         "job {job} reached its time limit{detail}",
@@ -78,30 +84,16 @@ REASONS = {
         "Slurm considers a node of the job down.",
         "Look at the node: `scontrol show node NODE` has Slurm's reason.",
     ),
-    "slurm-job-preempted": Explanation(
-        "job {job} was preempted{detail}",
-        "A job of higher priority got the nodes. No node is to blame.",
-        "Submit it again when there is room, or use a partition or QOS that is not preempted.",
-    ),
-    "slurm-job-requeued": Explanation(
-        "job {job} was requeued{detail}",
-        "Slurm or an operator took the nodes and put the job back into the queue. Its measurement is lost.",
-        "`sacct -D -j JOB` shows why, where accounting is on.",
-    ),
     "slurm-job-held": Explanation(
         "job {job} is held: {pending}",
         "The job waits for a person, or Slurm could not start it and held it.",
         "Run `scontrol release JOB`, or ask the user who holds it. `slurmd`'s log has the cause of a failed launch.",
     ),
     "slurm-job-failed": Explanation(
-        "job {job} failed{detail}",
-        "The batch script or its step ended with an error.",
-        "Read `logs/job.log` and `logs/nodes/` of the run.",
-    ),
-    "slurm-job-ended": Explanation(
-        "job {job} ended early ({state}){detail}",
-        "The job is over while the run still needs its nodes.",
-        "`sacct -j JOB` has the cause, where accounting is on.",
+        "job {job} {how}{detail}",
+        "The batch script or its step ended while the run still needed its nodes.",
+        "Read `logs/job.log` and `logs/nodes/` of the run. `sacct -j JOB` has the cause, where accounting is on.",
+        formerly=("slurm-job-ended",),
     ),
     "slurm-job-gone": Explanation(
         "job {job} is not known to Slurm any more",
@@ -116,3 +108,131 @@ REASONS = {
 }
 
 register(REASONS)
+
+_TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@:,/+-]*$"
+_OWN_OPTIONS = re.compile(
+    r"--(job-name|nodes|ntasks|ntasks-per-node|time|output|error|parsable|wrap|array|partition|account|qos"
+    r"|reservation|constraint|nodelist|exclude|switches|gres|gpus|gpus-per-node|requeue|no-requeue|chdir|wait)(=|$)"
+)
+
+
+def _legal_time(value: str) -> str:
+    seconds(value)
+    return value
+
+
+def seconds(time_limit: str) -> int:
+    """The seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
+    match = _TIME.fullmatch(time_limit)
+    if not match:
+        raise ValueError(f'must be as sbatch reads it, such as "01:30:00" or "1-12:00:00", is {time_limit!r}')
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is not None or len(numbers) == 3:
+        hours, minutes, rest = [*numbers, 0, 0][:3]
+    else:
+        hours, (minutes, rest) = 0, [*numbers, 0][:2]
+    total = int(days or 0) * 86400 + hours * 3600 + minutes * 60 + rest
+    if not 60 <= total <= 30 * 86400:
+        raise ValueError(f"must be from one minute to 30 days, is {time_limit!r}")
+    return total
+
+
+def _legal_option(value: str) -> str:
+    if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s\"'\\]+)?", value):
+        raise ValueError(f"must be one option with its value, such as --mem=0, is {value!r}")
+    if own := _OWN_OPTIONS.match(value):
+        raise ValueError(f"--{own[1]} is set by another field or by seatrial; leave it out")
+    return value
+
+
+def _legal_folder(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_./+-]+", value) or value.startswith("-") or ".." in value.split("/"):
+        raise ValueError(f"must be a path of letters, digits and _ . / + -, without .., is {value!r}")
+    return value
+
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
+NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
+Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
+
+
+class SlurmPlatform(SshSettings, PlatformSettings):
+    """A Slurm cluster. Its commands run on this machine, or on a login node that is reached by ssh."""
+
+    kind: Literal["slurm"] = Field(description="a Slurm cluster")
+    host: Host | None = Field(None, description="login node, as ssh knows it; this machine when unset")
+    partition: Name | None = Field(None, description="--partition; Slurm's default when unset")
+    account: Name | None = Field(None, description="--account")
+    qos: Name | None = Field(None, description="--qos")
+    reservation: Name | None = Field(None, description="--reservation")
+    constraint: Constraint | None = Field(None, description="--constraint: features that nodes must have")
+    nodelist: NodeList | None = Field(None, description="--nodelist: nodes that must take part, such as gpu-[01-08]")
+    exclude: NodeList | None = Field(None, description="--exclude: nodes to leave alone")
+    switches: Annotated[str, Field(pattern=r"^[1-9]\d*(@[0-9:-]+)?$")] | None = Field(
+        None, description="--switches: at most so many leaf switches, such as 1 or 1@30:00"
+    )
+    gres: Annotated[str, Field(pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$")] | None = Field(
+        None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node, where a site wants its own name"
+    )
+    time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
+        "01:00:00", description="--time, in quotes: after it Slurm ends the nodes; it must be longer than the suite"
+    )
+    args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
+        (), description="further options of sbatch, each as one word, such as --mem=0"
+    )
+    launch: Literal["sshd", "srun"] = Field(
+        "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun, which needs no Open MPI on them"
+    )
+    runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
+        "none", description="what starts `image` on the nodes: a .sqsh file or a reference with pyxis, else .sif"
+    )
+    mounts: tuple[Mount, ...] = Field((), description="files and folders of the nodes that the containers see")
+    modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
+    mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
+        "pmix", description="srun --mpi, for ranks that srun starts: what nccl-tests was built with"
+    )
+    output: Annotated[str, AfterValidator(_legal_folder)] | None = Field(
+        None, description="folder for what the script by hand writes, which must be there; where sbatch is called"
+    )
+    folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
+        ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
+    )
+    python: Annotated[str, AfterValidator(_legal_folder)] = Field(
+        "python3", description="on the nodes, with torch: a name on PATH or a full path"
+    )
+    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the job starts")
+    start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
+
+    pulls_images: ClassVar[bool] = True
+    isolates: ClassVar[bool] = True
+    takes_image_files: ClassVar[bool] = True
+
+    @property
+    def time_limit_s(self) -> int:
+        """Seconds after which Slurm ends the nodes."""
+        return seconds(self.time_limit)
+
+    def problems(self, cluster: Cluster) -> Iterator[str]:
+        if self.gres and cluster.hardware.name == "cpu":
+            yield "platform.gres: needs hardware that has GPUs"
+        for name in ("user", "port", "jump", "key_file", "ssh_config"):
+            if getattr(self, name) is not None and self.host is None:
+                yield f"platform.{name}: is for the login on platform.host; name that host, or leave it out"
+        yield from self._image_problems(cluster)
+        yield from super().problems(cluster)
+
+    def _image_problems(self, cluster: Cluster) -> Iterator[str]:
+        image = cluster.image.planned if cluster.image else None
+        if self.runtime == "none":
+            if image:
+                yield "platform.runtime: must say what starts the image: pyxis, apptainer or singularity"
+            if self.mounts:
+                yield "platform.mounts: are for containers; platform.runtime: none starts none"
+            return
+        ending = ".sqsh" if self.runtime == "pyxis" else ".sif"
+        if image is None:
+            yield f"image: is required with platform.runtime {self.runtime}"
+        elif cluster.image_is_a_file and not image.endswith(ending):
+            yield f"image: {self.runtime} starts a {ending} file or a reference, is {image!r}"

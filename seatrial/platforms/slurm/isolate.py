@@ -5,7 +5,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from seatrial.model.errors import InputError
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm.login import Login, login_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason, join
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import NODES_LOG, job_name, run_folder
 from seatrial.text.hostlist import expand
@@ -34,11 +34,12 @@ _ENDED = {
     "DEADLINE": "slurm-job-timed-out",
     "NODE_FAIL": "slurm-node-failed",
     "BOOT_FAIL": "slurm-node-failed",
-    "PREEMPTED": "slurm-job-preempted",
-    "REVOKED": "slurm-job-preempted",
+    "PREEMPTED": "slurm-job-cancelled",
+    "REVOKED": "slurm-job-cancelled",
     "FAILED": "slurm-job-failed",
     "OUT_OF_MEMORY": "slurm-job-failed",
 }
+_HOW = {"CANCELLED": "cancelled", "PREEMPTED": "preempted", "REVOKED": "preempted", "FAILED": "failed"}
 # Reasons of a pending job that waiting does not change, and what each means.
 _NEVER = {
     "PartitionNodeLimit": "more nodes are asked for than a job of the partition may have",
@@ -142,9 +143,8 @@ def _pending_code(pending: str) -> str:
 def ending(job: Job) -> str:
     """Explain the end of a job."""
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
-    if code := _ENDED.get(job.state):
-        return Reason.of(code, job=job.job_id, detail=detail)
-    return Reason.of("slurm-job-ended", job=job.job_id, state=job.state, detail=detail)
+    how = _HOW.get(job.state, f"ended early ({job.state})")
+    return Reason.of(_ENDED.get(job.state, "slurm-job-failed"), job=job.job_id, how=how, detail=detail)
 
 
 END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
@@ -212,7 +212,9 @@ def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch:
         if job.is_held:
             return Reason.of("slurm-job-held", job=job_id, pending=job.pending)
         return (
-            Reason.of("slurm-job-requeued", job=job_id, detail="") if requeued or job.state in WAITING else ending(job)
+            Reason.of("slurm-job-cancelled", job=job_id, how="requeued", detail="")
+            if requeued or job.state in WAITING
+            else ending(job)
         )
     except SeatrialError:
         return None  # unknown

@@ -18,16 +18,8 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, dial_tcp
 from seatrial.platforms import commands, openssh
 from seatrial.platforms.commands import Finished, run_bounded
-from seatrial.platforms.openssh import (
-    SSH_FAILED,
-    LoginSettings,
-    client_config,
-    login_options,
-    read_options,
-    reason_of,
-    tunnel,
-)
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.openssh import SSH_FAILED, client_config, login_options, read_options, reason_of, tunnel
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
@@ -90,7 +82,8 @@ class Login:
         except OSError as error:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
-            reason = Reason.of("slurm-command-timeout", command=argv[0], place=self.place, timeout_s=f"{timeout_s:g}")
+            late = f"it did not end within {timeout_s:g} s"
+            reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=late)
             raise LaunchError(reason) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:
@@ -158,8 +151,7 @@ class RemoteLogin(Login):
     def config(self) -> str:
         """The configuration of ssh for the login."""
         settings = self._settings
-        login = LoginSettings(user=settings.user, port=settings.port, jump=settings.jump, key_file=settings.key_file)
-        options = list(login_options(login))
+        options = list(login_options(settings))
         return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
 
     @property

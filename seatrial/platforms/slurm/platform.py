@@ -19,13 +19,12 @@ from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import ImageFile
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import RankProcess, Testbed
-from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.slurm import script
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform, script
 from seatrial.platforms.slurm.jobs import (
     BringUp,
     Job,
@@ -39,15 +38,9 @@ from seatrial.platforms.slurm.jobs import (
     switches,
 )
 from seatrial.platforms.slurm.login import CommandError, Login, RemoteLogin, login_of
-from seatrial.platforms.slurm.script import (
-    MEASURE_SCRIPT,
-    container_env,
-    container_of,
-    load_modules,
-    measure_script,
-)
-from seatrial.platforms.state import NodeAddress, PlatformState
-from seatrial.platforms.testbed import MADE_LATER, default_folder, node_of, node_script, testbed_of, write_ports
+from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
+from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
+from seatrial.platforms.testbed import MADE_LATER, default_folder, node_script, nodes_of, testbed_of, write_ports
 from seatrial.remote.ssh import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.printable import printable
@@ -151,8 +144,10 @@ class SlurmState(PlatformState):
     workdir: str = Field(max_length=4096)
 
 
-class Slurm:
+class Slurm(RunsWithState[SlurmState]):
     """Nodes as the steps of one job."""
+
+    kind, state_type, leaves = _KIND, SlurmState, "the job and the keys of a run whose process is gone"
 
     def __init__(self, cluster: Cluster, settings: SlurmPlatform) -> None:
         self._cluster = cluster
@@ -218,23 +213,19 @@ class Slurm:
             for task, name in enumerate(names)
         )
 
-    def _state(self, run_id: str) -> Path:
-        folder = states.run_folder(run_id, _KIND)
+    def _folder(self, run_id: str) -> Path:
+        folder = super()._folder(run_id)
         self._login.keep_files_in(folder)
         return folder
 
-    def attach(self, run_id: str) -> Testbed:
-        folder = self._state(run_id)
-        if not folder.exists() or not any(job.is_up for job in jobs_of(self._login, run_id)):
-            raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, SlurmState.load(folder))
+    def _is_up(self, run_id: str) -> bool:
+        return any(job.is_up for job in jobs_of(self._login, run_id))
 
     def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
-        nodes = [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes]
         testbed = testbed_of(
             self._cluster,
             run_id,
-            nodes,
+            nodes_of(self._cluster, state),
             user=state.user,
             key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
             dial=self._login.dial,
@@ -252,7 +243,7 @@ class Slurm:
         return replace(testbed, launcher=launcher)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        if not self._state(run_id).exists():
+        if not self._folder(run_id).exists():
             return  # nothing was submitted
         there = script.run_folder(self._settings, run_id)
         names = self._names(run_id)
@@ -268,21 +259,11 @@ class Slurm:
         nodes = next((job.node_list for job in jobs_of(self._login, run_id) if job.node_list), "")
         return node_names(self._login, nodes) if nodes else []
 
-    def keep(self, run_id: str, seconds: float) -> bool:
-        folder = self._state(run_id)
-        if not any(job.is_up for job in jobs_of(self._login, run_id)):
-            return False
-        states.keep(folder, seconds)
-        return True
-
     def teardown(self, run_id: str) -> None:
-        folder = self._state(run_id)
+        folder = self._folder(run_id)
         end_jobs(self._login, run_id)
         self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
         states.remove_folder(folder)
-
-    def leftovers(self) -> list[Leftover]:
-        return states.leftovers(_KIND, "the job and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         return problems(self._login, self._cluster, self._settings)

@@ -14,7 +14,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.setup import ENVIRONMENT, INTRA, NETWORK
 from seatrial.platforms.container import apptainer_exec, apptainer_image, bind
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 
 NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
 

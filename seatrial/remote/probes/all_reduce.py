@@ -62,22 +62,11 @@ def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str
     return wrong
 
 
-def choose_device(requested: str | None, here: RankPlacement) -> str:
-    """The torch device of this rank: a GPU if there is one, unless `cpu` is asked for. Raises CannotStart."""
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if requested == "cpu" or (requested is None and not gpus):
-        return "cpu"
-    if here.local_rank >= gpus:
-        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
-    torch.cuda.set_device(here.local_rank)
-    return f"cuda:{here.local_rank}"
-
-
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     torch.set_num_threads(1)
     here = rendezvous.place(options)
-    device = choose_device(options.device, here)
+    device = rendezvous.choose_device(options.device, here)
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
     wrong = wrong_by_round(options, here, device)
     first = next((number for number, count in enumerate(wrong) if count), None)

@@ -17,11 +17,11 @@ import json
 import mmap
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 
+from facts import end_group
 from machine_lock import MachineLock
 
 BLOCK = 1 << 20
@@ -122,14 +122,6 @@ def fio(file, direction, size, seconds):
     return job["io_bytes"], job["runtime"] / 1000
 
 
-def end_group(child):
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    child.wait()
-
-
 def takes_direct(file):
     """Whether the file may be read and written past the page cache; turns it on."""
     try:
@@ -152,12 +144,7 @@ def measured_by_python(file, size, seconds):
     write_s = time.perf_counter() - began
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # where there is no O_DIRECT: not from memory
     read, wrong, read_s = read_back(file, written, content, seconds)
-    return {
-        "tool": "python",
-        "write_mb_s": written / write_s / 1e6,
-        "read_mb_s": read / read_s / 1e6,
-        "wrong": wrong,
-    }
+    return {"tool": "python", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": wrong}
 
 
 def read_back(file, size, content, seconds):

@@ -185,11 +185,7 @@ def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
     """Return the output as one text of at most `most` bytes; a command that prints more counts as hanging."""
     try:
         child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
     except FileNotFoundError:
         return ""

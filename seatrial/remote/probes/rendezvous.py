@@ -82,6 +82,18 @@ def place(options: argparse.Namespace) -> RankPlacement:
     return here
 
 
+def choose_device(requested: str | None, here: RankPlacement) -> str:
+    """The torch device of this rank: a GPU if there is one, unless `cpu` is asked for. Raises CannotStart."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if requested == "cpu" or (requested is None and not gpus):
+        return "cpu"
+    index = int(placement.gpu_index(os.environ, here))
+    if index >= gpus:
+        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
+    torch.cuda.set_device(index)
+    return f"cuda:{index}"
+
+
 def addresses() -> dict[str, str]:
     """The primary IPv4 address of every interface that has one, by interface name."""
     addresses_by_name = {}

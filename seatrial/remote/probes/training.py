@@ -28,7 +28,7 @@ try:  # first: it says so where torch is missing
     import rendezvous
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
-    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
+    from rendezvous import WRONG_RESULT, RankPlacement, placement
     from trainer import PRECISIONS, History, Trainer, results, summary
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -84,18 +84,6 @@ def diverge(model: nn.Module) -> None:
         next(model.parameters()).view(-1)[0] += 1e-3
 
 
-def choose_device(requested: str, here: RankPlacement) -> str:
-    """The torch device of this rank. Raises CannotStart when there is no GPU for it."""
-    if requested == "cpu":
-        return "cpu"
-    index = int(placement.gpu_index(os.environ, here))
-    if not torch.cuda.is_available() or index >= torch.cuda.device_count():
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
-    torch.cuda.set_device(index)
-    return f"cuda:{index}"
-
-
 def default_device() -> str:
     """Return the device of BACKEND, else a GPU if torch sees one."""
     if os.environ.get("BACKEND"):
@@ -111,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     torch.set_num_threads(1)
     here = rendezvous.place(options)
-    device = choose_device(options.device, here)
+    device = rendezvous.choose_device(options.device, here)
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
     if options.download and options.data != "synthetic" and here.local_rank == 0:
         download(options.data, options.data_dir)

@@ -17,7 +17,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import load_cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
-from seatrial.platforms.runai.config import RunaiPlatform
+from seatrial.platforms.runai import RunaiPlatform
 from seatrial.platforms.runai.platform import Client, pod_names, submit_argv, workload_name
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.ssh import on_each

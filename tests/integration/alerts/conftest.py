@@ -13,7 +13,7 @@ from seatrial.alerts.settings import AlertSettings, SlackSettings
 from seatrial.config.cluster import Cluster
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.platforms.local.config import LocalPlatform
+from seatrial.platforms.local import LocalPlatform
 from tests.slack_server import PATH, TOKEN, Slack, slack_server
 
 CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))

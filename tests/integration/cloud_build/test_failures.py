@@ -29,7 +29,7 @@ from tests.integration.interrupt import interrupted_when
         ),
         ("FAILURE", "pushed\n", {"type": "PUSH_NOT_AUTHORIZED", "detail": "no"}, r"permission: PUSH_NOT_AUTHORIZED"),
         ("FAILURE", "exec /bin/sh: exec format error\n", {}, r"wrong platform: exec /bin/sh: exec format error"),
-        ("TIMEOUT", "Step 1\n", {}, r"ended as TIMEOUT: timeout: .*; next: raise image\.timeout_s"),
+        ("TIMEOUT", "Step 1\n", {}, r"ended as TIMEOUT: time limit: .*; next: raise image\.timeout_s"),
         ("CANCELLED", "Step 1\n", {}, r"ended as CANCELLED"),
         ("INTERNAL_ERROR", "", {}, r"ended as INTERNAL_ERROR"),
     ],
@@ -48,7 +48,7 @@ def test_a_failed_build_says_why(
 
 def test_a_build_that_takes_too_long_is_cancelled(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.script = [("WORKING", "Step 1\n")]
-    with pytest.raises(LaunchError, match=r"within 1 s .*\(WORKING, ") as error:
+    with pytest.raises(LaunchError, match=r"within 1 s.*\(WORKING, ") as error:
         build(cloud, tmp_path, timeout_s=1)
     assert code_of(error.value.reason) == "image-build-time-limit"
     assert cloud.cancelled == [f"{BUILDS}/build-1:cancel"]

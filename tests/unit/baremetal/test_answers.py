@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
 from seatrial.platforms.openssh import is_before_login, is_silent, reason_of
 
@@ -112,7 +112,7 @@ def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: P
 
 def test_a_host_without_python_says_so(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "status").write_text("127")
-    with pytest.raises(SeatrialError, match="gpu-1: python3 cannot be run"):
+    with pytest.raises(SeatrialError, match="gpu-1: python3 missing or cannot be run"):
         asked(hosts, tmp_path, "")
 
 

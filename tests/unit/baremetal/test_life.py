@@ -15,9 +15,9 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
 from seatrial.platforms import state as states
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal import hosts as baremetal_hosts
 from seatrial.platforms.baremetal import platform as baremetal
-from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import MARK
 from seatrial.platforms.commands import Finished
 from seatrial.text.redact import Secrets
@@ -141,7 +141,7 @@ def test_a_host_that_is_silent_is_a_node_all_the_same(
         ({"h2": {"port": 222}}, "no port"),
         ({"h2": {"user": "root"}}, "no port"),
         ({"h2": {"problem": "no space left"}}, "no space left"),
-        ({"h2": Finished(126, "", "")}, "python3 cannot be run"),
+        ({"h2": Finished(126, "", "")}, "python3 missing or cannot be run"),
         ({"h2": Finished(3, "", "line\nlast words")}, "line last words"),
         ({"h2": Finished(3, "", "")}, "status 3"),
     ],

@@ -11,7 +11,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
-from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import ssh_config
 from seatrial.platforms.testbed import MADE_LATER, node_script
 from tests.cluster_files import refusal

@@ -39,7 +39,7 @@ SAID = {
         "RESOURCE_EXHAUSTED Quota exceeded for quota metric 'Build requests'",
         "FAILED_PRECONDITION: due to quota restrictions, Cloud Build cannot run builds in this region",
     ],
-    "timeout": ["status: TIMEOUT", "DEADLINE_EXCEEDED: context deadline exceeded"],
+    "time limit": ["status: TIMEOUT", "DEADLINE_EXCEEDED: context deadline exceeded"],
     "wrong platform": [
         "exec /bin/sh: exec format error",
         "no match for platform in manifest: not found",

@@ -104,7 +104,7 @@ def test_a_rate_that_is_none_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
     lab.says(answer(device()))
     lab.says(answer(device(rates=[bad])), "node-1")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-unreadable")
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-failed")
     assert "node-1" not in left
 
 

@@ -9,7 +9,7 @@ import pytest
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
-from seatrial.platforms.docker.config import DockerPlatform
+from seatrial.platforms.docker import DockerPlatform
 from seatrial.platforms.docker.plan import DockerPlan
 from seatrial.platforms.docker.platform import node_addresses, why_ended
 from tests.unit.docker.golden import clusters

@@ -94,7 +94,7 @@ PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
             [thing("ServiceAccount", "default")],
             "there is no trial in namespace trials: kub",
         ),
-        ({"priority_class": "low"}, [thing("PriorityClass", "high")], "the cluster has no low; it has: high"),
+        ({"priority_class": "low"}, [thing("PriorityClass", "high")], "the cluster has no low: it has high"),
         (CLAIM, [], "claim tokens is not in namespace trials: create it"),
         (CLAIM, [claim("Lost")], "claim tokens is Lost, so no pod can have it: kubectl -n trials describe pvc tokens"),
         (CLAIM, [claim("Pending"), AT_ONCE], "claim tokens is Pending, so no pod can have it"),

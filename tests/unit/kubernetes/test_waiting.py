@@ -59,7 +59,7 @@ def ended(status: int, reason: str) -> dict[str, Any]:
     [
         ("ErrImageNeverPull", "image-pull"),
         ("CreateContainerConfigError", "container-start"),
-        ("CrashLoopBackOff", "container-restarts"),
+        ("CrashLoopBackOff", "container-start"),
     ],
 )
 def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(reason: str, code: str) -> None:

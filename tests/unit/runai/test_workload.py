@@ -12,7 +12,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
-from seatrial.platforms.runai.config import RunaiPlatform
+from seatrial.platforms.runai import RunaiPlatform
 from seatrial.platforms.runai.platform import pod_names, read_workload, submit_argv
 from tests.cluster_files import refusal
 

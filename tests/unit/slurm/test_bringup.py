@@ -8,8 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason, code_of
 from seatrial.platforms.commands import Finished
-from seatrial.platforms.slurm import jobs, platform
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform, jobs, platform
 from seatrial.platforms.slurm.login import CommandError, Login
 
 LONG, SHORT = 3600, 0.001
@@ -92,14 +91,14 @@ def test_a_job_until_its_nodes_are_ready(
     [
         (UP, "0", "allocated", None),
         (UP, "1", "allocated", None),  # once before it was up, as at launch
-        (UP, "2", "allocated", "slurm-job-requeued"),
+        (UP, "2", "allocated", "slurm-job-cancelled"),
         (UP, "2", "down", None),
         ("7|CANCELLED|n[1-2]|None", "1", "idle", "slurm-job-cancelled"),
         ("7|CANCELLED|n[1-2]|None", "2", "idle", "slurm-job-cancelled"),
         ("7|CANCELLED|n[1-2]|None", "1", "idle*", None),
         ("7|NODE_FAIL|n[1-2]|None", "1", "failing", None),
-        (["7|COMPLETING|n[1-2]|None", "7|PREEMPTED|n[1-2]|None"], "1", "idle", "slurm-job-preempted"),
-        (WAITS, "1", "idle", "slurm-job-requeued"),
+        (["7|COMPLETING|n[1-2]|None", "7|PREEMPTED|n[1-2]|None"], "1", "idle", "slurm-job-cancelled"),
+        (WAITS, "1", "idle", "slurm-job-cancelled"),
         ("7|REQUEUE_HOLD||None", "2", "idle", "slurm-job-held"),
         ("", "1", "idle", "slurm-job-gone"),
         ("squeue: error: Unable to contact slurm controller", "1", "idle", None),

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.config.cluster import Cluster
 from seatrial.model.testbed import Node, Testbed, dial_tcp
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.platform import SrunLauncher
 

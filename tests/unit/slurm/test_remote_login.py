@@ -11,8 +11,8 @@ import yaml
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.platforms.commands import Finished
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm import login as logins
-from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import RemoteLogin, login_of
 from tests.cluster_files import refusal
 
@@ -96,7 +96,7 @@ def test_commands_go_through_ssh_with_the_configuration_of_the_run(
         (REMOTE, Finished(127, "", ""), MissingError, "slurm-command-missing"),
         (SlurmPlatform(kind="slurm"), FileNotFoundError(), MissingError, "slurm-command-missing"),
         (SlurmPlatform(kind="slurm"), PermissionError(13, "Denied"), LaunchError, "slurm-command-failed"),
-        (SlurmPlatform(kind="slurm"), subprocess.TimeoutExpired("x", 60), LaunchError, "slurm-command-timeout"),
+        (SlurmPlatform(kind="slurm"), subprocess.TimeoutExpired("x", 60), LaunchError, "slurm-command-failed"),
         (SlurmPlatform(kind="slurm"), Finished(255, "", "no"), LaunchError, "slurm-command-failed"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import yaml
 
 from seatrial.builders import ensure_image, render_image
 from seatrial.config.cluster import Cluster
-from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm.script import container_of, pyxis_image
 from tests.cluster_files import refusal
 

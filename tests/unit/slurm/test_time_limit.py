@@ -11,7 +11,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
-from seatrial.platforms.slurm.config import SlurmPlatform, seconds
+from seatrial.platforms.slurm import SlurmPlatform, seconds
 from seatrial.platforms.slurm.platform import check_time_limit
 
 
