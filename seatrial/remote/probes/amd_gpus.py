@@ -1,6 +1,6 @@
-"""The state of AMD's GPUs, in the fields of inventory.py, by amd-smi. Standard library only.
+"""The state of AMD's GPUs, in the fields of inventory.py, by amd-smi or else by rocm-smi. Standard library only.
 
-It prints JSON, whose shape differs between releases: lists of GPUs, or {"gpu_data": [...]} since ROCm 7; numbers as
+Both print JSON, whose shape differs between releases: lists of GPUs, or {"gpu_data": [...]} since ROCm 7; numbers as
 they are, as text with a unit, or as {"value", "unit"}; "N/A" for what is unknown. Whatever has another shape than
 that is not known, and the rest counts. No AMD GPU was at hand: the shapes are those of AMD's sources and reports.
 """
@@ -12,11 +12,12 @@ import time
 from itertools import islice
 
 from facts import first_line, text_of
-from ports import numa_node
 
 MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
 MAX_STARTS = 20  # lines that may begin it
 PCI = "/sys/bus/pci/devices/"
+ROCM_SMI = ["--showproductname", "--showbus", "--showvbios", "--showtemp", "--showpower", "--showmaxpower"]
+ROCM_SMI += ["--showclocks", "--showmeminfo", "vram", "--json"]
 # What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not tell them apart.
 THROTTLES = {"prochot": "hardware slowdown", "socket_thermal": "thermal slowdown"}
 THROTTLES.update(vr_thermal="thermal slowdown", hbm_thermal="thermal slowdown")
@@ -24,25 +25,28 @@ NUMBER = re.compile(r"\(?([0-9]{1,15}(?:\.[0-9]{1,6})?)(?![0-9])")
 
 
 def gpu_list(deadline):
-    """The GPUs by PCI address; none where amd-smi does not answer."""
+    """The GPUs by PCI address; none where neither tool answers."""
     static = by_gpu("static", deadline)
     if not static:
-        return []
+        return numbered(rocm_gpu(card) for card in rocm_cards(deadline))
     metric, processes = by_gpu("metric", deadline), by_gpu("process", deadline)
     links = by_gpu("xgmi", deadline, "--link-status")
     nothing: "dict[str, object]" = {}
-    gpus = [
+    return numbered(
         {
             **amd_gpu(properties, metric.get(gpu, nothing)),
             "processes": users(processes.get(gpu, nothing)),
             "nvlinks": xgmi_links(links.get(gpu, nothing)),
         }
         for gpu, properties in static.items()
-    ]
-    gpus.sort(key=lambda gpu: gpu["pci"])
-    for place, gpu in enumerate(gpus):
+    )
+
+
+def numbered(gpus):
+    ordered = sorted(gpus, key=lambda gpu: gpu["pci"])
+    for place, gpu in enumerate(ordered):
         gpu.update(name=f"gpu-{place}")
-    return gpus
+    return ordered
 
 
 def by_gpu(command, deadline, *options):
@@ -124,7 +128,7 @@ def amd_gpu(static, metric):
         "pcie_width": first_number(metric, ("pcie", "width"), ("pcie", "current_lanes")),
         "pcie_width_max": first_number(static, ("bus", "max_pcie_width"), ("bus", "max_pcie_lanes")),
         "pcie_gen_max": float(generation.group(1)) if generation else None,
-        "numa": numa_node(PCI + pci),
+        "numa": numa_node(pci),
     }
 
 
@@ -161,9 +165,44 @@ def xgmi_links(link):
     return links if any(links) else []
 
 
+def rocm_cards(deadline):
+    """rocm-smi's answer for each GPU, keys in lower case: their spelling changes."""
+    answer = parsed(text_of(["rocm-smi", *ROCM_SMI], max(0.1, deadline - time.monotonic()), most=MAX_JSON))
+    cards = answer.items() if isinstance(answer, dict) else ()
+    named = [card for name, card in cards if re.match(r"card\d{1,4}$", name) and isinstance(card, dict)]
+    return [{key.lower().rstrip(": "): value for key, value in card.items()} for card in named]
+
+
+def rocm_gpu(card):
+    """One GPU by rocm-smi, without its fastest clock, its widest link and the cause of a slowdown."""
+    pci = text(card.get("pci bus")).lower()
+    memory = number(card.get("vram total memory (b)"))
+    lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))
+    return {
+        "pci": pci,
+        "model": text(card.get("card series")) or text(card.get("device name")),
+        "vbios": text(card.get("vbios version")),
+        "ecc_uncorrected": ras_errors(pci),
+        "clock_mhz": first_number(card, ("sclk clock speed",)),
+        "power_w": first_number(
+            card, ("current socket graphics package power (w)",), ("average graphics package power (w)",)
+        ),
+        "power_limit_w": first_number(card, ("max graphics package power (w)",)),
+        "temperature_c": first_number(card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)),
+        "memory_mib": memory / (1 << 20) if memory else None,
+        "pcie_width": float(lanes.group(1)) if lanes else None,
+        "numa": numa_node(pci),
+    }
+
+
 def ras_errors(pci):
     """Uncorrectable errors since the driver was loaded, over all blocks of the GPU; None where it counts none."""
     folder = PCI + pci if re.match(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$", pci) else ""
     counts = [number(first_line(path).partition("ue:")[2].strip()) for path in glob.glob(folder + "/ras/*_err_count")]
     numbers = [count for count in counts if count is not None]
     return sum(numbers) if numbers else None
+
+
+def numa_node(pci):
+    node = first_line(PCI + pci + "/numa_node")
+    return int(node) if re.match(r"\d{1,4}$", node) else None

@@ -49,7 +49,7 @@ esac
 """
 
 
-AMD = Path(__file__).parents[2] / "golden/amd"  # what amd-smi prints as JSON, by release
+AMD = Path(__file__).parents[2] / "golden/amd"  # what amd-smi and rocm-smi print as JSON, by release
 
 
 @pytest.fixture
@@ -172,8 +172,9 @@ def test_it_prints_one_line(probe: Path) -> None:
 
 
 def amd_tools(folder: Path, release: str) -> dict[str, str]:
-    """A PATH whose amd-smi prints what that release does, behind a warning, and fails for the rest."""
-    return played(folder, f'echo "WARNING: User is missing the group render"\ncat "{AMD}/{release}-$1.json"')
+    """A PATH whose amd-smi and rocm-smi print what that release does, behind a warning, and fail for the rest."""
+    asked = f'[ "${{0##*/}}" = amd-smi ] && file="{release}-$1.json" || file={release}.json'
+    return played(folder, f'{asked}\necho "WARNING: User is missing the group render"\ncat "{AMD}/$file"')
 
 
 def test_gpus_of_amd_are_told_by_amd_smi(probe: Path, tmp_path: Path) -> None:
@@ -200,6 +201,14 @@ def test_gpus_of_amd_are_told_by_a_later_amd_smi(probe: Path, tmp_path: Path) ->
     assert gpu.slowdown == []
 
 
+def test_gpus_of_amd_are_told_by_rocm_smi_where_amd_smi_does_not_answer(probe: Path, tmp_path: Path) -> None:
+    first, second = answer(probe, **amd_tools(tmp_path, "rocm-smi-6.0")).gpus
+    assert (first.pci, first.model, first.vbios) == ("0000:c6:00.0", "AMD Instinct MI250X", "113-D65201-042")
+    assert (first.power_w, second.power_w, second.power_limit_w) == (None, 91, 560)
+    assert (second.temperature_c, second.clock_mhz, round(second.memory_mib or 0)) == (47, 800, 65_520)
+    assert (first.pcie_width, second.pcie_width, first.slowdown, first.ecc_uncorrected) == (8, 16, None, None)
+
+
 def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None:
     """As those of NVIDIA are: who reports damage is a suspect, and who is equipped otherwise is a remark."""
     usual, other = (answer(probe, **amd_tools(tmp_path, release)) for release in ("rocm-7.1", "rocm-6.3"))
@@ -221,6 +230,7 @@ def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None
         "[1, null, []]",
         '{"gpu_data": {"gpu": 0}}',
         '[{"gpu": "0"}]',
+        '{"card0": "none", "system": 3}',
         "[" * 100_000,
         "x\n" * 100_000,
     ],
@@ -244,7 +254,8 @@ def test_a_gpu_of_amd_of_which_nothing_is_known_is_one(probe: Path, tmp_path: Pa
 
 
 def played(folder: Path, command: str) -> dict[str, str]:
-    """A PATH whose amd-smi is that command."""
-    (folder / "amd-smi").write_text(f"#!/bin/sh\n{command}\n")
-    (folder / "amd-smi").chmod(stat.S_IRWXU)
+    """A PATH whose amd-smi and rocm-smi are that command."""
+    for name in ("amd-smi", "rocm-smi"):
+        (folder / name).write_text(f"#!/bin/sh\n{command}\n")
+        (folder / name).chmod(stat.S_IRWXU)
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
