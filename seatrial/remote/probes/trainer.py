@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import hashlib
 import json
 import math
@@ -30,8 +31,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
+gc.disable()  # as in rendezvous.py
 with suppress(ImportError):  # of a torch before 2.0
     import torch._dynamo  # DistributedDataParallel and optimizers import it when they are made
+gc.freeze()
+gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _PAIRS = 4  # steps with and without communication that are compared, the first pair left out
