@@ -25,6 +25,11 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ("environ", "expected"),
     [
         ({}, (0, 1, 0)),
+        (env(MPIRUN.format(3, 4) + "OMPI_COMM_WORLD_LOCAL_RANK=1 RANK=0"), (3, 4, 1)),
+        (env("PMI_RANK=2 PMI_SIZE=8"), (2, 8, 0)),
+        (env("PMIX_RANK=1 SLURM_NTASKS=2 SLURM_LOCALID=1"), (1, 2, 1)),
+        (env("SLURM_PROCID=5 SLURM_NTASKS=6 SLURM_LOCALID=5"), (5, 6, 5)),
+        (env("RANK=1 WORLD_SIZE=2 LOCAL_RANK=1"), (1, 2, 1)),
         (env("SLURM_NTASKS=2 PET_NPROC_PER_NODE=8 PET_NNODES=2"), (0, 1, 0)),  # a job's shell
         (env("PET_NODE_RANK=1 PET_NNODES=3 PET_NPROC_PER_NODE=1"), (1, 3, 0)),
         (env(SLURM + " RANK=5 WORLD_SIZE=8 LOCAL_RANK=1"), (5, 8, 1)),  # several ranks of a task

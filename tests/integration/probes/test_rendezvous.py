@@ -89,24 +89,3 @@ def test_the_interface_is_found_by_network(monkeypatch: pytest.MonkeyPatch) -> N
         rendezvous.interface("10.9.0.0/16", "x", addresses)
     assert rendezvous.addresses()["lo"] == "127.0.0.1"
     assert Path(f"/sys/class/net/{rendezvous.interface('127.0.0.0/8', 'x', rendezvous.addresses())}").exists()
-
-
-@pytest.mark.parametrize(
-    ("environ", "place"),
-    [
-        (
-            {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "RANK": "0"},
-            (3, 4, 1),
-        ),
-        ({"PMI_RANK": "2", "PMI_SIZE": "8"}, (2, 8, 0)),
-        ({"PMIX_RANK": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}, (1, 2, 1)),
-        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "5"}, (5, 6, 5)),
-        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, (1, 2, 1)),
-    ],
-)
-def test_every_launcher_tells_the_rank(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], place: tuple[int, int, int]
-) -> None:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    placement = importlib.import_module("placement").place(environ)
-    assert (placement.rank, placement.world_size, placement.local_rank) == place
