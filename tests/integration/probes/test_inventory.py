@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +17,7 @@ from seatrial.checks.connectivity.inventory import driver_errors, impaired_gpus,
 from seatrial.model.reason import code_of
 from seatrial.nccl.causes import meaning_of
 from seatrial.remote.answers import read_answer
-from seatrial.remote.node_probe import Inventory
+from seatrial.remote.node_probe import GpuState, Inventory
 from seatrial.remote.probes import PROBES
 from tests.integration.probes.launched import PROBE_FOLDER
 
@@ -236,21 +237,29 @@ def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None
     ],
     ids=lambda output: output[:20],
 )
-def test_what_tools_of_amd_print_otherwise_is_no_gpu(probe: Path, tmp_path: Path, output: str) -> None:
-    (tmp_path / "printed").write_text(output)
-    assert answer(probe, **played(tmp_path, f'cat "{tmp_path}/printed"')).gpus == []
+def test_what_tools_of_amd_print_otherwise_is_no_gpu(
+    inventory: ModuleType, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    assert gpus_of_amd(inventory, monkeypatch, output) == []
 
 
 @pytest.mark.parametrize("value", ["null", "[]", '"N/A"', "{}", "-1", "1e400", "true", '{"value": "N/A"}', '"\\u0000"'])
-def test_a_gpu_of_amd_of_which_nothing_is_known_is_one(probe: Path, tmp_path: Path, value: str) -> None:
+def test_a_gpu_of_amd_of_which_nothing_is_known_is_one(
+    inventory: ModuleType, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     """Whatever stands in the place of a part or of a number."""
     parts = ("asic", "bus", "vbios", "limit", "ras", "vram", "power", "clock", "temperature", "pcie", "ecc", "throttle")
     whole = ", ".join(f'"{part}": {value}' for part in (*parts, "process_list", "link_status"))
     numbers = f'"pcie": {{"width": {value}}}, "clock": {{"gfx_0": {value}}}, "process_list": [{value}]'
     for fields in (whole, numbers):
-        (tmp_path / "printed").write_text(f'[{{"gpu": 0, {fields}}}]')
-        (gpu,) = answer(probe, **played(tmp_path, f'cat "{tmp_path}/printed"')).gpus
+        (gpu,) = gpus_of_amd(inventory, monkeypatch, f'[{{"gpu": 0, {fields}}}]')
         assert (gpu.name, gpu.model, gpu.pcie_width, gpu.processes) == ("gpu-0", "", None, 0)
+
+
+def gpus_of_amd(inventory: ModuleType, monkeypatch: pytest.MonkeyPatch, output: str) -> list[GpuState]:
+    """What is made of tools that print this, whatever they are asked."""
+    monkeypatch.setattr(inventory.amd_gpus, "text_of", lambda *_, **__: output)
+    return read_answer(Inventory, json.dumps({"gpus": inventory.amd_gpus.gpu_list(time.monotonic() + 60)})).gpus
 
 
 def played(folder: Path, command: str) -> dict[str, str]:
