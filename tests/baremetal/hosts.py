@@ -14,10 +14,10 @@ from pathlib import Path
 
 from seatrial.remote.ssh import new_key_pair
 from tests.site import PATIENCE_S
+from tests.virtual_hosts import Network, init_of, private_tmp
 
 SSHD = "/usr/sbin/sshd"
 USER = "sailor"  # an account that only the hosts have
-_FEW = 16  # hosts whose neighbours the kernel finds by itself
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the hosts
 
 _SCRIPT = """\
@@ -63,12 +63,12 @@ class Hosts:
         self.folder = Path(tempfile.mkdtemp(prefix="hosts-test-", dir="/var/tmp"))
         self.names = list(names)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._bridge = ""
+        self._network = Network(names)
 
     def start(self) -> None:
         """Raises RuntimeError with the log of what did not come up."""
         try:
-            self._make_network()
+            self._network.make()
             self._write_files()
             for name in self.names:
                 self.start_host(name)
@@ -82,12 +82,7 @@ class Hosts:
         """End the hosts with all that runs on them. May be called twice."""
         for name in list(self._running):
             self.kill_host(name)
-        for index, name in enumerate(self.names):
-            _ip(f"link del {self._bridge}{index}", check=False)  # a connection that is cut off keeps a namespace alive
-            _ip(f"netns del {self._namespace(name)}", check=False)
-        if self._bridge:
-            _ip(f"link del {self._bridge}", check=False)
-            self._bridge = ""
+        self._network.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def environment(self, name: str) -> dict[str, str]:
@@ -100,10 +95,9 @@ class Hosts:
 
     def start_host(self, name: str) -> None:
         script = self.folder / f"{name}.sh"
-        isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with (self.folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
-                [*_TIED, "nsenter", f"--net=/run/netns/{self._namespace(name)}", *isolated, "sh", str(script)],
+                [*_TIED, *self._network.inside(name, "sh", str(script))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -125,22 +119,20 @@ class Hosts:
 
     def on(self, name: str, *argv: str) -> str:
         """What a command prints on a host."""
-        outer = self._running[name].pid
-        init = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
+        init = str(init_of(self._running[name].pid))
         variables = [f"{key}={value}" for key, value in self.environment(name).items()]
         command = ["nsenter", "--target", init, "--all", "env", *variables, *argv]
         return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=300).stdout
 
     def set_link(self, name: str, state: str) -> None:
-        _ip(f"link set {self._bridge}{self.names.index(name)} {state}")
+        self._network.set_link(name, state)
 
     def hide(self, name: str) -> None:
         """From this machine: only the other hosts reach it."""
-        _ip(f"-n {self._namespace(name)} route add unreachable {self._network}.0.1/32")
+        self._network.hide(name)
 
     def address(self, name: str) -> str:
-        number = self.names.index(name) + 2
-        return f"{self._network}.{number >> 8}.{number & 255}"
+        return self._network.address(name)
 
     def left(self) -> set[str]:
         """What runs have left on the hosts that are up: processes beside the host's own sshd, and files."""
@@ -179,43 +171,6 @@ class Hosts:
         """Write known_hosts anew."""
         (self.folder / "known_hosts").write_text("".join(f"{name} {key}\n" for name, key in keys.items()))
 
-    def _make_network(self) -> None:
-        for number in range(150, 200):
-            if _ip(f"link add metal{number} type bridge", check=False):
-                self._bridge, self._network = f"metal{number}", f"10.{number}"
-                break
-        else:
-            raise RuntimeError("no free name for a bridge")
-        _ip(f"addr add {self._network}.0.1/16 dev {self._bridge}")
-        _ip(f"link set {self._bridge} up")
-        for index, name in enumerate(self.names):
-            space = self._namespace(name)
-            _ip(f"netns add {space}")
-            _ip(f"link add {self._bridge}{index} type veth peer name eth0 netns {space}")
-            _ip(f"-n {space} link set eth0 address {_mac(index)}")
-            _ip(f"link set {self._bridge}{index} master {self._bridge} up")
-            for command in ("link set lo up", f"addr add {self.address(name)}/16 dev eth0", "link set eth0 up"):
-                _ip(f"-n {space} {command}")
-
-        if len(self.names) > _FEW:
-            self._tell_neighbours()
-
-    def _tell_neighbours(self) -> None:
-        """The kernel's one table of neighbours would be full; permanent entries do not count."""
-        batch = self.folder / "neighbours"
-        entries = [
-            f"neigh replace {self.address(name)} lladdr {_mac(i)} nud permanent dev "
-            for i, name in enumerate(self.names)
-        ]
-        batch.write_text("".join(f"{entry}eth0\n" for entry in entries))
-        for name in self.names:
-            _ip(f"-n {self._namespace(name)} -batch {batch}")
-        batch.write_text("".join(f"{entry}{self._bridge}\n" for entry in entries))
-        _ip(f"-batch {batch}")
-
-    def _namespace(self, name: str) -> str:
-        return f"{self._bridge or 'metal-none'}-{name}"
-
     def _write_files(self) -> None:
         self.folder.chmod(0o755)
         pair = new_key_pair()
@@ -246,20 +201,10 @@ class Hosts:
                 user=USER,
                 sshd=SSHD,
                 prepare=self.prepare(name),
-                private_tmp=self._private_tmp(name),
+                private_tmp=private_tmp(self.folder / f"{name}.python"),
             )
         )
         return self.new_host_key(name)
-
-    def _private_tmp(self, name: str) -> str:
-        """An empty /tmp; where the tests' Python lies in it, as a clone of the repository may, that alone is there."""
-        mount = "mount -t tmpfs tmpfs /tmp"
-        prefix = Path(sys.prefix)
-        if not prefix.is_relative_to("/tmp"):
-            return mount
-        kept = self.folder / f"{name}.python"
-        kept.mkdir()
-        return f"mount --bind {prefix} {kept}\n{mount}\nmkdir -p {prefix}\nmount --move {kept} {prefix}"
 
 
 def lacking() -> str:
@@ -268,18 +213,6 @@ def lacking() -> str:
     return " ".join(package for program, package in programs.items() if not shutil.which(program))
 
 
-def _mac(index: int) -> str:
-    """A locally administered address, different for each host."""
-    return f"02:00:00:01:{index >> 8:02x}:{index & 255:02x}"
-
-
 def _private(path: Path, text: str) -> None:
     path.touch(0o600)
     path.write_text(text)
-
-
-def _ip(arguments: str, *, check: bool = True) -> bool:
-    done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        raise RuntimeError(f"ip {arguments}: {done.stderr.strip()}")
-    return done.returncode == 0

@@ -14,6 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+PROJECT = Path(__file__).parents[2]
+sys.path.insert(0, str(PROJECT))
+from tests.virtual_hosts import Network, init_of  # noqa: E402
+
 # The pod's /tmp hides this machine's, where the project itself may lie: its Python has to stay.
 SHELL = """
 hostname {pod}
@@ -25,11 +29,6 @@ exec 3<&-
 mkdir -p /run/sshd
 exec sleep {seconds}
 """
-PROJECT = Path(__file__).parents[2]
-
-
-def ip(arguments: str) -> bool:
-    return subprocess.run(["ip", *arguments.split()], capture_output=True, check=False).returncode == 0
 
 
 class Workload:
@@ -40,56 +39,29 @@ class Workload:
 
     def submit(self, framework: str, workers: int, seconds: str) -> None:
         self.folder.mkdir(parents=True)
-        number = next(n for n in range(200, 250) if ip(f"link add runaitest{n} type bridge"))
-        bridge = f"runaitest{number}"
-        (self.folder / "bridge").write_text(bridge)
-        ip(f"link set {bridge} up")
         first = "launcher" if framework == "mpi" else "master-0"
         pods = [f"{self.name}-{first}", *(f"{self.name}-worker-{i}" for i in range(workers))]
-        addresses = {pod: f"10.{number}.0.{i + 2}" for i, pod in enumerate(pods)}
-        hosts = self.folder / "hosts"
-        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{where} {pod}\n" for pod, where in addresses.items()))
-        for i, (pod, address) in enumerate(addresses.items()):
-            self._start(bridge, i, pod, address, seconds)
-
-    def _start(self, bridge: str, i: int, pod: str, address: str, seconds: str) -> None:
-        space = f"{bridge}-{i}"
-        ip(f"netns add {space}")
-        ip(f"link add {bridge}v{i} type veth peer name eth0 netns {space}")
-        ip(f"link set {bridge}v{i} master {bridge} up")
-        for command in ("link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"):
-            ip(f"-n {space} {command}")
-        script = SHELL.format(pod=pod, hosts=self.folder / "hosts", project=PROJECT, seconds=seconds)
-        isolated = [
-            "unshare",
-            "--uts",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "sh",
-            "-c",
-            script,
-        ]
-        process = subprocess.Popen(
-            ["nsenter", f"--net=/run/netns/{space}", *isolated],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        (self.folder / f"{pod}.pid").write_text(str(process.pid))
+        network, hosts = Network(pods), self.folder / "hosts"
+        network.make()
+        (self.folder / "network").write_text(str(network.number))
+        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{network.address(pod)} {pod}\n" for pod in pods))
+        for pod in pods:
+            script = SHELL.format(pod=pod, hosts=hosts, project=PROJECT, seconds=seconds)
+            process = subprocess.Popen(
+                network.inside(pod, "sh", "-c", script),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            (self.folder / f"{pod}.pid").write_text(str(process.pid))
 
     def exec(self, pod: str, command: list[str]) -> None:
-        outer = int((self.folder / f"{pod}.pid").read_text())
-        init = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
-        os.execvp("nsenter", ["nsenter", "--target", init, "--all", *command])
+        init = init_of(int((self.folder / f"{pod}.pid").read_text()))
+        os.execvp("nsenter", ["nsenter", "--target", str(init), "--all", *command])
 
     def delete(self) -> None:
-        for file in self.folder.glob("*.pid"):
-            os.kill(int(file.read_text()), signal.SIGKILL)
-        bridge = (self.folder / "bridge").read_text()
-        for space in Path("/run/netns").glob(f"{bridge}-*"):
-            ip(f"netns del {space.name}")
-        ip(f"link del {bridge}")
+        pids = {file.stem: int(file.read_text()) for file in self.folder.glob("*.pid")}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+        Network(list(pids), int((self.folder / "network").read_text())).remove()
         shutil.rmtree(self.folder)
 
 

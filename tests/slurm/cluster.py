@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.site import PATIENCE_S, free_port
 from tests.slurm.accounting import Accounting
 from tests.slurm.containers import Containers
-from tests.slurm.network import Network
+from tests.virtual_hosts import Network, init_of, private_tmp
 
 USER = "sailor"  # an account that the nodes and the login node have
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
@@ -139,10 +139,7 @@ class SlurmCluster:
 
     def start_node(self, name: str) -> None:
         script = self.folder / f"{name}.sh"
-        isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        self._start(
-            name, ["nsenter", f"--net=/run/netns/{self._network.namespace(name)}", *isolated, "sh", str(script)]
-        )
+        self._start(name, self._network.inside(name, "sh", str(script)))
 
     def kill(self, name: str) -> None:
         """A node, as if somebody pulled its power cord, or a daemon of the cluster itself."""
@@ -207,17 +204,13 @@ class SlurmCluster:
 
     def leftovers(self) -> set[str]:
         """What of this cluster is there after `stop`."""
-        namespaces = {path.name for path in Path("/run/netns").glob(f"{self._network.bridge}-*")}
-        return namespaces | {
-            str(path) for path in (self.folder, Path("/sys/class/net", self._network.bridge)) if path.exists()
-        }
+        return self._network.leftovers() | ({str(self.folder)} if self.folder.exists() else set())
 
     def node_state(self, name: str) -> str:
         return self.command("sinfo", "-h", "-N", "-n", name, "-o", "%T").splitlines()[0].strip()
 
     def _init_of(self, name: str) -> int:
-        outer = self._daemons[name].pid
-        return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
+        return init_of(self._daemons[name].pid)
 
     def _configure(self) -> None:
         (self.folder / "state").mkdir()
@@ -226,16 +219,14 @@ class SlurmCluster:
         self.shared.chmod(0o1777)
         (self.folder / "munge.key").write_bytes(os.urandom(128))
         (self.folder / "munge.key").chmod(0o400)
-        hosts = "127.0.0.1 localhost\n" + "".join(
-            f"{self._network.address(i)} {name}\n" for i, name in enumerate(self.names)
-        )
+        hosts = "127.0.0.1 localhost\n" + "".join(f"{self._network.address(name)} {name}\n" for name in self.names)
         (self.folder / "hosts").write_text(hosts)
         accounts = Path("/etc/passwd").read_text()
         (self.folder / "etc").mkdir()
         (self.folder / "etc/passwd").write_text(f"{accounts}{USER}:x:12346:12346::/var/tmp:/bin/sh\n")
         nodes = "\n".join(
-            f"NodeName={name} NodeAddr={self._network.address(i)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
-            for i, name in enumerate(self.names)
+            f"NodeName={name} NodeAddr={self._network.address(name)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
+            for name in self.names
         )
         host = socket.gethostname().partition(".")[0]
         text = _SLURM_CONF.format(host=host, head=self._network.head, port=self._port, folder=self.folder, nodes=nodes)
@@ -256,7 +247,7 @@ set -eu
 hostname {name}
 {self.own_accounts}
 mount --bind {self.folder}/hosts /etc/hosts
-{self._private_tmp(name)}
+{private_tmp(self.folder / f"python-{name}")}
 mount -t tmpfs tmpfs /dev/shm
 mkdir -p /run/sshd
 chmod 1777 /tmp /dev/shm
@@ -268,15 +259,6 @@ wait $!
     def own_accounts(self) -> str:
         """A line for the shell. A bind mount would go as soon as somebody replaces this machine's /etc/passwd."""
         return f"mount -t overlay -o lowerdir={self.folder}/etc:/etc overlay /etc"
-
-    def _private_tmp(self, name: str) -> str:
-        """An empty /tmp; where the tests' Python lies in it, as a clone of the repository may, that alone is there."""
-        mount = "mount -t tmpfs tmpfs /tmp"
-        if not _PYTHON.is_relative_to("/tmp"):
-            return mount
-        kept = self.folder / f"python-{name}"
-        kept.mkdir()
-        return f"mount --bind {_PYTHON} {kept}\n{mount}\nmkdir -p {_PYTHON}\nmount --move {kept} {_PYTHON}"
 
     def _munge_options(self) -> list[str]:
         files = {"key": "key", "pid": "pid", "log": "log", "seed": "seed"}
