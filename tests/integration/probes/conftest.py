@@ -1,13 +1,35 @@
 """What measures devices, on this machine's processors; and what reads data sets."""
 
 import importlib
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from seatrial.remote.probes import PROBES
 from tests.integration.probes.launched import PROBE_FOLDER
+
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """A probe's module by its name."""
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    return importlib.import_module
+
+
+@pytest.fixture
+def probes(tmp_path: Path) -> Path:
+    """A folder of their own, as on a node."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for path in PROBES:
+        shutil.copy(path, folder)
+    return folder
 
 
 @pytest.fixture
@@ -21,21 +43,19 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(params=["numpy", "torch"])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> Any:
+def device(request: pytest.FixtureRequest, load: Load, one_thread: None) -> Any:
     """The processors, as the probe `devices` measures them with each library."""
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
     library = importlib.import_module(request.param)
     if request.param == "numpy":
-        return importlib.import_module("torch_device").NumpyProcessors(library)
-    return importlib.import_module("torch_device").TorchDevice(library, library.device("cpu"))
+        return load("torch_device").NumpyProcessors(library)
+    return load("torch_device").TorchDevice(library, library.device("cpu"))
 
 
 @pytest.fixture
-def datasets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("datasets")
+def datasets(load: Load) -> ModuleType:
+    return load("datasets")
 
 
 @pytest.fixture
-def training(datasets: ModuleType) -> ModuleType:
-    return importlib.import_module("training")
+def training(load: Load) -> ModuleType:
+    return load("training")

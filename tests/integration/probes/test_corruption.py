@@ -1,18 +1,16 @@
 """The search for silent corruption, on processors: what healthy ones give, and what is seen."""
 
-import importlib
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.integration.probes.launched import PROBE_FOLDER
+from tests.integration.probes.conftest import Load
 
 
 @pytest.fixture
-def corruption(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("devices")
+def corruption(load: Load) -> ModuleType:
+    return load("devices")
 
 
 def test_healthy_processors_give_the_same_digest_each_time(corruption: ModuleType, device: Any) -> None:

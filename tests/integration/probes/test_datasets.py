@@ -2,7 +2,6 @@
 
 import hashlib
 import http.server
-import importlib
 import io
 import os
 import pickle
@@ -28,11 +27,6 @@ from tests.integration.probes.published import (
     write_fashion_mnist,
     write_imagenet,
 )
-
-
-@pytest.fixture
-def sources(datasets: ModuleType) -> ModuleType:
-    return importlib.import_module("datasets")
 
 
 def test_the_readers_return_what_was_written(tmp_path: Path, datasets: ModuleType) -> None:
@@ -161,7 +155,6 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def test_an_archive_is_downloaded_checked_and_unpacked(
     tmp_path: Path,
     datasets: ModuleType,
-    sources: ModuleType,
     server: tuple[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -176,18 +169,18 @@ def test_an_archive_is_downloaded_checked_and_unpacked(
     md5 = hashlib.md5(archive.read_bytes(), usedforsecurity=False).hexdigest()
 
     def published(md5: str) -> None:
-        one = sources.Archive(f"{url}/{archive.name}", md5, archive.name)
-        monkeypatch.setitem(sources.SOURCES, "cifar100", sources.Source(100, 32, "cifar-100-python", (one,)))
+        one = datasets.Archive(f"{url}/{archive.name}", md5, archive.name)
+        monkeypatch.setitem(datasets.SOURCES, "cifar100", datasets.Source(100, 32, "cifar-100-python", (one,)))
 
     data = tmp_path / "data"
     published("0" * 32)
     with pytest.raises(datasets.CannotStart, match=f"has the MD5 {md5}, not the published 0000"):
-        sources.download("cifar100", str(data))
+        datasets.download("cifar100", str(data))
     assert list(data.iterdir()) == []
     published(md5)
-    sources.download("cifar100", str(data))
+    datasets.download("cifar100", str(data))
     archive.unlink()
-    sources.download("cifar100", str(data))  # nothing to do
+    datasets.download("cifar100", str(data))  # nothing to do
     assert datasets.open_dataset("cifar100", str(data), 32).labels.tolist() == labels(100)
     assert sorted(path.name for path in data.iterdir()) == ["cifar-100-python", "cifar-100-python.tar.gz"]
     assert not (tmp_path / "escaped").exists()

@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +14,13 @@ import pytest
 
 from seatrial.checks.devices.answers import DeviceMeasurement, DevicesAnswer
 from seatrial.remote.answers import read_answer
-from seatrial.remote.probes import PROBES
 
 GPU = any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """The probe in a folder of its own, as on a node."""
-    for path in PROBES:
-        shutil.copy(path, tmp_path)
-    return tmp_path / "devices.py"
+def program(probes: Path) -> Path:
+    return probes / "devices.py"
 
 
 def start(program: Path, *options: str, **env: str) -> "subprocess.Popen[str]":

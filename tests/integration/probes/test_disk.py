@@ -13,18 +13,14 @@ import pytest
 
 from seatrial.checks.devices.answers import DiskAnswer
 from seatrial.remote.answers import read_answer
-from seatrial.remote.probes import PROBES
+from tests.integration.probes.conftest import Load
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    for path in PROBES:
-        shutil.copy(path, folder)
-    return folder / "disk.py"
+def program(probes: Path) -> Path:
+    return probes / "disk.py"
 
 
 @pytest.fixture
@@ -97,10 +93,9 @@ def test_a_folder_that_cannot_be_measured_is_named(program: Path, options: tuple
     assert words in answer["error"]
 
 
-def test_what_is_read_back_otherwise_is_wrong(program: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_back_otherwise_is_wrong(folder: Path, load: Load) -> None:
     """A block that changed after it was written."""
-    monkeypatch.syspath_prepend(str(program.parent))
-    disk: Any = __import__("disk")
+    disk: Any = load("disk")
     content = b"x" * (MIB - 8)
     with (folder / "file").open("w+b") as file:
         for block in range(3):

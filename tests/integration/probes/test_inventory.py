@@ -1,9 +1,7 @@
 """The probe `inventory`: this machine, and nvidia-smi's answers as drivers print them."""
 
-import importlib
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -18,8 +16,7 @@ from seatrial.model.reason import code_of
 from seatrial.nccl.causes import meaning_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import GpuState, Inventory
-from seatrial.remote.probes import PROBES
-from tests.integration.probes.launched import PROBE_FOLDER
+from tests.integration.probes.conftest import Load
 
 # nvidia-smi of two H100s: what a query prints as csv,noheader,nounits. The first driver knows every field; the second
 # is older and names the field that it does not know, with exit status 2.
@@ -54,12 +51,8 @@ AMD = Path(__file__).parents[2] / "golden/amd"  # what amd-smi and rocm-smi prin
 
 
 @pytest.fixture
-def probe(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    for path in PROBES:
-        shutil.copy(path, folder)
-    return folder / "inventory.py"
+def probe(probes: Path) -> Path:
+    return probes / "inventory.py"
 
 
 def answer(probe: Path, nvidia_smi: str | None = None, **env: str) -> Inventory:
@@ -114,9 +107,8 @@ def test_a_driver_that_does_not_answer_is_no_gpu(probe: Path, output: str) -> No
 
 
 @pytest.fixture
-def inventory(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("inventory")
+def inventory(load: Load) -> ModuleType:
+    return load("inventory")
 
 
 def test_errors_of_these_gpus_and_of_switches_are_counted(inventory: ModuleType) -> None:

@@ -1,18 +1,17 @@
 """Data that is checked for real: what is lost, stale or misplaced counts as wrong."""
 
-import importlib
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.integration.probes.launched import OPERATIONS, PROBE_FOLDER
+from tests.integration.probes.conftest import Load
+from tests.integration.probes.launched import OPERATIONS
 
 
 @pytest.fixture
-def patterns(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("collective")
+def patterns(load: Load) -> ModuleType:
+    return load("collective")
 
 
 RANKS = 4

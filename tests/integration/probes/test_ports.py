@@ -1,6 +1,5 @@
 """The probe's part `ports`: a recorded sysfs tree of a node with GPU and NIC below one PCIe switch."""
 
-import importlib
 import json
 from pathlib import Path
 from types import ModuleType
@@ -11,16 +10,15 @@ from seatrial.checks.connectivity.inventory import slow_paths
 from seatrial.model.reason import code_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
-from tests.integration.probes.launched import PROBE_FOLDER
+from tests.integration.probes.conftest import Load
 
 SWITCH = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0"  # root port, upstream port, downstream port
 GPU, NIC = "0000:1b:00.0", "0000:18:00.0"
 
 
 @pytest.fixture
-def ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    module = importlib.import_module("ports")
+def ports(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    module = load("ports")
     monkeypatch.setattr(module, "SYS", str(tmp_path))
     return module
 

@@ -1,18 +1,23 @@
 """How ranks find themselves and each other, and what they say where they cannot."""
 
-import importlib
 import socket
 import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seatrial.remote.probes import probe
-from tests.integration.probes.launched import PROBE_FOLDER, finish, forked, meeting, start, sweep_argv
+from tests.integration.probes.conftest import Load
+from tests.integration.probes.launched import finish, forked, meeting, start, sweep_argv
+
+
+@pytest.fixture
+def rendezvous(load: Load) -> ModuleType:
+    return load("rendezvous")
 
 
 def test_a_port_in_use_is_said_in_one_line() -> None:
@@ -25,10 +30,8 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
     assert line.endswith(f"rank 0: cannot start: port {port} on 127.0.0.1 is already in use")
 
 
-def test_a_rank_joins_once_rank_0_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_joins_once_rank_0_listens(rendezvous: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not before: torch would try again only after up to a second."""
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    rendezvous = importlib.import_module("rendezvous")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # is put back, too
     joined = threading.Event()
     monkeypatch.setattr(rendezvous.dist, "init_process_group", lambda *_, **__: joined.set())
@@ -59,9 +62,7 @@ def test_a_rank_joins_once_rank_0_listens(monkeypatch: pytest.MonkeyPatch) -> No
     assert joined.is_set()
 
 
-def test_one_rank_needs_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    rendezvous = importlib.import_module("rendezvous")
+def test_one_rank_needs_no_port(rendezvous: ModuleType) -> None:
     with socket.create_server(("", 0)) as taken:
         options = SimpleNamespace(master_addr="127.0.0.1", master_port=taken.getsockname()[1], timeout_s=60)
         rendezvous.join(SimpleNamespace(rank=0, host="node-0", world_size=1), options)
@@ -78,9 +79,7 @@ def test_a_node_without_torch_says_so() -> None:
     assert "cannot start: torch is missing for" in done.lines[-1]
 
 
-def test_the_interface_is_found_by_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    rendezvous = importlib.import_module("rendezvous")
+def test_the_interface_is_found_by_network(rendezvous: ModuleType) -> None:
     addresses = {"lo": "127.0.0.1", "eth0": "10.1.2.3", "eth1": "192.168.7.9"}
     assert rendezvous.interface("192.168.7.0/24", "x", addresses) == "eth1"
     assert rendezvous.interface("ib0", "x", addresses) == "ib0"

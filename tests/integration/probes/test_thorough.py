@@ -3,23 +3,14 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.integration.probes.launched import PROBE_FOLDER
+from tests.integration.probes.conftest import Load
 
 MIB = 1 << 20
-Load = Callable[[str], ModuleType]
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Load:
-    """A probe's module by its name."""
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module
 
 
 @pytest.fixture
