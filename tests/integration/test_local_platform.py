@@ -62,22 +62,24 @@ def replace_with_itself(file: Path) -> None:
         copy.unlink()
 
 
-def test_two_testbeds_at_once_do_not_meet(local_testbed: LocalTestbed, tmp_path: Path) -> None:
-    with local_testbed(nodes=2) as (_, first), local_testbed(nodes=2) as (_, second):
+def test_two_testbeds_at_once_do_not_meet_and_each_ends_with_what_runs_on_it(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2) as (run, first), local_testbed(nodes=2) as (_, second):
         assert first.head.address == second.head.address  # the same addresses, each in its own world
         assert first.head.host_key != second.head.host_key
         assert say(first, first.head, "hostname") == say(second, second.head, "hostname") == "node-0"
         with pytest.raises(HostKeyError):
             say(first, second.head, "true")
-
-
-def test_teardown_ends_what_runs_on_the_nodes(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2) as (run, testbed):
-        say(testbed, testbed.head, "setsid sleep 31415 >/dev/null 2>&1 & echo started")
-        assert subprocess.run(["pgrep", "-f", "sleep 31415"], capture_output=True, check=False).stdout
+        for testbed, seconds in ((first, "31415"), (second, "27182")):
+            say(testbed, testbed.head, f"setsid sleep {seconds} >/dev/null 2>&1 & echo started")
+        assert at_work("sleep 31415") and at_work("sleep 27182")
         PLATFORM.teardown(run.run_id)
-        assert not subprocess.run(["pgrep", "-f", "sleep 31415"], capture_output=True, check=False).stdout
+        assert not at_work("sleep 31415") and at_work("sleep 27182")
         PLATFORM.teardown(run.run_id)  # again: nothing to do
+    assert not at_work("sleep 27182")
+
+
+def at_work(command: str) -> bool:
+    return subprocess.run(["pgrep", "-f", command], capture_output=True, check=False).returncode == 0
 
 
 def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
@@ -86,11 +88,6 @@ def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
         local_testbed(nodes=1, faults=[{"node": "node-0", "sshd": "stopped"}]),
     ):
         pass
-
-
-def test_another_port(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2, ssh_port=2022) as (_, testbed):
-        assert say(testbed, testbed.head, "ssh node-1 'echo $SSH_CONNECTION'").split()[-1] == "2022"
 
 
 @pytest.mark.slow
@@ -164,8 +161,10 @@ def test_a_namespace_of_another_program_is_not_ours_by_its_name() -> None:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=2, env={"NCCL_DEBUG_FILE": "/tmp/%h-seatrial-test-%p.log"}) as (run, testbed):
+def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched_by_another_port(local_testbed: LocalTestbed) -> None:
+    logs_of_nccl = {"NCCL_DEBUG_FILE": "/tmp/%h-seatrial-test-%p.log"}
+    with local_testbed(nodes=2, ssh_port=2022, env=logs_of_nccl) as (run, testbed):
+        assert say(testbed, testbed.head, "ssh node-1 'echo $SSH_CONNECTION'").split()[-1] == "2022"
         for node in testbed.nodes:
             say(testbed, node, "echo NET/IB on $(hostname) > /tmp/$(hostname)-seatrial-test-7.log")
         try:

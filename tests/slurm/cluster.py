@@ -206,9 +206,6 @@ class SlurmCluster:
         """What of this cluster is there after `stop`."""
         return self._network.leftovers() | ({str(self.folder)} if self.folder.exists() else set())
 
-    def node_state(self, name: str) -> str:
-        return self.command("sinfo", "-h", "-N", "-n", name, "-o", "%T").splitlines()[0].strip()
-
     def _init_of(self, name: str) -> int:
         return init_of(self._daemons[name].pid)
 
