@@ -14,7 +14,8 @@ from kubernetes.dynamic import DynamicClient
 
 from tests.e2e.kubernetes import standins, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable
-from tests.e2e.kubernetes.standins import jobset_objects, mpijob_objects, trainjob
+from tests.e2e.kubernetes.standins import jobset as jobsets
+from tests.e2e.kubernetes.standins import mpijob, trainjob
 from tests.e2e.kubernetes.standins.world import Object
 from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN
 
@@ -76,16 +77,16 @@ def test_so_are_the_jobs_and_pods_that_become_of_it(dry_run: DryRun, name: str) 
     thing["metadata"]["uid"] = "0"
     match thing["kind"]:
         case "JobSet":
-            made = dry_run(jobset_objects.service(thing), *jobset_objects.desired_jobs(thing))
+            made = dry_run(jobsets.service(thing), *jobsets.desired_jobs(thing))
             assert made == ["Service", "Job"]
         case "MPIJob":
-            pods = (mpijob_objects.worker(thing, 0), mpijob_objects.launcher(thing))
-            assert dry_run(*mpijob_objects.around(thing), *pods)[-2:] == ["Pod", "Job"]
+            pods = (mpijob.worker(thing, 0), mpijob.launcher(thing))
+            assert dry_run(*mpijob.around(thing), *pods)[-2:] == ["Pod", "Job"]
         case "TrainJob":
             jobset = trainjob.jobset(thing, others[-1])
             assert dry_run(jobset) == ["JobSet"]
             jobset["metadata"]["uid"] = "1"
-            assert dry_run(*jobset_objects.desired_jobs(jobset)) == ["Job"]
+            assert dry_run(*jobsets.desired_jobs(jobset)) == ["Job"]
         case kind:
             pytest.fail(f"{name}: nothing is known of what becomes of a {kind}")
 

@@ -1,19 +1,11 @@
 """JobSet (jobset.x-k8s.io/v1alpha2): Jobs of the replicated jobs, a headless Service, and a status out of theirs.
 
-Of its policies it knows one: every Job must complete, nothing is started again.
+Of its ends it knows one: the first Job that fails fails the JobSet, which nothing starts again.
 """
 
+import hashlib
 from collections.abc import Iterator
-from math import inf
 
-from tests.e2e.kubernetes.standins.jobset_objects import (
-    desired_jobs,
-    has_names,
-    is_suspended,
-    replicated_job,
-    service,
-    subdomain,
-)
 from tests.e2e.kubernetes.standins.world import (
     JOB,
     SERVICE,
@@ -25,9 +17,9 @@ from tests.e2e.kubernetes.standins.world import (
     Object,
     World,
     conditions,
+    controlled_by,
     holds,
     resume,
-    seconds_since,
     set_status,
     suspend,
     with_condition,
@@ -36,18 +28,17 @@ from tests.e2e.kubernetes.standins.world import (
 JOBSET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")
 TENDS = (JOBSET,)
 FOLLOWS = (JOB, SERVICE)
+_PREFIX = "jobset.sigs.k8s.io"
 
 
 def reconcile(jobset: Object, world: World) -> Iterator[Action]:
-    """Service and Jobs of a JobSet that is under way; of one that has ended, what is left of them goes."""
+    """Service and Jobs of a JobSet that is under way; of one that has failed, what is left of them goes."""
     jobs = world.owned(jobset, JOB)
     yield from set_status(jobset, **status(jobset, jobs, world))
-    if ended := holds(jobset, "Completed", "Failed"):
-        yield from (Delete(job) for job in jobs if not _ended(job))
-        if seconds_since(ended["lastTransitionTime"], world.now) >= jobset["spec"].get("ttlSecondsAfterFinished", inf):
-            yield Delete(jobset)
+    if holds(jobset, "Failed"):
+        yield from (Delete(job) for job in jobs if not holds(job, "Failed"))
         return
-    if has_names(jobset) and not world.get(SERVICE, jobset["metadata"]["namespace"], subdomain(jobset)):
+    if not world.get(SERVICE, jobset["metadata"]["namespace"], subdomain(jobset)):
         yield Create(service(jobset))
     if any(holds(job, "Failed") for job in jobs):
         return
@@ -57,22 +48,23 @@ def reconcile(jobset: Object, world: World) -> Iterator[Action]:
         if existing is None:
             text = f'job "{desired["metadata"]["name"]}" creation failed with error: {{}}'
             yield Create(desired, refused=Complaint(jobset, "JobCreationFailed", text))
-        elif not _ended(existing) and existing["spec"].get("suspend", False) != is_suspended(jobset):
+        elif existing["spec"].get("suspend", False) != is_suspended(jobset):
             yield from suspend(existing) if is_suspended(jobset) else resume(existing, desired)
 
 
 def status(jobset: Object, jobs: list[Object], world: World) -> Object:
-    """What the status of a JobSet with these Jobs is to say; of one that has ended, no new condition."""
-    names = [each["name"] for each in jobset["spec"].get("replicatedJobs", ())]
-    of = {name: [job for job in jobs if replicated_job(job) == name] for name in names}
+    """The status of a JobSet with these Jobs; of one that has failed, no new condition."""
+    names = [each["name"] for each in jobset["spec"]["replicatedJobs"]]
+    mark = f"{_PREFIX}/replicatedjob-name"
+    of = {name: [job for job in jobs if job["metadata"]["labels"][mark] == name] for name in names}
     fields: Object = {"restarts": 0, "replicatedJobsStatus": [_counts(*each) for each in of.items()]}
-    if holds(jobset, "Completed", "Failed"):
+    failures = {job["metadata"]["name"]: failure for job in jobs if (failure := holds(job, "Failed"))}
+    if holds(jobset, "Failed"):
         return fields
-    if any(holds(job, "Failed") for job in jobs):
-        news, fields["terminalState"] = ("Failed", True, *_failure(jobset, jobs)), "Failed"
-    elif jobs and len(jobs) == len(desired_jobs(jobset)) and all(holds(job, "Complete") for job in jobs):
-        news = ("Completed", True, "AllJobsCompleted", "jobset completed successfully")
-        fields["terminalState"] = "Completed"
+    if failures:
+        first = min(failures, key=lambda name: str(failures[name]["lastTransitionTime"]))
+        message = f"jobset failed due to one or more job failures (first failed job: {first})"
+        news, fields["terminalState"] = ("Failed", True, "FailedJobs", message), "Failed"
     elif is_suspended(jobset):
         news = ("Suspended", True, "SuspendedJobs", "jobset is suspended")
     elif holds(jobset, "Suspended"):
@@ -83,35 +75,85 @@ def status(jobset: Object, jobs: list[Object], world: World) -> Object:
 
 
 def _counts(name: str, jobs: list[Object]) -> Object:
-    """What is said of the Jobs of one replicated job."""
-    alive = [job for job in jobs if not _ended(job)]
+    """The status of the Jobs of one replicated job."""
+    alive = [job for job in jobs if not holds(job, "Failed")]
     return {
         "name": name,
-        "ready": sum(_is_ready(job) for job in alive),
-        "succeeded": sum(holds(job, "Complete") is not None for job in jobs),
-        "failed": sum(holds(job, "Failed") is not None for job in jobs),
+        "ready": sum(job.get("status", {}).get("ready", 0) >= job["spec"]["parallelism"] for job in alive),
+        "succeeded": 0,
+        "failed": len(jobs) - len(alive),
         "active": sum(job.get("status", {}).get("active", 0) > 0 for job in alive),
         "suspended": sum(job["spec"].get("suspend", False) for job in alive),
     }
 
 
-def _is_ready(job: Object) -> bool:
-    """Whether all pods that it is to have are Ready or done."""
-    status, spec = job.get("status", {}), job["spec"]
-    needed = min(spec["parallelism"], spec.get("completions", spec["parallelism"]))
-    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= needed)
+def service(jobset: Object) -> Object:
+    """The headless Service that gives the pods their names."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(jobset, subdomain(jobset)),
+        "spec": {
+            "clusterIP": "None",
+            "selector": {f"{_PREFIX}/jobset-name": jobset["metadata"]["name"]},
+            "publishNotReadyAddresses": jobset["spec"]["network"].get("publishNotReadyAddresses", True),
+        },
+    }
 
 
-def _failure(jobset: Object, jobs: list[Object]) -> tuple[str, str]:
-    """Reason and message. Without restarts every policy comes to the same, under another name."""
-    failures = {job["metadata"]["name"]: failure for job in jobs if (failure := holds(job, "Failed"))}
-    first = min(failures, key=lambda name: str(failures[name]["lastTransitionTime"]))
-    if "failurePolicy" in jobset["spec"]:
-        reason, message = "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts"
-    else:
-        reason, message = "FailedJobs", "jobset failed due to one or more job failures"
-    return reason, f"{message} (first failed job: {first})"
+def desired_jobs(jobset: Object) -> list[Object]:
+    """The Jobs of all replicated jobs, suspended as the JobSet is."""
+    replicated = jobset["spec"]["replicatedJobs"]
+    return [_job(jobset, each, index) for each in replicated for index in range(each.get("replicas", 1))]
 
 
-def _ended(job: Object) -> bool:
-    return holds(job, "Complete", "Failed") is not None
+def _job(jobset: Object, replicated: Object, index: int) -> Object:
+    name = f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
+    marks, template = _marks(jobset, replicated, index, name), replicated["template"]
+    pod = template["spec"]["template"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**_metadata(jobset, name), **_marked(template, marks)},
+        "spec": {
+            "completionMode": "Indexed",  # the real one's webhook sets this, and the pods' restart policy
+            **template["spec"],
+            "suspend": is_suspended(jobset),
+            "template": {
+                "metadata": _marked(pod, marks),
+                "spec": {"restartPolicy": "OnFailure", **pod["spec"], "subdomain": subdomain(jobset)},
+            },
+        },
+    }
+
+
+def _marks(jobset: Object, replicated: Object, index: int, job: str) -> dict[str, str]:
+    """Labels and annotations alike of Jobs and their pods."""
+    metadata = jobset["metadata"]
+    values = {
+        "jobset-name": metadata["name"],
+        "jobset-uid": metadata["uid"],
+        "replicatedjob-name": replicated["name"],
+        "replicatedjob-replicas": replicated.get("replicas", 1),
+        "job-index": index,
+        "job-key": hashlib.sha1(f"{metadata['namespace']}/{job}".encode()).hexdigest(),
+        "restart-attempt": 0,
+    }
+    return {f"{_PREFIX}/{key}": str(value) for key, value in values.items()}
+
+
+def _marked(template: Object, marks: dict[str, str]) -> Object:
+    metadata = template.get("metadata", {})
+    return {part: {**metadata.get(part, {}), **marks} for part in ("labels", "annotations")}
+
+
+def is_suspended(jobset: Object) -> bool:
+    return bool(jobset["spec"].get("suspend", False))
+
+
+def subdomain(jobset: Object) -> str:
+    return str(jobset["spec"]["network"].get("subdomain") or jobset["metadata"]["name"])
+
+
+def _metadata(jobset: Object, name: str) -> Object:
+    return {"name": name, "namespace": jobset["metadata"]["namespace"], "ownerReferences": controlled_by(jobset)}

@@ -1,43 +1,47 @@
-"""Kueue (kueue.x-k8s.io): a Workload for every job with a queue's label, quota, priorities, and what statuses say.
+"""Kueue (kueue.x-k8s.io): a Workload for every job with a queue's label, a quota of pods, priorities, and statuses.
 
-The scheduler runs for each ClusterQueue by itself; what it decides is in kueue_quota.py. The last step of an eviction,
-letting the quota go, comes when the job has no pods any more, as with the real one. Reasons are those of release 0.19
-as it comes, with its feature gate UnadmittedWorkloadsObservability off.
+Of a ClusterQueue it knows one flavor, its quota of "pods", and preemption of lower priorities within the queue; of a
+topology, whether it has the level that is asked for. The last step of an eviction, releasing the quota, comes when the
+job has no pods any more, as with the real one. Reasons and messages are those of release 0.19 as it comes, with its
+feature gate UnadmittedWorkloadsObservability off. Where a TrainJob's pods go is not said: the real one does that by a
+field whose name changes with every release of the Trainer.
 """
 
-from collections import Counter
+import copy
+import hashlib
 from collections.abc import Iterator
+from typing import Any
 
-from tests.e2e.kubernetes.standins import kueue_jobs as jobs
-from tests.e2e.kubernetes.standins import kueue_quota as quota
-from tests.e2e.kubernetes.standins.kueue_jobs import (
-    CLASS,
-    CLUSTER_QUEUE,
-    FLAVOR,
-    GROUP,
-    LOCAL_QUEUE,
-    POD_CLASS,
-    TOPOLOGY,
-    WORKLOAD,
-)
+from tests.e2e.kubernetes.standins.jobset import JOBSET
+from tests.e2e.kubernetes.standins.mpijob import MPIJOB
+from tests.e2e.kubernetes.standins.trainjob import TRAINJOB
 from tests.e2e.kubernetes.standins.world import (
-    NODE,
+    JOB,
     Action,
     Create,
     Kind,
     Object,
+    Patch,
     World,
     conditions,
+    controlled_by,
     holds,
     kind_of,
     set_status,
-    stamp,
     with_condition,
 )
 
-TENDS = (*jobs.KINDS, WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)
-FOLLOWS = (FLAVOR, TOPOLOGY, CLASS, POD_CLASS, NODE)
-Said = tuple[str, bool, str, str]  # a condition: type, whether it holds, reason, message
+GROUP = "kueue.x-k8s.io"
+PYTORCHJOB = Kind("kubeflow.org/v1", "PyTorchJob")
+KINDS = (JOB, JOBSET, PYTORCHJOB, MPIJOB, TRAINJOB)
+WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR, TOPOLOGY, CLASS = (
+    Kind(f"{GROUP}/v1beta2", kind)
+    for kind in ("Workload", "LocalQueue", "ClusterQueue", "ResourceFlavor", "Topology", "WorkloadPriorityClass")
+)
+TENDS = (*KINDS, WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE)
+FOLLOWS = (FLAVOR, TOPOLOGY, CLASS)
+_REPLICAS = {PYTORCHJOB: "pytorchReplicaSpecs", MPIJOB: "mpiReplicaSpecs"}
+Condition = tuple[str, bool, str, str]  # type, whether it holds, reason, message
 
 
 def reconcile(thing: Object, world: World) -> Iterator[Action]:
@@ -45,199 +49,243 @@ def reconcile(thing: Object, world: World) -> Iterator[Action]:
     metadata = thing["metadata"]
     thing = world.get(kind_of(thing), metadata.get("namespace"), metadata["name"]) or thing
     if kind_of(thing) == WORKLOAD:
-        return _workload(thing, world)
-    if kind_of(thing) == LOCAL_QUEUE:
-        return _local_queue(thing, world)
-    if kind_of(thing) == CLUSTER_QUEUE:
-        return _cluster_queue(thing, world)
-    return _job(thing, world)
+        if holds(thing, "QuotaReserved") and not holds(thing, "Admitted") and not holds(thing, "Evicted"):
+            yield from _set(thing, world, ("Admitted", True, "Admitted", "The workload is admitted"))
+    elif kind_of(thing) == LOCAL_QUEUE:
+        if world.get(CLUSTER_QUEUE, None, thing["spec"]["clusterQueue"]):
+            yield from _set(thing, world, ("Active", True, "Ready", "Can submit new workloads to localQueue"))
+    elif kind_of(thing) == CLUSTER_QUEUE:
+        yield from _schedule(thing, world)
+    elif f"{GROUP}/queue-name" in metadata.get("labels", {}) and not metadata.get("ownerReferences"):
+        yield from _job(thing, world)
 
 
 def _job(job: Object, world: World) -> Iterator[Action]:
-    """Starts and stops a job as its Workload stands, and says in the Workload what has become of the job."""
-    metadata = job["metadata"]
-    if f"{GROUP}/queue-name" not in metadata.get("labels", {}) or metadata.get("ownerReferences"):
-        return
+    """Start and stop a job as its Workload says."""
     workload = next(iter(world.owned(job, WORKLOAD)), None)
     if workload is None:
-        if not jobs.end(job) and (made := jobs.workload(job, world)):
+        if made := _workload(job, world):
             yield Create(made)
-    elif ended := jobs.end(job):
-        if not holds(workload, "Finished"):
-            yield from _say(workload, world, ("Finished", True, *ended))
     elif (evicted := holds(workload, "Evicted")) or not holds(workload, "Admitted"):
-        yield from jobs.stopped(job, workload)
-        if evicted and holds(workload, "QuotaReserved") and not jobs.is_active(job):
-            yield from _let_go(workload, evicted, world)
-    elif jobs.is_suspended(job):
-        yield jobs.started(job, _placing(workload, world))
+        yield from _stop(job, workload)
+        if evicted and holds(workload, "QuotaReserved") and not _active(job.get("status", {})):
+            yield from _release(workload, evicted, world)
+    elif _policy(job, job["spec"]).get("suspend", False):
+        (flavor,) = {part["flavors"]["pods"] for part in workload["status"]["admission"]["podSetAssignments"]}
+        yield _start(job, (world.get(FLAVOR, None, flavor) or {}).get("spec", {}).get("nodeLabels", {}))
 
 
-def _placing(workload: Object, world: World) -> dict[str, Object]:
-    """What the flavors say of nodes, by pod set."""
-    placing: dict[str, Object] = {}
-    for part in workload["status"]["admission"]["podSetAssignments"]:
-        specs = [
-            (world.get(FLAVOR, None, name) or {}).get("spec", {}) for name in set(part.get("flavors", {}).values())
-        ]
-        labels = {key: value for spec in specs for key, value in spec.get("nodeLabels", {}).items()}
-        tolerations = [each for spec in specs for each in spec.get("tolerations", ())]
-        placing[part["name"]] = {"nodeLabels": labels, "tolerations": tolerations}
-    return placing
+def _workload(job: Object, world: World) -> Object | None:
+    """A job's Workload; None while its pods, or its priority, are not known."""
+    metadata, kind = job["metadata"], kind_of(job)
+    source = next(iter(world.owned(job, JOBSET)), None) if kind == TRAINJOB else job
+    sets = [_pod_set(*each) for each in _templates(kind_of(source), source["spec"])] if source else []
+    priority: Object | None = {"priority": 0}
+    if name := metadata["labels"].get(f"{GROUP}/priority-class"):
+        known = world.get(CLASS, None, name)
+        reference = {"group": GROUP, "kind": CLASS.kind, "name": name}
+        priority = {"priority": known["value"], "priorityClassRef": reference} if known else None
+    if not sets or priority is None:
+        return None
+    identity = "\n".join((kind.kind, kind.api_version.rpartition("/")[0], metadata["name"], metadata["uid"]))
+    ending = hashlib.sha1(identity.encode()).hexdigest()[:5]
+    return {
+        "apiVersion": WORKLOAD.api_version,
+        "kind": WORKLOAD.kind,
+        "metadata": {
+            "name": f"{kind.kind.lower()}-{metadata['name']}"[:57] + f"-{ending}",
+            "namespace": metadata["namespace"],
+            "labels": {f"{GROUP}/job-uid": metadata["uid"]},
+            "ownerReferences": controlled_by(job),
+        },
+        "spec": {"queueName": metadata["labels"][f"{GROUP}/queue-name"], "podSets": sets, **priority},
+    }
 
 
-def _let_go(workload: Object, evicted: Object, world: World) -> Iterator[Action]:
-    again = evicted["reason"] == "Preempted"
-    yield from _say(
+def _pod_set(name: str, count: int, template: Object) -> Object:
+    level = template.get("metadata", {}).get("annotations", {}).get(f"{GROUP}/podset-required-topology")
+    request = {"topologyRequest": {"required": level}} if level else {}
+    return {"name": name, "count": count, "template": template, **request}
+
+
+def _templates(kind: Kind, spec: Object) -> Iterator[tuple[str, int, Object]]:
+    """Name, number of pods and template of each pod set; the templates are those of `spec` itself."""
+    if kind == JOB:
+        yield "main", spec.get("parallelism", 1), spec["template"]
+    elif kind == JOBSET:
+        for each in spec["replicatedJobs"]:
+            job = each["template"]["spec"]
+            yield each["name"], each.get("replicas", 1) * job.get("parallelism", 1), job["template"]
+    elif kind in _REPLICAS:
+        for name, each in sorted(spec[_REPLICAS[kind]].items()):  # Launcher before Worker, Master before Worker
+            yield name.lower(), each.get("replicas", 1), each["template"]
+
+
+def _policy(job: Object, spec: Object) -> Object:
+    """Where `suspend` is."""
+    policy: Object = spec.setdefault("runPolicy", {}) if kind_of(job) in _REPLICAS else spec
+    return policy
+
+
+def _active(status: Any) -> int:
+    """How many pods there are: every kind counts them in its status, somewhere under the name "active"."""
+    if isinstance(status, dict):
+        return sum(value if name == "active" else _active(value) for name, value in status.items())
+    return sum(map(_active, status)) if isinstance(status, list) else 0
+
+
+def _start(job: Object, labels: dict[str, str]) -> Patch:
+    """Not suspended, and on nodes with these labels."""
+    spec = copy.deepcopy(job["spec"])
+    _policy(job, spec)["suspend"] = False
+    for *_, template in _templates(kind_of(job), spec):
+        template["spec"]["nodeSelector"] = {**template["spec"].get("nodeSelector", {}), **labels}
+    return Patch(job, {"spec": _difference(job["spec"], spec)})
+
+
+def _stop(job: Object, workload: Object) -> Iterator[Patch]:
+    """Suspended; and, as soon as it may be changed, with its templates as they were. Nothing where it is so already."""
+    spec = copy.deepcopy(job["spec"])
+    if not _policy(job, spec).get("suspend", False):
+        _policy(job, spec)["suspend"] = True
+        yield Patch(job, {"spec": _difference(job["spec"], spec)})
+        return
+    if kind_of(job) == JOB and "startTime" in job.get("status", {}):
+        yield Patch(job, {"status": {"startTime": None}}, "status")
+    before = {each["name"]: each["template"]["spec"].get("nodeSelector") for each in workload["spec"]["podSets"]}
+    for name, _, template in _templates(kind_of(job), spec):
+        template["spec"].pop("nodeSelector", None)
+        if before[name] is not None:
+            template["spec"]["nodeSelector"] = before[name]
+    if changed := _difference(job["spec"], spec):
+        yield Patch(job, {"spec": changed})
+
+
+def _difference(old: Object, new: Object) -> Object:
+    """The merge patch that makes `new` of `old`."""
+    changes: Object = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            if deeper := _difference(old[key], value):
+                changes[key] = deeper
+        elif old.get(key) != value:
+            changes[key] = value
+    return changes
+
+
+def _schedule(queue: Object, world: World) -> Iterator[Action]:
+    """One pass of the scheduler over all that wait for a ClusterQueue: by priority, then by age."""
+    yield from _set(queue, world, ("Active", True, "Ready", "Can admit new workloads"))
+    name = queue["metadata"]["name"]
+    behind = {_place(each) for each in world.all(LOCAL_QUEUE) if each["spec"]["clusterQueue"] == name}
+    everything = [
+        each
+        for each in world.all(WORKLOAD)
+        if (each["metadata"]["namespace"], each["spec"]["queueName"]) in behind
+        and "deletionTimestamp" not in each["metadata"]
+    ]
+    reserving = [each for each in everything if holds(each, "QuotaReserved")]
+    waiting = [each for each in everything if not holds(each, "QuotaReserved")]
+    waiting.sort(key=lambda each: (-_priority(each), each["metadata"]["creationTimestamp"]))
+    used = sum(map(_pods, reserving))
+    for workload in waiting:
+        if missing := _missing(workload, queue, used, world):
+            going = _victims(workload, queue, reserving, used, world)
+            pending = f". Pending the preemption of {len(going)} workload(s)" if going else ""
+            yield from _set(workload, world, ("QuotaReserved", False, "Pending", missing + pending))
+            for victim in going:
+                if not holds(victim, "Evicted"):
+                    yield from _preempt(victim, workload, name, world)
+        else:
+            used += _pods(workload)
+            yield from _reserve(workload, queue, world)
+
+
+def _place(thing: Object) -> tuple[str, str]:
+    return thing["metadata"]["namespace"], thing["metadata"]["name"]
+
+
+def _priority(workload: Object) -> int:
+    return int(workload["spec"].get("priority", 0))
+
+
+def _pods(workload: Object) -> int:
+    return sum(each["count"] for each in workload["spec"]["podSets"])
+
+
+def _flavor(queue: Object) -> Object:
+    """The only flavor of a ClusterQueue, with its quota of pods."""
+    (group,) = queue["spec"]["resourceGroups"]
+    (flavor,) = group["flavors"]
+    assert group["coveredResources"] == ["pods"]
+    return {"name": flavor["name"], "quota": int(flavor["resources"][0]["nominalQuota"])}
+
+
+def _missing(workload: Object, queue: Object, used: int, world: World) -> str:
+    """Why the pods of a Workload do not fit beside so many that have quota; empty where they do."""
+    flavor, lacks = _flavor(queue), []
+    spec = (world.get(FLAVOR, None, flavor["name"]) or {}).get("spec", {})
+    topology = world.get(TOPOLOGY, None, spec.get("topologyName", "")) or {"spec": {"levels": []}}
+    levels = [level["nodeLabel"] for level in topology["spec"]["levels"]]
+    free = flavor["quota"] - used
+    for pod_set in workload["spec"]["podSets"]:
+        free -= pod_set["count"]
+        cannot = f"couldn't assign flavors to pod set {pod_set['name']}: "
+        if (request := pod_set.get("topologyRequest")) and request["required"] not in levels:
+            lacks.append(f'{cannot}Flavor "{flavor["name"]}" does not contain the requested level')
+        elif free < 0:
+            lacks.append(f"{cannot}insufficient unused quota for pods in flavor {flavor['name']}, {-free} more needed")
+    return "; ".join(lacks)
+
+
+def _victims(workload: Object, queue: Object, admitted: list[Object], used: int, world: World) -> list[Object]:
+    """The Workloads of lower priority that have to go so that this one fits; none where that would not help."""
+    lower = [each for each in admitted if _priority(each) < _priority(workload)]
+    lower.sort(key=lambda each: each["metadata"]["creationTimestamp"], reverse=True)
+    lower.sort(key=_priority)
+    for count, each in enumerate(lower, start=1):
+        used -= _pods(each)
+        if not _missing(workload, queue, used, world):
+            return lower[:count]
+    return []
+
+
+def _reserve(workload: Object, queue: Object, world: World) -> Iterator[Action]:
+    name, flavors = queue["metadata"]["name"], {"pods": _flavor(queue)["name"]}
+    parts = [
+        {
+            "name": each["name"],
+            "count": each["count"],
+            "flavors": flavors,
+            "resourceUsage": {"pods": str(each["count"])},
+        }
+        for each in workload["spec"]["podSets"]
+    ]
+    reserved = ("QuotaReserved", True, "QuotaReserved", f"Quota reserved in ClusterQueue {name}")
+    yield from _set(workload, world, reserved, admission={"clusterQueue": name, "podSetAssignments": parts})
+
+
+def _preempt(victim: Object, preemptor: Object, queue: str, world: World) -> Iterator[Action]:
+    uids = f"(UID: {preemptor['metadata']['uid']}, JobUID: {preemptor['metadata']['labels'][f'{GROUP}/job-uid']})"
+    paths = f"preemptor path: /{queue}; preemptee path: /{queue}"
+    message = f"Preempted to accommodate a workload {uids} due to prioritization in the ClusterQueue; {paths}"
+    yield from _set(
+        victim, world, ("Preempted", True, "InClusterQueue", message), ("Evicted", True, "Preempted", message)
+    )
+
+
+def _release(workload: Object, evicted: Object, world: World) -> Iterator[Action]:
+    yield from _set(
         workload,
         world,
-        ("Requeued", again, evicted["reason"], evicted["message"]),
+        ("Requeued", True, evicted["reason"], evicted["message"]),
         ("QuotaReserved", False, "Pending", evicted["message"]),
         ("Admitted", False, "NoReservation", "The workload has no reservation"),
         admission=None,
     )
 
 
-def _workload(workload: Object, world: World) -> Iterator[Action]:
-    """What does not need the scheduler."""
-    if holds(workload, "Finished") or (holds(workload, "Evicted") and holds(workload, "QuotaReserved")):
-        return
-    if not workload["spec"].get("active", True):
-        if not holds(workload, "Evicted"):
-            yield from _say(workload, world, ("Evicted", True, "Deactivated", "The workload is deactivated"))
-    elif holds(workload, "QuotaReserved"):
-        checks = workload["status"].get("admissionChecks", ())
-        if not holds(workload, "Admitted") and all(check["state"] == "Ready" for check in checks):
-            yield from _say(workload, world, ("Admitted", True, "Admitted", "The workload is admitted"))
-    elif blocker := _blocker(workload, world):
-        yield from _say(workload, world, ("QuotaReserved", False, "Inadmissible", blocker))
-
-
-def _blocker(workload: Object, world: World) -> str | None:
-    """What is wrong with its queue."""
-    name = workload["spec"]["queueName"]
-    queue = world.get(LOCAL_QUEUE, workload["metadata"]["namespace"], name)
-    if queue is None:
-        return f"LocalQueue {name} doesn't exist"
-    if queue["spec"].get("stopPolicy", "None") != "None":
-        return f"LocalQueue {name} is inactive"
-    behind = world.get(CLUSTER_QUEUE, None, queue["spec"]["clusterQueue"])
-    if behind is None:
-        return f"ClusterQueue {queue['spec']['clusterQueue']} doesn't exist"
-    return f"ClusterQueue {behind['metadata']['name']} is inactive" if _inactive(behind, world) else None
-
-
-def _inactive(queue: Object, world: World) -> tuple[str, str] | None:
-    """Reason and message of a ClusterQueue that admits nothing."""
-    if queue["spec"].get("stopPolicy", "None") != "None":
-        return "Stopped", "Can't admit new workloads: is stopped."
-    names = [each["name"] for group in queue["spec"].get("resourceGroups", ()) for each in group["flavors"]]
-    if lost := [name for name in names if not world.get(FLAVOR, None, name)]:
-        return "FlavorNotFound", f"Can't admit new workloads: references missing ResourceFlavor(s): {','.join(lost)}."
-    for name in names:
-        topology = (world.get(FLAVOR, None, name) or {}).get("spec", {}).get("topologyName")
-        if topology and not world.get(TOPOLOGY, None, topology):
-            lost_one = f'there is no Topology "{topology}" for TAS flavor "{name}"'
-            return "TopologyNotFound", f"Can't admit new workloads: {lost_one}."
-    return None
-
-
-def _local_queue(queue: Object, world: World) -> Iterator[Action]:
-    behind = world.get(CLUSTER_QUEUE, None, queue["spec"]["clusterQueue"])
-    condition: Said = ("Active", True, "Ready", "Can submit new workloads to localQueue")
-    if queue["spec"].get("stopPolicy", "None") != "None":
-        condition = ("Active", False, "Stopped", "LocalQueue is stopped")
-    elif behind is None:
-        condition = ("Active", False, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
-    elif _inactive(behind, world):
-        condition = ("Active", False, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
-    yield from _say(queue, world, condition, **_counts(_waiting_in(queue, world)))
-
-
-def _cluster_queue(queue: Object, world: World) -> Iterator[Action]:
-    """Its status, and one pass of the scheduler over all that wait for it: by priority, then by age."""
-    behind = [each for each in world.all(LOCAL_QUEUE) if each["spec"]["clusterQueue"] == queue["metadata"]["name"]]
-    everything = [workload for each in behind for workload in _waiting_in(each, world)]
-    inactive = _inactive(queue, world)
-    active = ("Active", False, *inactive) if inactive else ("Active", True, "Ready", "Can admit new workloads")
-    yield from _say(queue, world, active, **_counts(everything))
-    reserving = [each for each in everything if holds(each, "QuotaReserved")]
-    waiting = [each for each in everything if not holds(each, "QuotaReserved") and each["spec"].get("active", True)]
-    waiting.sort(key=lambda each: (-quota.priority(each), each["metadata"]["creationTimestamp"]))
-    used = sum((quota.taken(each) for each in reserving), Counter[tuple[str, str]]())
-    for workload in waiting:
-        if not _blocker(workload, world):
-            offer = quota.Offer(queue, _by_name(FLAVOR, world), _by_name(TOPOLOGY, world), world.all(NODE), used)
-            assignment = quota.assign(workload, offer)
-            used = used if assignment.message else used + assignment.usage
-            yield from _decide(workload, assignment, offer, reserving, world)
-
-
-def _decide(
-    workload: Object, assignment: quota.Assignment, offer: quota.Offer, reserving: list[Object], world: World
-) -> Iterator[Action]:
-    """Quota, or others that have to go for it, or what is missing."""
-    if not assignment.message:
-        yield from _reserve(workload, assignment, offer.queue, world)
-        return
-    going = [] if assignment.never else quota.victims(workload, offer, reserving)
-    pending = f". Pending the preemption of {len(going)} workload(s)" if going else ""
-    yield from _say(workload, world, ("QuotaReserved", False, "Pending", assignment.message + pending))
-    for victim in going:
-        if not holds(victim, "Evicted"):
-            yield from _preempt(victim, workload, offer.queue, world)
-
-
-def _reserve(workload: Object, assignment: quota.Assignment, queue: Object, world: World) -> Iterator[Action]:
-    name, checks = (
-        queue["metadata"]["name"],
-        queue["spec"].get("admissionChecksStrategy", {}).get("admissionChecks", ()),
-    )
-    over: list[Said] = [
-        (each["type"], False, "QuotaReserved", f"Previously: {each['message']}")
-        for each in (holds(workload, "Evicted"), holds(workload, "Preempted"))
-        if each
-    ]
-    pending = {"state": "Pending", "message": "", "lastTransitionTime": stamp(world.now)}
-    yield from _say(
-        workload,
-        world,
-        ("QuotaReserved", True, "QuotaReserved", f"Quota reserved in ClusterQueue {name}"),
-        *over,
-        admission={"clusterQueue": name, "podSetAssignments": quota.parts(workload, assignment)},
-        **({"admissionChecks": [{"name": each["name"], **pending} for each in checks]} if checks else {}),
-    )
-
-
-def _preempt(victim: Object, preemptor: Object, queue: Object, world: World) -> Iterator[Action]:
-    uids = f"(UID: {preemptor['metadata']['uid']}, JobUID: {preemptor['metadata']['labels'][f'{GROUP}/job-uid']})"
-    path = f"/{queue['metadata']['name']}"
-    paths = f"preemptor path: {path}; preemptee path: {path}"
-    message = f"Preempted to accommodate a workload {uids} due to prioritization in the ClusterQueue; {paths}"
-    yield from _say(
-        victim, world, ("Preempted", True, "InClusterQueue", message), ("Evicted", True, "Preempted", message)
-    )
-
-
-def _waiting_in(queue: Object, world: World) -> list[Object]:
-    """What is in a LocalQueue and has not ended."""
-    name, namespace = queue["metadata"]["name"], queue["metadata"]["namespace"]
-    queued = [each for each in world.all(WORKLOAD, namespace) if each["spec"]["queueName"] == name]
-    return [each for each in queued if not holds(each, "Finished") and "deletionTimestamp" not in each["metadata"]]
-
-
-def _counts(workloads: list[Object]) -> dict[str, int]:
-    reserving = sum(bool(holds(each, "QuotaReserved")) for each in workloads)
-    admitted = sum(bool(holds(each, "Admitted")) for each in workloads)
-    pending = len(workloads) - reserving
-    return {"pendingWorkloads": pending, "reservingWorkloads": reserving, "admittedWorkloads": admitted}
-
-
-def _by_name(kind: Kind, world: World) -> dict[str, Object]:
-    return {each["metadata"]["name"]: each for each in world.all(kind)}
-
-
-def _say(thing: Object, world: World, *news: Said, **fields: object) -> Iterator[Action]:
+def _set(thing: Object, world: World, *news: Condition, **fields: object) -> Iterator[Action]:
     """Set conditions and other fields of a status."""
     merged = conditions(thing)
     for each in news:

@@ -9,7 +9,6 @@ from tests.e2e.kubernetes.standins.world import (
     Action,
     Complaint,
     Create,
-    Delete,
     Kind,
     Object,
     Patch,
@@ -17,17 +16,14 @@ from tests.e2e.kubernetes.standins.world import (
     conditions,
     controlled_by,
     holds,
-    seconds_since,
     set_status,
     with_condition,
 )
 
 API = "trainer.kubeflow.org/v1alpha1"
-TRAINJOB, RUNTIME, CLUSTER_RUNTIME = (
-    Kind(API, kind) for kind in ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")
-)
+TRAINJOB, RUNTIME = Kind(API, "TrainJob"), Kind(API, "TrainingRuntime")
 TENDS = (TRAINJOB,)
-FOLLOWS = (RUNTIME, CLUSTER_RUNTIME, JOBSET)
+FOLLOWS = (RUNTIME, JOBSET)
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
@@ -35,13 +31,8 @@ def reconcile(trainjob: Object, world: World) -> Iterator[Action]:
     """The JobSet of a TrainJob that is under way, resumed and suspended as the TrainJob is."""
     existing = next(iter(world.owned(trainjob, JOBSET)), None)
     yield from set_status(trainjob, **status(trainjob, existing, world))
-    if holds(trainjob, "Complete", "Failed"):
-        return
-    if _is_late(trainjob, world):
-        yield from (Delete(jobset) for jobset in [existing] if jobset)
-        return
-    runtime = runtime_of(trainjob, world)
-    if runtime is None:
+    runtime = world.get(RUNTIME, trainjob["metadata"]["namespace"], trainjob["spec"]["runtimeRef"]["name"])
+    if holds(trainjob, "Failed") or runtime is None:
         return
     desired = jobset(trainjob, runtime)
     if existing is None:
@@ -49,14 +40,6 @@ def reconcile(trainjob: Object, world: World) -> Iterator[Action]:
         yield Create(desired, Complaint(trainjob, "TrainJobResourcesCreationFailed", text))
     elif existing["spec"].get("suspend", False) != desired["spec"]["suspend"]:
         yield Patch(existing, {"spec": {"suspend": desired["spec"]["suspend"]}})
-
-
-def runtime_of(trainjob: Object, world: World) -> Object | None:
-    """What the TrainJob refers to; None while there is no such thing."""
-    reference, namespace = trainjob["spec"]["runtimeRef"], trainjob["metadata"]["namespace"]
-    if reference.get("kind") == "TrainingRuntime":
-        return world.get(RUNTIME, namespace, reference["name"])
-    return world.get(CLUSTER_RUNTIME, None, reference["name"])
 
 
 def jobset(trainjob: Object, runtime: Object) -> Object:
@@ -116,31 +99,15 @@ def _upserted(env: list[Object], more: list[Object]) -> list[Object]:
 
 
 def status(trainjob: Object, existing: Object | None, world: World) -> Object:
-    """What the status of a TrainJob with this JobSet is to say: mostly what the JobSet's says."""
-    if holds(trainjob, "Complete", "Failed"):
+    """The status of a TrainJob with this JobSet: mostly what the JobSet's says."""
+    if holds(trainjob, "Failed"):
         return {}
     now = conditions(trainjob)
     if trainjob["spec"].get("suspend", False):
         now = with_condition(now, world.now, "Suspended", True, "Suspended", "TrainJob is suspended")
     elif holds(trainjob, "Suspended"):
         now = with_condition(now, world.now, "Suspended", False, "Resumed", "TrainJob is resumed")
-    if existing and (ended := holds(existing, "Completed", "Failed")):
-        kind = "Complete" if ended["type"] == "Completed" else "Failed"
-        now = with_condition(now, world.now, kind, True, ended["reason"], ended["message"])
-    if _is_late(trainjob, world):
-        now = with_condition(
-            now, world.now, "Failed", True, "DeadlineExceeded", "TrainJob exceeded its active deadline"
-        )
-    jobs = (existing or {}).get("status", {}).get("replicatedJobsStatus", ())
-    counts = [{key: value for key, value in job.items() if key != "jobRestarts"} for job in jobs]
+    if existing and (failed := holds(existing, "Failed")):
+        now = with_condition(now, world.now, "Failed", True, failed["reason"], failed["message"])
+    counts = list((existing or {}).get("status", {}).get("replicatedJobsStatus", ()))
     return {**({"conditions": now} if now else {}), **({"jobsStatus": counts} if counts else {})}
-
-
-def _is_late(trainjob: Object, world: World) -> bool:
-    """Whether its deadline is over, counted from when it was resumed last."""
-    deadline_s = trainjob["spec"].get("activeDeadlineSeconds")
-    if deadline_s is None or trainjob["spec"].get("suspend", False):
-        return False
-    resumed = [each["lastTransitionTime"] for each in conditions(trainjob) if each["type"] == "Suspended"]
-    begun = next(iter(resumed), trainjob["metadata"]["creationTimestamp"])
-    return seconds_since(begun, world.now) > float(deadline_s)

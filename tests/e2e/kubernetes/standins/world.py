@@ -162,10 +162,6 @@ def stamp(now: datetime) -> str:
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seconds_since(text: str, now: datetime) -> float:
-    return (now - datetime.fromisoformat(text)).total_seconds()
-
-
 def _place(thing: Object) -> tuple[str | None, str]:
     return thing["metadata"].get("namespace"), thing["metadata"]["name"]
 
