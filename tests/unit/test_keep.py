@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from flows import reap as flow
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, LaunchError
+from seatrial.model.errors import InputError, LaunchError, SeatrialError
 from seatrial.model.verdict import Verdict
+from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from tasks import launch as step
+from tasks.launch import reap
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob("*.yaml"))
 
@@ -173,3 +176,37 @@ def test_a_time_that_is_none_keeps_no_run(root: Path, until: str) -> None:
 def test_what_is_no_run_id_names_no_folder(root: Path, run_id: str) -> None:
     with pytest.raises(InputError, match=r"is no run id; legal: letters, digits"):
         states.run_folder(run_id, "local")
+
+
+class Stubborn:
+    """A platform with three leftovers, of which the first cannot be removed."""
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    def leftovers(self) -> list[Leftover]:
+        return [Leftover(f"run-{number}", 60, "a namespace") for number in (1, 2, 3)]
+
+    def teardown(self, run_id: str) -> None:
+        if run_id == "run-1":
+            raise OSError("busy")
+        self.removed.append(run_id)
+
+
+def test_every_leftover_is_tried() -> None:
+    platform: Any = Stubborn()
+    with pytest.raises(SeatrialError, match=r"^1 of 3 leftovers cannot be removed: run run-1: busy$"):
+        reap(platform)
+    assert platform.removed == ["run-2", "run-3"]
+
+
+def test_a_platform_that_breaks_is_a_problem_of_its_cluster_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a bug in an SDK")
+
+    file = tmp_path / "a.yaml"
+    file.write_text("nodes: 2\nplatform: {kind: local}\n")
+    monkeypatch.setattr(flow, "platform_for", broken)
+    assert flow._reap(str(file)) == (0, "a bug in an SDK")

@@ -1,7 +1,15 @@
-"""The search for the nodes that MPI fails with."""
+"""The search for the nodes that MPI fails with, and the probe that reads the banner of every peer."""
 
+import json
 import math
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +21,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
+from seatrial.remote.probes import probe, reach
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 
@@ -77,3 +86,106 @@ def test_a_machine_that_is_too_busy_for_mpirun_is_no_nodes_fault(
     done = findings.check()
     assert (done.verdict, code_of(done.reason), done.suspects) == (Verdict.INCONCLUSIVE, "machine-too-busy", ())
     assert len(tries) == 1
+
+
+Serve = Callable[[socket.socket], None]
+read_banners: Callable[[list[Any], float, int], Iterator[tuple[int, str]]] = reach.reach
+
+
+@contextmanager
+def listening(serve: Serve | None) -> Iterator[list[Any]]:
+    """The address of a server that calls `serve` for its one connection; None: it never accepts."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_accept, args=(listener, serve))
+        if serve:
+            thread.start()
+        try:
+            yield list(listener.getsockname())
+        finally:
+            if serve:
+                listener.shutdown(socket.SHUT_RDWR)
+                thread.join()
+
+
+def _accept(listener: socket.socket, serve: Serve) -> None:
+    with suppress(OSError):
+        connection, _ = listener.accept()
+        with connection:
+            serve(connection)
+
+
+def sends(*parts: bytes) -> Serve:
+    def serve(connection: socket.socket) -> None:
+        for part in parts:
+            connection.sendall(part)
+        connection.recv(1)  # until the probe closes
+
+    return serve
+
+
+def endless(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"welcome\r\n" * 1000)
+
+
+def closes(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+SERVERS: dict[str, tuple[Serve | None, str]] = {
+    "an sshd": (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), ""),
+    "an old sshd": (sends(b"SSH-1.99-OpenSSH_3.9\r\n"), ""),
+    "lines before the version": (sends(b"maintenance at noon\r\n", b"SSH-2.0-x\r\n"), ""),
+    "a version in pieces": (sends(b"SSH", b"-2", b".0-x\r\n"), ""),
+    "never accepts": (None, "timeout"),
+    "never answers": (sends(), "timeout"),
+    "stops in the middle": (sends(b"SSH-"), "timeout"),
+    "floods": (endless, "other-banner"),
+    "sshd that is full": (sends(b"Exceeded MaxStartups\r\n"), "max-startups"),
+    "one endless line": (sends(b"\0" * (1 << 16)), "other-banner"),
+    "a web server that leaves": (lambda connection: connection.sendall(b"HTTP/1.1 400\r\n\r\n"), "other-banner"),
+    "closes at once": (closes, "closed"),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_what_a_peer_does_is_named(server: str) -> None:
+    serve, reason = SERVERS[server]
+    with listening(serve) as address:
+        assert list(read_banners([address], 0.5 if reason == "timeout" else 30, 8)) == [(0, reason)]
+
+
+def closed_port() -> list[Any]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return list(listener.getsockname())
+
+
+def test_peers_that_nobody_can_connect_to() -> None:
+    answers = dict(read_banners([closed_port(), ["0.0.0.256", 22], ["255.255.255.255", 22]], 5, 8))
+    assert (answers[0], answers[1], bool(answers[2])) == ("refused", "no-route", True)
+
+
+def with_files(limit: int, peers: Sequence[Any], timeout_s: float, parallel: int) -> dict[str, Any]:
+    """The answer of a node that may open no more files than that."""
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", sys.executable, str(probe("reach"))],
+        input=json.dumps({"peers": peers, "timeout_s": timeout_s, "parallel": parallel}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_few_files_are_enough_for_many_peers() -> None:
+    """The limit of open files is far below the number of peers."""
+    answer = with_files(32, [closed_port()] * 500, 60, 8)
+    assert (answer["tried"], list(answer["failed"]), len(answer["failed"]["refused"])) == (500, ["refused"], 500)
+
+
+def test_what_the_node_itself_cannot_open_is_no_fault_of_a_peer() -> None:
+    with listening(None) as address:
+        failed = with_files(16, [address] * 64, 0.5, 64)["failed"]
+    assert set(failed) == {"local", "timeout"}
+    assert len(failed["local"]) + len(failed["timeout"]) == 64

@@ -1,12 +1,21 @@
-"""Which process is ended, and which never."""
+"""Processes of this machine: which is ended, signals, and a command followed like one on a node."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import Mock
 
+import paramiko
 import pytest
+from paramiko.common import DEFAULT_WINDOW_SIZE
 
+from flows.serving.signals import first_signal_alone, uninterrupted
+from seatrial.model.errors import FloodError
+from seatrial.remote.command import LocalProcess, RemoteProcess
 from seatrial.system.process import Process, children, kill_own, process
 
 ARGUMENT = "/a/folder/of/a/run"
@@ -71,3 +80,155 @@ def test_children_are_those_that_live(child: "subprocess.Popen[bytes]") -> None:
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie is left
     assert child.pid not in children(os.getpid())
+
+
+def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_signal_is_the_same_wish() -> None:
+    """As where a unit's processes and a runner's are told to end at once."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    taken_down = []
+    try:
+        with pytest.raises(SystemExit, match="terminated"), first_signal_alone():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
+                taken_down.append("nodes")
+        with pytest.raises(SystemExit, match="terminated"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert taken_down == ["nodes"]
+
+
+def test_other_threads_just_go_on() -> None:
+    seen = []
+
+    def work() -> None:
+        with uninterrupted():
+            seen.append("done")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == ["done"]
+
+
+ORPHAN = """
+import logging, sys
+from flows.serving.signals import end_with_parent
+from prefect.logging.handlers import PrefectConsoleHandler
+
+end_with_parent()
+for name in ("flow", "task"):  # each has a console of its own
+    PrefectConsoleHandler(stream=sys.stderr).emit(logging.makeLogRecord({"name": name, "msg": sys.stdin.readline()}))
+print("taken down")
+"""
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_prints() -> None:
+    """Its worker was killed, and it has nodes to take down and an end to tell."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stderr
+        process.stderr.close()
+        output, _ = process.communicate("one\ntwo\n")
+    assert (output, process.returncode) == ("taken down\n", 0)
+
+
+def started(script: str) -> LocalProcess:
+    return LocalProcess(["sh", "-c", script], dict(os.environ), Path("/"))
+
+
+def all_lines(process: LocalProcess) -> list[str]:
+    lines: list[str] = []
+    while (batch := process.read_lines(60)) is not None:
+        lines += batch
+    return lines
+
+
+def test_input_output_and_status() -> None:
+    process = started("cat; pwd >&2; exit 7")
+    process.send(b"first\nhal")
+    process.send(b"f")
+    process.close_stdin()
+    assert all_lines(process) == ["first", "half/"]
+    assert (process.exit_status(), process.received_bytes) == (7, 12)
+    process.close(1)
+
+
+def test_nothing_arrives_in_time() -> None:
+    process = started("read line")
+    assert process.read(0.01) == b""
+    process.close(5)  # closed input ends it
+    assert process.exit_status() is not None
+
+
+def test_what_does_not_leave_is_killed() -> None:
+    process = started("trap '' TERM; exec 0</dev/null; echo up; while :; do sleep 0.1; done")
+    assert process.read_lines(60) == ["up"]
+    process.close(0.2)
+    assert process.exit_status() == -9
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(FileNotFoundError):
+        LocalProcess(["/no/such/program"], {}, Path("/"))
+
+
+def test_a_lost_machine_has_no_exit_status() -> None:
+    process = LocalProcess(["sh", "-c", "exit 255"], dict(os.environ), Path("/"), lost_status=255)
+    assert all_lines(process) == []
+    assert process.exit_status() is None
+    process.close(1)
+
+
+# An SSH server that sends more than its window allows is cut off: paramiko itself would keep all of it.
+
+
+@pytest.fixture
+def channel(monkeypatch: pytest.MonkeyPatch) -> paramiko.Channel:
+    """Open, as far as it can be without a server."""
+    channel = paramiko.Channel(1)
+    monkeypatch.setattr(channel, "exec_command", Mock())
+    channel.transport = Mock()
+    channel.active = True
+    return channel
+
+
+def _feed(channel: paramiko.Channel, size: int) -> None:
+    """As the transport does with what arrives."""
+    message = paramiko.Message()
+    message.add_string(bytes(size))
+    message.rewind()
+    vars(paramiko.Channel)["_feed"](channel, message)
+
+
+def _process(channel: paramiko.Channel) -> RemoteProcess:
+    return RemoteProcess(Mock(open_session=Mock(return_value=channel)), "true")
+
+
+def test_a_full_window_is_read(channel: paramiko.Channel) -> None:
+    _feed(channel, DEFAULT_WINDOW_SIZE)
+    assert _process(channel).read(1) == bytes(64 * 1024)
+
+
+def test_more_than_the_window_is_a_flood(channel: paramiko.Channel) -> None:
+    for _ in range(3):
+        _feed(channel, DEFAULT_WINDOW_SIZE)
+    with pytest.raises(FloodError, match="sends more than the window allows"):
+        _process(channel).read(1)
+    assert channel.closed

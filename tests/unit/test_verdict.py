@@ -1,10 +1,136 @@
-"""How verdicts combine, and what that makes of a run."""
+"""How verdicts combine, and the three lines of a verdict: who and what against what, since when, what to do."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from seatrial.model.result import Check, Suspect, merge_suspects
+from seatrial.history import open_store
+from seatrial.history.rows import RunRow
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.verdict import Verdict, worst
-from seatrial.text.headline import conclude
+from seatrial.report.html import report_html
+from seatrial.report.markdown import summary
+from seatrial.report.terminal import closing_lines
+from seatrial.runs.explanations import CATALOG
+from seatrial.runs.load import load_result
+from seatrial.text.headline import also, conclude, lines, next_step, own_reason, since
+from tasks.record import write_run_json
+from tests import samples
+
+PASS, FAIL, DEGRADED, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE
+SILENT = Reason.of("rank-silent", rank=0, device="")
+REFUSED = Reason.of("ssh-refused", address="10.0.0.2", port=222)
+
+
+def _slow(name: str, value: float, deviation: float, source: str = "peers", unit: str = "MB/s") -> Judgement:
+    measured = Measurement("tcp_egress", value, unit, Subject("node", name))
+    words = {"against": "the median", "limit": "9", "side": "below", "agreeing": 3, "readings": "3", "of_runs": ""}
+    reason = Reason.of("worse-than-peers", number=f"tcp_egress on {name}", percent="94", **words)
+    return Judgement(measured, DEGRADED, reason, source, deviation=deviation)
+
+
+def _connectivity(judgement: Judgement, *more: Suspect) -> Check:
+    suspects = (Suspect("node", "node-2", 0.97, judgement.reason), *more)
+    return Check("connectivity", DEGRADED, judgement.reason, judgements=(judgement,), suspects=suspects)
+
+
+def test_a_number_is_said_with_unit_what_it_was_held_against_and_the_difference() -> None:
+    verdict, reason = conclude([_connectivity(_slow("node-2", 23.64, -0.937))], nodes=4)
+    assert (verdict, reason) == (
+        DEGRADED,
+        "node-2 (97 % sure): tcp_egress 23.6 MB/s on node-2, peers 375 MB/s (94 % less)",
+    )
+    _, reason = conclude([_connectivity(_slow("node-2", 2.36, -0.997, "history", "GB/s"))], nodes=4)
+    assert reason.endswith("tcp_egress 2.36 GB/s on node-2, earlier runs 787 GB/s (99.7 % less)")
+
+
+def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() -> None:
+    noticed = "rank 1 on node-1 gave up"
+    checks = [
+        Check("collectives", FAIL, noticed, suspects=(Suspect("node", "node-0", 0.9, SILENT),)),
+        Check("training", FAIL, "step_time of 4 of 4 nodes is longer"),
+        Check("connectivity", DEGRADED, "slow", suspects=(Suspect("link", "node-2--node-3", 0.8, "slow"),)),
+    ]
+    assert conclude(checks, nodes=4) == (FAIL, f"node-0 (90 % sure): {SILENT}; also link node-2--node-3")
+    assert own_reason(checks[0], merge_suspects(checks)) == noticed
+    joined = replace(checks[0], reason=join((f"node-0: {SILENT}", "TCP was not measured")))
+    assert own_reason(joined, merge_suspects(checks)) == "blames node-0; TCP was not measured"
+
+
+def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
+    launch = Check("launch", INCONCLUSIVE, "the image cannot be pulled")
+    rest = [Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch")) for name in ("a", "b")]
+    assert conclude([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
+    assert [str(check.reason) for check in rest] == ["launch did not work"] * 2
+    unread = Reason.of("history-unavailable", problem="no such folder")
+    assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[1] == f"launch: {unread}"
+    _, reason = conclude([Check("collectives", FAIL, "no rows"), Check("training", FAIL, "no loss")], nodes=8)
+    assert reason == "no single node explains it: collectives: no rows; also training"
+
+
+def test_what_else_is_bad_is_named_in_short() -> None:
+    nodes = [Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)]
+    assert also([*nodes, samples.busbw(1.0)]) == "also matmul on node-[0-899], all_reduce busbw"
+    assert also([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "earlier", "said"),
+    [
+        (FAIL, "", "since this run, the first of this suite here"),
+        (FAIL, "p", "since 14 Mar 2026 02:00 UTC (run now), passed before"),
+        (DEGRADED, "fiffp", "since 10 Mar 2026 02:00 UTC (run r4, 4 runs), passed before"),
+        (FAIL, "ff", "since 12 Mar 2026 02:00 UTC (run r2, 3 runs), never different before"),
+        (PASS, "ppf", "since 12 Mar 2026 02:00 UTC (run r2, 3 runs), fail before"),
+        (INCONCLUSIVE, "ip", "since 13 Mar 2026 02:00 UTC (run r1, 2 runs), passed before"),
+    ],
+)
+def test_since_when(verdict: Verdict, earlier: str, said: str) -> None:
+    kinds = {"p": PASS, "f": FAIL, "i": INCONCLUSIVE}
+    start = samples.STARTED
+    rows = [
+        RunRow(f"r{n}", "east", "quick", at, at, kinds[kind], "", {}, "/gone")
+        for n, kind in enumerate(earlier, 1)
+        for at in [start - timedelta(days=n)]
+    ]
+    assert since(verdict, start, "now", rows) == said
+
+
+def _run() -> RunResult:
+    check = Check("connectivity", FAIL, REFUSED, suspects=(Suspect("node", "node-1", 1.0, REFUSED),))
+    verdict, reason = conclude([check], nodes=4)
+    run = replace(samples.healthy_local(), verdict=verdict, reason=reason, checks=[check], suspects=check.suspects)
+    return replace(run, since="since 14 Mar 2026 02:00 UTC (run x), passed before", next_step=f"next: {next_step(run)}")
+
+
+def test_every_medium_shows_the_same_three_lines_and_they_are_read_back(tmp_path: Path) -> None:
+    run = _run()
+    step = (CATALOG["ssh-refused"].next_step or "").rstrip(".")
+    told = [f"fail: node-1 (100 % sure): {REFUSED}", run.since, f"next: {step}; seatrial explain ssh-refused"]
+    assert list(lines(run)) == run.to_dict()["summary"] == told
+    assert closing_lines(run, "utf-8").splitlines() == [told[1], told[2], told[0]]
+    page, text = re.sub("</?code>", "`", report_html(run)), summary(run).replace("\\", "")
+    for line in told:
+        assert line in page.replace("&#39;", "'")
+        assert line.replace("`", "") in text.replace("`", "")
+    write_run_json(run, tmp_path)
+    assert list(lines(load_result(tmp_path))) == told
+
+
+def test_unjudged_is_in_the_history_as_in_the_run(tmp_path: Path) -> None:
+    judged = samples.judge(samples.plateau(0.7), 0.7, 0.1, "history")
+    nothing = replace(judged, source="sanity", expected=type(judged.expected)())
+    with open_store(f"sqlite:///{tmp_path / 'h.sqlite'}") as store:
+        for run_id, judgement in (("unjudged", nothing), ("pass", judged)):
+            check = Check("collectives", PASS, "fine", judgements=(judgement,))
+            store.save(replace(samples.healthy_local(), run_id=run_id, checks=[check]), tmp_path)
+        assert {row.run_id: row.standing for row in store.runs()} == {"unjudged": "unjudged", "pass": "pass"}
+
 
 WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS]
 

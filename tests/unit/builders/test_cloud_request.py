@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from seatrial.builders import check_recipe
-from seatrial.builders.cloud_build import reference, request, timeout_s
+from seatrial.builders.cloud_build import GoogleClients, reference, request, timeout_s
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError
 
@@ -93,3 +93,32 @@ def test_a_pool_has_machines_of_its_own(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(tmp_path: Path, recipe: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=rf"cloudbuild\.yaml: {message}"):
         check_recipe(config(tmp_path, recipe))
+
+
+class Account:
+    """An account that needs nobody to be refreshed."""
+
+    token = "token"
+
+    def refresh(self, request: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("registry", "gets_it"),
+    [
+        ("gcr.io", True),
+        ("eu.gcr.io", True),
+        ("us-docker.pkg.dev", True),
+        ("notgcr.io", False),
+        ("notpkg.dev", False),
+        ("gcr.io.example.com", False),
+        ("registry-1.docker.io", False),
+    ],
+)
+def test_only_googles_registries_get_the_token(
+    registry: str, gets_it: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path_factory.mktemp("docker")))
+    monkeypatch.setattr(GoogleClients, "_credentials", Account())
+    assert GoogleClients("p").registry_login(registry) == (("oauth2accesstoken", "token") if gets_it else None)

@@ -1,7 +1,10 @@
-"""What a cluster file of Docker may say: what does not fit together is one line with the field and what is legal."""
+"""What a cluster file of Docker may say, and what is created for it, held to golden files."""
 
 import hashlib
+import io
 import json
+import tarfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ import yaml
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import MissingError
 from seatrial.platforms import platform_for
+from seatrial.platforms.docker.plan import keys_archive
 from tests.cluster_files import refusal
+from tests.unit.docker.golden import GOLDEN, clusters, rendered
 
 GPUS = {"hardware": "H100-SXM", "gpus_per_node": 2}
 
@@ -105,3 +110,39 @@ def test_teardown_of_what_was_never_created_needs_no_daemon(tmp_path: Path) -> N
     platform.teardown("never-was")
     with pytest.raises(MissingError):
         platform.leftovers()
+
+
+NAMES = sorted(clusters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_created_is_as_it_was(name: str) -> None:
+    kept = {path.name: path.read_text() for path in (GOLDEN / name).iterdir()}
+    assert rendered(name) == kept
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_gpu_is_in_two_containers(name: str) -> None:
+    cluster, bodies = clusters()[name], [yaml.safe_load(text) for text in rendered(name).values()]
+    requests = chain.from_iterable(body.get("HostConfig", {}).get("DeviceRequests", []) for body in bodies)
+    gpus = [gpu for request in requests for gpu in request["DeviceIDs"]]
+    assert len(gpus) == cluster.nodes * cluster.gpus
+    assert len(set(gpus)) == len(gpus)
+
+
+def test_containers_without_gpus_get_none_from_an_image_that_wants_all() -> None:
+    assert "NVIDIA_VISIBLE_DEVICES=void" in yaml.safe_load(rendered("cpu")["node-0.yaml"])["Env"]
+
+
+def test_kept_nodes_live_longer() -> None:
+    environment = yaml.safe_load(rendered("cpu")["node-0.yaml"])["Env"]
+    assert f"SEATRIAL_MAX_SECONDS={4 * 3600 + 2 * 3600}" in environment
+
+
+def test_the_keys_are_for_root_alone() -> None:
+    with tarfile.open(fileobj=io.BytesIO(keys_archive({"id_ed25519": "secret\n"}))) as archive:
+        entries = {entry.name: (entry.mode, entry.uid, entry.isdir()) for entry in archive}
+        key = archive.extractfile("seatrial/id_ed25519")
+        assert key
+        assert key.read() == b"secret\n"
+    assert entries == {"seatrial": (0o700, 0, True), "seatrial/id_ed25519": (0o600, 0, False)}

@@ -1,12 +1,14 @@
-"""The command `seatrial judge`: its exit status and what it prints."""
+"""The command `seatrial judge` on logs and folders: its exit status and what it prints."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from seatrial.judge.logs import Log, LogsConfig, judge_logs
+from seatrial.model.verdict import Verdict
 from tests.command_line import command
-from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
+from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, log, log_text
 
 
 def run(*arguments: str) -> int:
@@ -71,3 +73,101 @@ def test_hardware_without_reference_values_is_no_error(tmp_path: Path, capsys: p
     (tmp_path / "log").write_text(log_text(HEALTHY))
     assert run(str(tmp_path / "log"), "--hardware", "other", "--nodes", "1") == 0
     assert "no comparable reference: hardware other is not in the catalog" in capsys.readouterr().out
+
+
+PAIR_OF_8 = ("--hardware", "H100-SXM", "--nodes", "2", "--gpus-per-node", "8", "--json")
+INSIDE = ("NCCL_P2P_LEVEL=NVL", "NCCL_SHM_DISABLE=1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "all_reduce.log").write_text(log_text((330.0, 350.0, 360.0, 370.0, 375.0), 16, 2))
+    for node in ("node-0", "node-1"):
+        (tmp_path / f"intra-{node}.log").write_text(
+            log_text(HEALTHY, 8, before=INSIDE).replace("on node-0", f"on {node}")
+        )
+    (tmp_path / "hostnames.log").write_text("node-0\nnode-1\n")
+    (tmp_path / "training.log").write_text('{"event": "step"}\n')
+    return tmp_path
+
+
+def test_a_log_of_each_node_by_itself_is_judged_as_one_of_a_node(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("judge", str(folder), *PAIR_OF_8) == 0, capsys.readouterr().out
+    measured = json.loads(capsys.readouterr().out)["judgements"]
+    assert {each["conditions"]["log"] for each in measured} == {"all_reduce", "intra-node-0", "intra-node-1"}
+    slow = log_text([value / 3 for value in HEALTHY], 8, before=INSIDE)
+    (folder / "intra-node-0.log").write_text(slow)
+    assert command("judge", str(folder), *PAIR_OF_8) == 1
+
+
+def test_a_log_that_holds_nothing_and_logs_of_single_nodes_alone_are_no_pass(folder: Path) -> None:
+    (folder / "network.log").write_text("")
+    assert command("judge", str(folder), *PAIR_OF_8) == 3
+    for name in ("network.log", "all_reduce.log"):
+        (folder / name).unlink()
+    assert command("judge", str(folder), *PAIR_OF_8) in (1, 3)
+
+
+def test_a_folder_without_logs_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("judge", str(tmp_path), *PAIR_OF_8) == 2
+    assert "a folder needs 1 to 10,000 files NAME.log" in capsys.readouterr().err
+
+
+GB200 = LogsConfig("GB200-NVL72", 2, 4, "MNNVL")
+
+
+@pytest.mark.parametrize(
+    ("switch", "asked"),
+    [
+        ("NCCL_MNNVL_ENABLE=0", GB200),
+        ("node-0:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.", H100),
+        ("mpirun -x NCCL_IB_DISABLE=1 all_reduce_perf -b 8", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
+        ("NCCL_NET=Socket", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
+    ],
+)
+def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: LogsConfig) -> None:
+    """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
+    on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes))
+    off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes, [switch]))
+    judgement = judge_logs([on, off], asked)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "off is no control" in judgement.reason
+    assert "so the switch did nothing or the link is not used" in judgement.reason
+
+
+def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
+    on = log("on", log_text(HEALTHY))
+    off = log("off", log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
+    judgement = judge_logs([on, off], H100)
+    assert judgement.verdict is Verdict.PASS
+    assert "with NCCL_P2P_DISABLE=1" in judgement.reason
+    assert "a control arm, held against nothing" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("switch", "asked", "ranks"),
+    [
+        ("NCCL_IB_DISABLE=1", H100, 8),  # one node has no network to miss
+        ("NCCL_P2P_DISABLE=1", LogsConfig("H100-SXM", 2, 1, "IB-1x400G"), 2),  # a GPU alone has no neighbour
+        ("NCCL_IB_DISABLE=0", LogsConfig("H100-SXM", 2, 4, "IB-8x400G"), 8),
+    ],
+)
+def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: LogsConfig, ranks: int) -> None:
+    values = HEALTHY if ranks == 8 else [value / 10 for value in HEALTHY]
+    pair = [log("a", log_text(values, ranks, asked.nodes)), log("b", log_text(values, ranks, asked.nodes, [switch]))]
+    assert judge_logs(pair, asked).verdict is Verdict.PASS
+
+
+def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
+    judgement = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
+    assert (judgement.verdict, judgement.reason) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
+
+
+def test_the_worst_log_speaks_for_all_and_every_judgement_names_its_log() -> None:
+    slow = log_text([value / 4 for value in HEALTHY])
+    judgement = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.reason.startswith("b: all_reduce busbw_plateau 119 GB/s, catalog 480 GB/s (75 % less)")
+    assert {j.measurement.conditions["log"] for c in judgement.checks for j in c.judgements} == {"a", "b"}

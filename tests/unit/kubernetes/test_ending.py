@@ -1,12 +1,113 @@
-"""Pods that do not go: whose fault that is, and which of them are removed by force."""
+"""Which nodes that went are not to blame, and pods that do not go."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from seatrial.model.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes import ending
-from seatrial.platforms.kubernetes.plan import Kind
+from seatrial.platforms.kubernetes.api import NODE, Api
+from seatrial.platforms.kubernetes.ending import _blameless_reason, _workload, blameless_reason
+from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan
+
+JOB = {"kind": "Job", "status": {}}
+POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}
+EVICTED = {"status": {"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}]}}
+
+
+def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
+    condition = {"type": kind, "status": "True", "reason": reason, "message": "so it is"}
+    return {"metadata": {"name": "p", **metadata}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "parent", "workload", "reason"),
+    [
+        (None, JOB, None, "pod p was deleted while the run used it"),
+        (None, None, None, "pod p was deleted while the run used it, with what the run had submitted"),
+        ({"metadata": {"deletionTimestamp": "now"}}, JOB, None, "pod p was deleted while the run used it"),
+        (with_condition("DisruptionTarget", "EvictionByEvictionAPI"), JOB, None, "EvictionByEvictionAPI: so it is"),
+        (None, with_condition("Failed", "DeadlineExceeded"), None, "over its time: DeadlineExceeded: so it is"),
+        (None, JOB, EVICTED, "Kueue evicted it: Preempted: room"),
+    ],
+)
+def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, reason: str) -> None:
+    assert reason in str(_blameless_reason(pod, "p", parent, workload, node_is_well=True))
+
+
+@pytest.mark.parametrize(
+    ("pod", "workload", "well"),
+    [
+        (POD, None, True),
+        (None, None, False),
+        (POD, None, False),
+        (with_condition("DisruptionTarget", "DeletionByTaintManager"), None, False),  # as of a node that is silent
+        (None, EVICTED, False),
+    ],
+)
+def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> None:
+    assert _blameless_reason(pod, "p", JOB, workload, node_is_well=well) is None
+
+
+@pytest.mark.parametrize(
+    "its", [{"ownerReferences": [{"uid": "u"}]}, {"labels": {"kueue.x-k8s.io/job-uid": "u"}}], ids=["owned", "labelled"]
+)
+def test_the_workload_of_a_run_is_found(its: dict[str, Any]) -> None:
+    there = [{"metadata": {"ownerReferences": [{"uid": "v"}]}}, {"metadata": its}]
+    api = cast(Api, SimpleNamespace(list=lambda kind: there))
+    queued = cast(KubernetesPlan, SimpleNamespace(settings=SimpleNamespace(queue="night")))
+    assert _workload(api, queued, {"metadata": {"uid": "u"}}) == there[1]
+    assert _workload(api, queued, {"metadata": {"uid": "w"}}) is None
+
+
+def ended(name: str, finished: str, **metadata: str) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": finished}}
+    return {
+        "metadata": {"name": name, **metadata},
+        "status": {"phase": "Failed", "containerStatuses": [{"name": "node", "state": state}]},
+    }
+
+
+FAILED_JOB = {"kind": "Job", **with_condition("Failed", "BackoffLimitExceeded")}
+
+
+def test_what_went_because_another_ended_names_the_first() -> None:
+    others = [
+        ended("late", "2026-04-04T10:00:09Z"),
+        ended("taken-along", "2026-04-04T09:00:00Z", deletionTimestamp="now"),
+        ended("first", "2026-04-04T10:00:01Z"),
+        POD,
+    ]
+    for pod in (None, ended("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
+        reason = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
+        assert reason == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
+
+
+def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
+    first = ended("p", "2026-04-04T10:00:01Z")
+    assert _blameless_reason(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
+
+
+def test_where_the_first_is_gone_too_the_job_has_the_word() -> None:
+    reason = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
+    assert reason == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
+
+
+@pytest.mark.parametrize("left", [[ended("first", "t")], []], ids=["failed", "gone"])
+def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
+    ready = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+    def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
+        return [ready] if kind is NODE else left
+
+    asked = cast(Api, SimpleNamespace(find=lambda kind, name: FAILED_JOB if kind.kind == "Job" else None, list=listed))
+    planned = cast(
+        KubernetesPlan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
+    )
+    reason = str(blameless_reason(asked, planned, launcher_for("job"), "p", "n"))
+    assert ("because pod first ended" in reason) is bool(left)
 
 
 def node(name: str, ready: str) -> dict[str, Any]:

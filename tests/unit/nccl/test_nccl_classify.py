@@ -1,4 +1,4 @@
-"""Causes of failure in logs, and which network NCCL used."""
+"""Causes of failure in logs."""
 
 import re
 import textwrap
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.nccl import classify, transport
+from seatrial.nccl import classify
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 RULE = "-" * 74
@@ -257,37 +257,6 @@ def test_warnings_of_healthy_runs_are_no_causes(name: str) -> None:
 def test_a_line_that_calls_itself_an_error_is_told_where_nothing_better_is() -> None:
     (finding,) = classify(["everything is fine", "enroot: error: something nobody has seen"])
     assert (finding.unknown, finding.fatal) == (True, False)
-
-
-def test_transport_of_a_fallback_to_sockets() -> None:
-    evidence = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
-    assert evidence is not None
-    assert evidence.networks == ("Socket",) and evidence.sockets_only
-    assert (evidence.plugin, evidence.nodes) == ("NCCL RDMA Plugin v11", 1)
-
-
-def test_transport_of_efa() -> None:
-    evidence = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
-    assert evidence is not None
-    assert (evidence.networks, evidence.plugin, evidence.gpu_direct) == (
-        ("AWS Libfabric",),
-        "aws-ofi-nccl 1.5.0aws",
-        False,
-    )
-    assert not evidence.sockets_only
-
-
-def test_transport_of_gpu_direct_and_of_silence() -> None:
-    evidence = transport(
-        [
-            "0: " + NCCL + "NCCL INFO Assigned NET plugin gIB to comm",
-            "0: " + NCCL + "NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/gIB/0/GDRDMA",
-            "0: " + NCCL + "NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0",
-        ]
-    )
-    assert evidence is not None
-    assert (evidence.networks, evidence.gpu_direct, evidence.nodes) == (("gIB",), True, 2)
-    assert transport(["no NCCL log at all", "NET is down"]) is None
 
 
 # code | host, and below it the line, as other versions and programs print it

@@ -1,4 +1,4 @@
-"""Every published log reads as its index entry says."""
+"""Every published log reads as its index entry says, and names the network; so do those of docs/gpu-results."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.nccl import Sweep, file_outcome, parse_file
+from seatrial.nccl import Sweep, classify, file_outcome, parse_file, transport
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
+PAGE = Path(__file__).parents[3] / "docs" / "gpu-results"
+INFO = "gpu-3:4242:4250 [5] NCCL INFO"
 INDEX: list[dict[str, Any]] = [json.loads(line) for line in (LOGS / "index.jsonl").read_text().splitlines()]
 
 # What the index knows from around the log, and the log itself does not say: (our reading, why).
@@ -145,3 +147,65 @@ def test_causes_name_host_and_reason() -> None:
     assert first("nccltests299_prte_ssh_refused").startswith("ssh connection refused")
     assert first("xxrjun_h100_n2g1_alltoall_nccl_failure").startswith("a remote process exited on cnode2-016")
     assert first("polaris_launch_failed_pmi_port").startswith("launch failed on x3006c0s1b1n0")
+
+
+def test_transport_of_a_fallback_to_sockets() -> None:
+    evidence = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
+    assert evidence is not None
+    assert evidence.networks == ("Socket",) and evidence.sockets_only
+    assert (evidence.plugin, evidence.nodes) == ("NCCL RDMA Plugin v11", 1)
+
+
+def test_transport_of_efa() -> None:
+    evidence = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
+    assert evidence is not None
+    assert (evidence.networks, evidence.plugin, evidence.gpu_direct) == (
+        ("AWS Libfabric",),
+        "aws-ofi-nccl 1.5.0aws",
+        False,
+    )
+    assert not evidence.sockets_only
+
+
+def test_transport_of_gpu_direct_and_of_silence() -> None:
+    evidence = transport(
+        [
+            f"0: {INFO} Assigned NET plugin gIB to comm",
+            f"0: {INFO} Channel 00/0 : 0[0] -> 8[0] [send] via NET/gIB/0/GDRDMA",
+            f"0: {INFO} comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0",
+        ]
+    )
+    assert evidence is not None
+    assert (evidence.networks, evidence.gpu_direct, evidence.nodes) == (("gIB",), True, 2)
+    assert transport(["no NCCL log at all", "NET is down"]) is None
+
+
+def sweep(name: str) -> Sweep:
+    (made,) = parse_file(PAGE / name)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "model", "rows"),
+    [
+        ("h100-four-nodes.log", 4, "NVIDIA H100 80GB HBM3", 6),
+        ("h100-slow-node.log", 4, "NVIDIA H100 80GB HBM3", 6),
+        ("h200-killed-rank.log", 4, "NVIDIA H200", 1),
+        ("h200-one-rank.log", 1, "NVIDIA H200", 14),
+    ],
+)
+def test_a_log_is_read_whole(name: str, ranks: int, model: str, rows: int) -> None:
+    made = sweep(name)
+    assert (made.collective, made.ranks, len(made.rows)) == ("all_reduce", ranks, rows)
+    assert {device.name for device in made.devices} == {model}
+    assert all(row.out_of_place and row.out_of_place.wrong == 0 for row in made.rows)
+
+
+def test_the_slow_node_takes_nineteen_times_as_long() -> None:
+    healthy, slow = (sweep(f"h100-{name}.log").rows[-1].out_of_place for name in ("four-nodes", "slow-node"))
+    assert (healthy and healthy.time_us, slow and slow.time_us) == (108_900, 2_118_670)
+
+
+def test_the_rank_that_was_killed_is_told_from_those_that_noticed() -> None:
+    first = classify((PAGE / "h200-killed-rank.log").read_text().splitlines())[0]
+    assert (first.host, "killed by a signal" in first.cause) == ("10.77.0.4", True), "as mpirun calls node-2"

@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from seatrial.nccl.causes import CAUSES
 from seatrial.nccl.text import LogLine, any_of, cells, clean, unwrapped
 
 ROW = "   1048576        262144     float     sum      -1    41.2   25.4   44.5      0"
@@ -89,3 +92,18 @@ def test_words_that_begin_alike_share_a_branch_and_are_found_as_written() -> Non
         *(True, True, True, False, True, False)
     ]
     assert pattern.pattern == r"(?:a(?:\.c|b(?:c|d))|b)"
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("abc |(.", min_size=1, max_size=4), min_size=1), st.text("abc |(.", max_size=12))
+def test_any_of_finds_what_a_search_for_each_word_finds(words: list[str], text: str) -> None:
+    assert bool(any_of(words).search(text)) == any(word in text for word in words)
+
+
+def test_no_cause_has_an_empty_needle() -> None:
+    needles = [cause.needle for cause in CAUSES if not cause.program.endswith("xid")]
+    assert all(needle and needle == needle.lower() for needle in needles)
+
+
+def test_each_cause_has_a_sentence_and_a_next_step() -> None:
+    assert [cause.code for cause in CAUSES if not (cause.cause and cause.next_step)] == []

@@ -1,12 +1,19 @@
+"""A run and earlier runs on the terminal."""
+
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from seatrial.history import open_store
 from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.report.listings import history_frame, history_json, history_table, show_history
 from seatrial.report.terminal import closing_lines, show_summary, sparkline
 from tests import samples
+from tests.unit.history.stored import a_run
 
 
 def _printed(result: RunResult, encoding: str = "utf-8") -> str:
@@ -57,3 +64,64 @@ def test_sparklines() -> None:
     assert sparkline([0, 1, 2]) == "▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
+
+
+def test_the_table_and_the_json_show_every_run() -> None:
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.FAIL, reason="[red]node-2[/red] is slow"), Path("/runs/1"))
+        rows = store.runs()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(history_table(rows, console.encoding, console.width))
+    assert "[red]node-2[/red] is slow" in console.export_text()
+    assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
+
+
+def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.FAIL, reason="node-2 is slow, " * 40), Path("/runs/1"))
+        rows = store.runs()
+    show_history(rows)
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.startswith(rows[0].run_id)
+    assert f" {rows[0].cluster} " in line
+    assert " fail " in line
+    assert "node-2 is slow" in line
+
+
+def test_an_empty_history_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show_history([])
+    assert capsys.readouterr().out == "no run is recorded\n"
+
+
+def test_eighty_columns_have_room_for_the_node_that_a_reason_names() -> None:
+    reason = "node-2 is slow: sends 23.6 MB/s, peers 374 (94 % less)"
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.INCONCLUSIVE, reason=reason), Path("/runs/1"))
+        rows = store.runs()
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(history_table(rows, console.encoding, console.width))
+    heading, line = console.export_text().splitlines()
+    assert heading.split() == ["run", "verdict", "reason"]
+    assert line.startswith(f"{rows[0].run_id}  ")
+    assert "node-2 is slow: sends" in line
+    assert len(line) <= 80
+
+
+def test_a_piped_table_has_a_line_for_each_row_and_no_blanks_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store("sqlite://") as store:
+        for number, reason in ((1, "well"), (2, "node-2 is slow, " * 40 + "end")):
+            store.save(a_run(number, verdict=Verdict.FAIL, reason=reason), Path("/runs"))
+        rows = store.runs()
+    show_history(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == lines
+    assert [line.rpartition(" ")[2] for line in lines] == ["reason", "end", "well"]
+
+
+def test_the_frame_has_a_column_for_each_version() -> None:
+    with open_store("sqlite://") as store:
+        for number, version in ((1, "2.27"), (2, "2.28")):
+            store.save(a_run(number, fingerprint={"nccl": version}), Path("/runs"))
+        frame = history_frame(store.runs())
+    assert frame["fingerprint.nccl"].tolist() == ["2.28", "2.27"]
+    assert history_frame([]).empty

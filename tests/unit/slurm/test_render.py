@@ -1,16 +1,25 @@
-"""The scripts for Slurm: held to golden files, and to what a shell and a careful reader think of them."""
+"""The scripts and the command line for Slurm, and the verdict on what srun prints where ranks do not start."""
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seatrial.checks.failures import classify_failure
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
+from seatrial.platforms.slurm import SlurmPlatform
+from seatrial.platforms.slurm.login import Login
+from seatrial.platforms.slurm.platform import SrunLauncher
 from seatrial.platforms.testbed import MADE_LATER, node_script
+from seatrial.remote.mpi import MpiResult
 from tests.unit.slurm.golden import GOLDEN, clusters, rendered
 
 NAMES = sorted(clusters())
@@ -57,3 +66,96 @@ def test_gres_takes_the_place_of_gpus_per_node() -> None:
     lines = rendered("full")["job.sbatch"].splitlines()
     assert "#SBATCH --gres=gpu:h100:8" in lines
     assert not any("gpus-per-node" in line for line in lines)
+
+
+def launcher(image: str = "", **fields: Any) -> tuple[SrunLauncher, Testbed]:
+    platform = SlurmPlatform(kind="slurm", launch="srun", **fields.pop("platform", {}))
+    cluster = Cluster.model_validate(
+        {"name": "test", "nodes": 2, "platform": platform, "image": image or None, **fields}
+    )
+    nodes = tuple(Node(f"gpu-{i}", f"10.0.0.{i}", 222, cluster.slots, "ssh-ed25519 A", cluster.gpus) for i in range(2))
+    testbed = Testbed("run", nodes, "user", Path("key"), dial_tcp, "/home/u/.seatrial/run", launcher=None)
+    return SrunLauncher(Login(), cluster, platform, "7", image, "/home/u/.seatrial/run", "/tmp/seatrial-run"), testbed
+
+
+GPUS: dict[str, Any] = {"hardware": "H100-SXM", "gpus_per_node": 8}
+
+
+def test_every_rank_has_a_gpu() -> None:
+    srun, testbed = launcher(**GPUS)
+    assert shlex.join(srun.argv(testbed, ["all_reduce_perf"], {})) == (
+        "srun --jobid=7 --job-name=seatrial-ranks --overlap --input=none --nodes=2 --nodelist=gpu-0,gpu-1 --ntasks=16"
+        " --ntasks-per-node=8 --gpus-per-task=1 --cpu-bind=none --mem=0 --mpi=pmix --kill-on-bad-exit=1 --label"
+        " all_reduce_perf"
+    )
+    assert srun.environment({"A": "1"}) == {
+        "A": "1",
+        "NCCL_TESTS_DEVICE": "0",
+        "SLURM_GPUS_PER_TASK": "1",
+        "TMPDIR": "/tmp/seatrial-run/tmp",
+    }
+
+
+def test_the_one_gpu_of_a_node_is_its_ranks() -> None:
+    srun, testbed = launcher(**GPUS | {"gpus_per_node": 1})
+    assert "--gpus-per-task=1" in srun.argv(testbed, ["true"], {})
+
+
+def test_ranks_that_share_gpus_choose_among_all() -> None:
+    srun, testbed = launcher(**GPUS, slots_per_node=4)
+    assert "--gpus-per-task=1" not in srun.argv(testbed, ["true"], {})
+    assert "NCCL_TESTS_DEVICE" not in srun.environment({})
+
+
+@pytest.mark.parametrize(
+    ("image", "runtime", "words", "environment"),
+    [
+        (
+            "/s/a.sqsh",
+            "pyxis",
+            ["--container-image=/s/a.sqsh", "--container-mounts=/home/u/.seatrial/run:/home/u/.seatrial/run",
+             "--container-env=A,B", "--no-container-entrypoint", "--no-container-remap-root", "true"],
+            {"A": "1", "B": "2"},
+        ),
+        (
+            "/s/a.sif",
+            "apptainer",
+            ["apptainer", "exec", "--bind=/home/u/.seatrial/run:/home/u/.seatrial/run", "/s/a.sif", "true"],
+            {"A": "1", "APPTAINERENV_A": "1", "B": "2", "APPTAINERENV_B": "2"},
+        ),
+    ],
+)  # fmt: skip
+def test_containers_see_the_probes_and_the_environment(
+    image: str, runtime: str, words: list[str], environment: dict[str, str]
+) -> None:
+    srun, testbed = launcher(image, platform={"runtime": runtime})
+    env = {"B": "2", "A": "1"}
+    assert srun.argv(testbed, ["true"], env)[-len(words) :] == words
+    assert srun.environment(env).items() >= environment.items()
+    assert srun.python == "python3"
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict", "words"),
+    [
+        (
+            ("slurmstepd-n1: error: execve(): all_reduce_perf: No such file or directory",
+             "srun: error: n1: task 1: Exited with exit code 2"),
+            Verdict.NOT_RUN, "executable missing",
+        ),
+        (
+            ("srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
+             "srun: error: cannot find mpi plugin for mpi/pmix",
+             "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types"),
+            Verdict.NOT_RUN, "MPI plugin of srun missing (pmix)",
+        ),
+        (
+            ("srun: error: Unable to confirm allocation for job 5: Invalid job id specified",),
+            Verdict.INCONCLUSIVE, "srun could not start the job",
+        ),
+        (("srun: error: Node failure on n1",), Verdict.FAIL, "a node failed under Slurm on n1"),
+    ],
+)  # fmt: skip
+def test_what_srun_prints_before_the_ranks_begin(lines: tuple[str, ...], verdict: Verdict, words: str) -> None:
+    came_to, reason = classify_failure(MpiResult(1, lines, 1.0), began=False)
+    assert (came_to, words in reason) == (verdict, True), reason

@@ -1,5 +1,6 @@
-"""Container runtimes of Slurm: how an image is named, and which parts of a cluster file fit together."""
+"""Container runtimes of Slurm, parts of a cluster file that fit together, and the time limit of a job."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,13 @@ import pytest
 import yaml
 
 from seatrial.builders import ensure_image, render_image
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
-from seatrial.platforms.slurm import SlurmPlatform
+from seatrial.config.run import Run
+from seatrial.model.errors import MissingError
+from seatrial.model.reason import code_of
+from seatrial.platforms.slurm import SlurmPlatform, seconds
+from seatrial.platforms.slurm.platform import check_time_limit
 from seatrial.platforms.slurm.script import container_of, pyxis_image
 from tests.cluster_files import refusal
 
@@ -66,17 +72,11 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ("image: /s/t.sif", "kind: slurm, runtime: pyxis", r"image: pyxis starts a .sqsh file or a reference"),
         ("image: /s/t.sqsh", "kind: slurm, runtime: singularity", r"image: singularity starts a .sif file"),
         ("image: s/t.sqsh", "kind: slurm, runtime: pyxis", "image.path: must be a full path"),
-        (
-            "image: /s/t.sqsh",
-            "kind: docker",
-            "image: a file is only for platforms slurm and baremetal; docker takes a reference",
-        ),
+        ("image: /s/t.sqsh", "kind: docker",
+         "image: a file is only for platforms slurm and baremetal; docker takes a reference"),
         ("image: {build: cpu, builder: buildah}", "kind: slurm, runtime: pyxis", "image: needs a repository"),
-        (
-            "",
-            "kind: slurm, args: [--mem=0, --nodes]",
-            "platform.args.1: --nodes is set by another field or by seatrial",
-        ),
+        ("", "kind: slurm, args: [--mem=0, --nodes]",
+         "platform.args.1: --nodes is set by another field or by seatrial"),
         ("", "kind: slurm, args: [--time=1]", "platform.args.0: --time is set by another field or by seatrial"),
         ("", "kind: slurm, args: ['--mem=0 --time=1']", "platform.args.0: must be one option with its value"),
         ("", "kind: slurm, gres: 'gpu:h100:8'", "platform.gres: needs hardware that has GPUs"),
@@ -86,7 +86,7 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ("", "kind: slurm, runtime: podman", "'none', 'pyxis', 'apptainer' or 'singularity'"),
         ("image: nvcr.io/a/b", "kind: slurm, runtime: pyxis, mounts: [{source: a, target: /b}]", "must be a full path"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_together_is_one_line(tmp_path: Path, image: str, platform: str, problem: str) -> None:
     assert problem in refusal(tmp_path, **yaml.safe_load(f"{image}\nplatform: {{{platform}}}"))
 
@@ -100,3 +100,63 @@ def test_a_file_is_neither_built_nor_looked_for(tmp_path: Path) -> None:
     assert image is not None
     assert ensure_image(image, "amd64", tmp_path / "log").pinned == "/shared/trials.sqsh"
     assert render_image(image, "amd64") == {}
+
+
+def warning(suite: str, time_limit: str, **fields: Any) -> str | None:
+    settings = SlurmPlatform(kind="slurm", time_limit=time_limit)
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})
+    return check_time_limit(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out")), settings)
+
+
+def test_a_job_that_is_long_enough_is_silent() -> None:
+    assert warning("quick", "00:30:00") is None
+
+
+def test_both_numbers_are_in_the_warning() -> None:
+    words = warning("nightly", "00:45:00") or ""
+    assert "suite nightly" in words
+    assert "time_limit is 0:45:00" in words
+    assert "keep_s" not in words
+    (enough,) = re.findall(r"add up to (1:\d\d:\d\d),", words)  # five sweeps, the training and more
+    assert warning("nightly", enough) is None
+
+
+def test_nodes_that_are_kept_need_their_time_too() -> None:
+    assert warning("quick", "00:30:00", keep="on_failure", keep_s=600) is None
+    assert "keep_s (2:00:00)" in (warning("quick", "00:30:00", keep="on_failure") or "")
+
+
+@pytest.mark.parametrize(("suite", "limit"), [("acceptance", "00:59:00"), ("nightly", "00:09:00")])
+def test_a_step_that_may_outlive_the_job_is_refused(suite: str, limit: str) -> None:
+    with pytest.raises(MissingError) as error:
+        warning(suite, limit)
+    assert code_of(error.value.reason) == "slurm-time-limit-short"
+    assert f"time_limit is 0:{limit[3:]}" in error.value.reason
+
+
+def test_what_a_single_gpu_does_without_needs_no_time() -> None:
+    gpus = {"hardware": "H100-SXM", "nodes": 1}
+    assert warning("nightly", "00:45:00", gpus_per_node=1, **gpus) is None
+    assert warning("nightly", "00:45:00", gpus_per_node=2, **gpus)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1", 60),
+        ("90:30", 90 * 60 + 30),
+        ("2:03:04", 2 * 3600 + 3 * 60 + 4),
+        ("1-6", 30 * 3600),
+        ("1-6:30", 30 * 3600 + 1800),
+        ("1-06:00:01", 30 * 3600 + 1),
+        ("30-0", 30 * 86400),
+    ],
+)
+def test_a_time_limit_as_sbatch_reads_it(written: str, meant: int) -> None:
+    assert seconds(written) == meant
+
+
+@pytest.mark.parametrize("written", ["0:59", "30-0:00:01", "-1", "1:2:3:4", "1h"])
+def test_a_time_limit_that_sbatch_or_a_run_cannot_use(written: str) -> None:
+    with pytest.raises(ValueError, match="must be "):
+        seconds(written)
