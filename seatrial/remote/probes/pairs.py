@@ -46,13 +46,9 @@ def reach(peer, timeout_s):
 def ssh_error(status, errors):
     if status == -signal.SIGXFSZ:
         return "output flood: ssh printed more than {} MiB of errors".format(ERROR_BLOCKS // 2048)
-    return last_line(errors) or "ssh exit status {}".format(status)
-
-
-def last_line(errors):
     errors.seek(-min(MAX_ERROR, errors.seek(0, 2)), 2)
     lines = errors.read().decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    return lines[-1].strip() if lines else "ssh exit status {}".format(status)
 
 
 if __name__ == "__main__":
