@@ -170,7 +170,8 @@ def fast_level(values: Floats) -> float:
     ordered = np.sort(values)[::-1]
     width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
-    first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA)))
+    apart = (ordered[0] - ordered[-1]) / 20  # a fault that slows much more than tests scatter hides in no window
+    first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA, apart)))
     level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]), _SIGMA)
     for _ in range(5):
         near = ordered[np.abs(ordered - level) <= 3 * scale]

@@ -2,13 +2,14 @@
 
 mpirun --tag-output (Open MPI 4 and 5) begins each line with [1,3]<stdout>: and srun --label with 3: on the head. So no
 node speaks for another: a rank that prints a tag has its own in front. A line that a rank has not ended may go on with
-the tag and the words of another. The rank may have printed these itself, so they are left out.
+the tag and the words of another. The rank may have printed these itself, so they are left out. With the same tag again
+its own line goes on: mpirun reads 2,048 bytes at once.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 
-_BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err|diag)>: ?"
+_BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(out|err|diag)>:"
 _TAG = re.compile(rf"{_BY_MPIRUN}| *(\d{{1,9}}):(?: |$)")
 _WITHIN = re.compile(_BY_MPIRUN)
 _SRUN_BYTES = 1024  # of a line behind one label (MAX_MSG_LEN in Slurm's source); the rest has a label of its own
@@ -34,9 +35,9 @@ class SrunLines:
     def whole(self, line: str) -> str | None:
         """Return the line, with the pieces before it; None if it is a piece that goes on."""
         tag = _TAG.match(line)
-        if not tag or not tag[2]:
+        if not tag or not tag[3]:
             return line
-        rank, words = int(tag[2]), line[tag.end() :]
+        rank, words = int(tag[3]), line[tag.end() :]
         pieces = self._pieces.pop(rank, [])
         pieces.append(words if pieces else line)
         if len(words.encode(errors="replace")) != _SRUN_BYTES:
@@ -52,17 +53,22 @@ class SrunLines:
 def split_tags(line: str, rank: int | None = None) -> Iterator[RankLine]:
     """The words of the rank whose tag `line` has, or of `rank` if it is the next piece of a longer line."""
     tag = _TAG.match(line) if rank is None else None
+    stream = tag[2] if tag else None
     if tag:
-        rank = int(tag[1] or tag[2])
+        rank = int(tag[1] or tag[3])
         line = line[tag.end() :]
     if rank is None:
         yield RankLine(line, None)
         return
-    words, *others = _WITHIN.split(line)
+    space = " " if stream and line.startswith(" ") else ""  # of Open MPI 5, behind each tag
+    words, *others = _WITHIN.split(line.removeprefix(space))
+    for speaker, other, text in zip(others[::3], others[1::3], others[2::3], strict=True):
+        if int(speaker) == rank and other == stream:
+            words += text.removeprefix(space)
+        elif int(speaker) == rank:
+            yield RankLine(words, rank)
+            words, stream = text.removeprefix(" "), other
     yield RankLine(words, rank)
-    for speaker, text in zip(others[::2], others[1::2], strict=True):
-        if int(speaker) == rank:
-            yield RankLine(text, rank)
 
 
 def rank_of(line: str) -> int | None:

@@ -36,6 +36,8 @@ def ended(*tagged: str, status: int = 1) -> MpiResult:
         ("[1,1]<stdout>:[1,0]<stdout>:forged", [(1, "")]),
         ("[1,1]<stdout>:half[1,0]<stdout>:forged", [(1, "half")]),
         ("[1,0]<stdout>:half[1,0]<stderr>:its own", [(0, "half"), (0, "its own")]),
+        ("[1,0]<stdout>:{1.[1,0]<stdout>:5, 2}[1,0]<stderr>:its own", [(0, "{1.5, 2}"), (0, "its own")]),
+        ("[h@1,0]<stdout>: {1.[h@1,0]<stdout>: 5,[h@1,0]<stdout>:  2}[h@1,1]<stdout>: forged", [(0, "{1.5, 2}")]),
         ("1: [1,0]<stdout>:forged", [(1, "")]),
         ("words [1,0]<stdout>:forged", [(None, "words [1,0]<stdout>:forged")]),
     ],
