@@ -33,7 +33,8 @@ class EarlierRun(Protocol):
 def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     """Return the run's verdict, the worst of its checks, and its reason: the suspects, or numbers and references.
 
-    Suspects come before the checks that noticed them. Without one, the reason for several nodes says so.
+    Suspects come before the checks that noticed them, and before a worse check that names none. Without one, the reason
+    for several nodes says so.
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
@@ -43,23 +44,26 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     first_hand = [check for check in bad if code_of(check.reason) != _NOT_TRIED] or bad
     if not first_hand:
         return verdict, Reason.of("nothing-measured")
-    if verdict.is_fault and (suspects := [s for s in merge_suspects(bad) if s.confidence >= SURE]):
-        milder = merge_suspects(check for check in checks if check.verdict.is_fault and check not in bad)
-        return verdict, _blame([*suspects, *(s for s in milder if s.confidence >= SURE)], bad)
     lead, *others = first_hand
+    own = [suspect for suspect in merge_suspects(bad) if suspect.confidence >= SURE]
+    faulty = [check for check in checks if check.verdict.is_fault]
+    milder = merge_suspects(check for check in faulty if check not in bad)
+    if verdict.is_fault and (suspects := [*own, *(s for s in milder if s.confidence >= SURE)]):
+        worse = [] if own else [placed(lead.name, _against(lead.reason, [lead]))]
+        return verdict, _blame(suspects, bad if own else faulty, worse)
     cause = None if verdict.is_fault else code_of(lead.reason)  # what hinders two steps is said once
     more = [check.name for check in others if not cause or code_of(check.reason) != cause]
     reason = _also(placed(lead.name, _against(lead.reason, [lead])), more)
     return verdict, placed(NO_NODE, reason) if verdict.is_fault and nodes > 1 else reason
 
 
-def _blame(suspects: Sequence[Suspect], bad: Sequence[Check]) -> str:
+def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[str]) -> str:
     lead, *others = suspects
     others = [suspect for suspect in others if (suspect.kind, suspect.name) != (lead.kind, lead.name)]
     what = placed(f"{words.suspect_name(lead)} ({words.fraction(lead.confidence)} sure)", _against(lead.evidence, bad))
     kinds = dict.fromkeys(suspect.kind for suspect in others)
     names = {kind: [suspect.name for suspect in others if suspect.kind == kind] for kind in kinds}
-    return _also(what, [words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()])
+    return _also(what, [*(words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()), *worse])
 
 
 def _also(reason: str, others: Iterable[str]) -> str:

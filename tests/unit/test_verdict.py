@@ -62,6 +62,15 @@ def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() 
     assert own_reason(joined, merge_suspects(checks)) == "blames node-0; TCP was not measured"
 
 
+def test_who_is_slow_elsewhere_comes_before_a_worse_check_that_names_nobody() -> None:
+    checks = [
+        Check("connectivity", DEGRADED, "slow", suspects=(Suspect("node", "node-5", 0.9, "sends 24 MB/s"),)),
+        Check("collectives", FAIL, "all_reduce: no end within 61 s"),
+    ]
+    said = "node-5 (90 % sure): sends 24 MB/s; also collectives: all_reduce: no end within 61 s"
+    assert conclude(checks, nodes=16) == (FAIL, said)
+
+
 def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
     launch = Check("launch", INCONCLUSIVE, "the image cannot be pulled")
     rest = [Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch")) for name in ("a", "b")]
