@@ -70,7 +70,7 @@ def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store
         requests.append(doubts)
         return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}
 
-    checks = [Check("connectivity", Verdict.PASS, "", 1.0, tuple(tcp)), collectives(0.65)]
+    checks = [Check("connectivity", Verdict.PASS, "", 1.0, tuple(tcp)), collectives(0.4)]
     judged = compare(checks, LAB, store, RunContext("lab", "quick"), again)
     suspects = [suspect.name for check in judged for suspect in check.suspects]
     assert suspects == (["node-5"] if slow < 900 else [])
