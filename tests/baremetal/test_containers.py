@@ -118,8 +118,9 @@ def test_an_image_that_no_registry_gives_is_named(
 def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], tmp_path: Path) -> None:
     described = {**settings, "runtime": "singularity", "ulimits": {}}
     run = run_on(described, tmp_path, nodes=2, image="/images/acceptance.sif")
-    assert platform_for(run.cluster).missing() == ["gpu-0: singularity missing", "gpu-1: singularity missing"]
-    with pytest.raises(LaunchError, match="gpu-0: singularity missing; gpu-1: singularity missing"), launched(run):
+    lacking = [f"gpu-{n}: singularity missing or cannot be run" for n in (0, 1)]
+    assert platform_for(run.cluster).missing() == lacking
+    with pytest.raises(LaunchError, match="; ".join(lacking)), launched(run):
         pass
 
 

@@ -171,5 +171,5 @@ def test_doctor_names_what_each_host_lacks(settings: dict[str, Any], hosts: Host
         "baremetal-folder-unusable",
         "baremetal-host-key-unknown",
     ]
-    assert problems[1] == "gpu-1: /opt/none/mpirun missing"
+    assert problems[1] == "gpu-1: /opt/none/mpirun missing or cannot be run"
     assert problems[2] == "gpu-1: /mnt does not let programs run (it is mounted noexec)"
