@@ -1,4 +1,4 @@
-"""A node that slows after connectivity, on real nodes: named by its own numbers, and by rounds of pairs."""
+"""What slows after connectivity, on real nodes: a node is named by its own numbers and by pairs, a cut by pairs."""
 
 import subprocess
 import time
@@ -39,13 +39,21 @@ def nodes_of(found: Localized) -> list[str]:
 @contextmanager
 def slowed_after_connectivity(local_testbed: LocalTestbed) -> Iterator[tuple[CheckContext, list[Check]]]:
     """Four nodes of which node-2 has a twentieth of the others' rate once connectivity has passed."""
-    rates = [{"node": f"node-{i}", "rate": "200mbit"} for i in range(4)]
-    with local_testbed(nodes=4, faults=rates) as (quick, testbed):
+    with _connected(local_testbed, 4) as (context, checks):
+        shaper = "tc qdisc replace dev eth0 root tbf rate 10mbit burst 32kbit latency 400ms"
+        subprocess.run(["ip", "netns", "exec", f"seatrial-{context.run.run_id}-node-2", *shaper.split()], check=True)
+        yield context, checks
+
+
+@contextmanager
+def _connected(local_testbed: LocalTestbed, nodes: int, *later: Any) -> Iterator[tuple[CheckContext, list[Check]]]:
+    """Nodes that passed connectivity, after which the faults `later` begin."""
+    rates = [{"node": f"node-{i}", "rate": "200mbit"} for i in range(nodes)]
+    with local_testbed(nodes=nodes, faults=[*rates, *later]) as (quick, testbed):
         run = replace(quick, suite=with_sizes(quick.suite))
         step = connectivity(CheckContext(run, testbed))
         assert (step.check.verdict, step.check.suspects) == (Verdict.PASS, ())
-        shaper = "tc qdisc replace dev eth0 root tbf rate 10mbit burst 32kbit latency 400ms"
-        subprocess.run(["ip", "netns", "exec", f"seatrial-{run.run_id}-node-2", *shaper.split()], check=True)
+        testbed.after_check("connectivity")
         yield CheckContext(run, step.testbed, step.facts, (step.kept,)), [step.check, SLOW]
 
 
@@ -66,3 +74,16 @@ def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None
     assert (nodes_of(found), code_of(found.step.check.reason)) == (["node-2"], "localize-node")
     assert found.step.check.suspects[0].confidence >= 0.95
     assert len(list(context.run.logs.glob("localize-*.log"))) == len(found.document["tests"]) >= 4
+
+
+@pytest.mark.slow
+def test_a_slow_uplink_is_a_cut_with_both_sides(local_testbed: LocalTestbed) -> None:
+    leaf = ["node-1", "node-3", "node-4", "node-6"]
+    uplink = {"switch": leaf, "uplink": "10mbit", "after": "connectivity"}
+    with _connected(local_testbed, 8, uplink) as (context, checks):
+        found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
+        assert found
+    (finding,) = found.document["findings"]
+    assert (finding["kind"], nodes_of(found)) == ("cut", [])
+    assert leaf in finding["sides"]
+    assert len(found.step.testbed.nodes) == 8
