@@ -80,6 +80,8 @@ def test_an_image_that_breaks_off_ends_the_training_in_one_line(tmp_path: Path) 
 def test_fewer_images_than_a_batch_are_said(tmp_path: Path, training: ModuleType) -> None:
     write_fashion_mnist(tmp_path)
     size = ["--model=resnet18", "--batch=64", "--data=fashion_mnist", f"--data-dir={tmp_path}", "--device=cpu"]
-    with pytest.raises(training.CannotStart, match=f"24 images in {tmp_path} are no batch of 64 for every rank"):
+    with pytest.raises(
+        training.rendezvous.CannotStart, match=f"24 images in {tmp_path} are no batch of 64 for every rank"
+    ):
         training.main(size)
     torch.distributed.destroy_process_group()
