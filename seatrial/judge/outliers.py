@@ -140,7 +140,7 @@ class _ThisRun:
         )
         ruled_out = MUST_FIND - NormalDist().inv_cdf(1 - FALSE_ALARMS) * chance
         self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 4)
-        # However often it is read, what is unknown of its level remains.
+        # More readings narrow the noise, not the error of the level.
         deepest = self.value - CHANCE * np.sqrt(_variance(self.noise, self.count))
         self.decidable = deepest < -np.minimum(z * unsure, reference.cap)
 

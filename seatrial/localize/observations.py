@@ -150,7 +150,7 @@ def _ratios(sweeps: Sequence[Mapping[int, float]]) -> tuple[Floats, float]:
 def _scatter(plateau: Floats) -> float:
     """Half of the scatter between the smallest and the largest size: the shortest interval with half of the tests.
 
-    A fault slows most tests at all sizes alike, so it does not count as noise; 0 where there is one size.
+    A fault slows most tests at all sizes alike, so it does not count as noise; 0 for tests of one size.
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
@@ -170,7 +170,7 @@ def fast_level(values: Floats) -> float:
     ordered = np.sort(values)[::-1]
     width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
-    apart = (ordered[0] - ordered[-1]) / 20  # a fault that slows much more than tests scatter hides in no window
+    apart = (ordered[0] - ordered[-1]) / 20  # next to a fault that slows tenfold, a tenth is agreement
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA, apart)))
     level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]), _SIGMA)
     for _ in range(5):

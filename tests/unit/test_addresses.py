@@ -1,0 +1,36 @@
+import pytest
+
+from seatrial.text.addresses import is_loopback, split
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "not an address", "https://", "http://[::1", "http://a..b", f"http://{'a' * 64}.org"),
+        *("http://host:99999", "http://host:0", "http://host:port"),
+    ],
+)
+def test_no_host_that_can_be_asked_for(url: str) -> None:
+    assert split(url) is None
+
+
+def test_the_parts_of_an_address() -> None:
+    parts = split("https://user@push.example.org:9091/x")
+    assert parts is not None
+    assert (parts.scheme, parts.username, parts.hostname, parts.port) == ("https", "user", "push.example.org", 9091)
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("localhost", True),
+        ("127.0.0.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost.example.org", False),
+        ("10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_what_is_this_machine(host: str, here: bool) -> None:
+    assert is_loopback(host) is here

@@ -1,0 +1,21 @@
+import pytest
+
+from seatrial.text.lines import first_line, last_line, one_line
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last", "joined"),
+    [
+        ("", "", "", ""),
+        (" \n\n", "", "", ""),
+        ("one", "one", "one", "one"),
+        ("\n  one \r\n two\n\n", "one", "two", "one two"),
+    ],
+)
+def test_the_lines_that_are_not_empty(text: str, first: str, last: str, joined: str) -> None:
+    assert (first_line(text), last_line(text), one_line(text)) == (first, last, joined)
+
+
+def test_nothing_said_is_an_empty_line() -> None:
+    assert first_line(None) == one_line(None) == ""
+    assert one_line(0) == "0"
