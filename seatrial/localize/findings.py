@@ -241,7 +241,7 @@ def _joined(observed: Observed) -> dict[str, str]:
     return {node: first(node) for node in above}
 
 
-def _across(posterior: Posterior, link: Finding) -> NextTest | None:
+def _across(posterior: Posterior, link: Finding) -> NextTest:
     """A pair that was not tested, of nodes that fine tests join with one end of the link each."""
     sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
     ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]

@@ -25,13 +25,31 @@ def test_the_level_is_that_of_the_fast_tests_although_most_are_slow() -> None:
 
 
 def test_the_slow_node_of_four_that_the_docs_work_out() -> None:
-    slow = {("a", "d"), ("b", "d"), ("c", "d")}
-    localization = localize([pair(a, b, 20 if (a, b) in slow else 40) for a, b in combinations("abcd", 2)])
+    busbw = {("n0", "n1"): 100, ("n2", "n3"): 60, ("n1", "n2"): 60, ("n3", "n0"): 100, ("n0", "n2"): 60}
+    localization = localize([pair(a, b, rate) for (a, b), rate in busbw.items()])
     (finding,) = localization.findings
-    assert (finding.cause.kind, finding.cause.name) == ("node", "d")
-    assert finding.confidence > 0.95
-    assert [row.ratio for row in finding.rows] == pytest.approx([0.5] * 3, abs=0.01)
+    assert (finding.cause.kind, finding.cause.name) == ("node", "n2")
+    assert finding.confidence == 0.999
+    assert [row.ratio for row in finding.rows] == pytest.approx([0.6] * 3, abs=0.01)
     assert localization.next_test is None
+
+
+# Microseconds of 128 and 512 KiB between two local nodes, of two groups whose uplink had a twentieth of a node's rate.
+BEHIND_AN_UPLINK = (
+    "01 112655 448532", "23 112783 580385", "45 112809 448973", "67 113276 514376", "12 112802 507436",
+    "34 6822 27835", "56 112739 461340", "70 8653 24844", "34 9146 24696", "70 7234 24330", "16 10216 35034",
+    "52 8153 25314", "01 112665 476586", "23 112287 509084", "45 112276 577727", "67 115417 535452",
+    "02 9473 25854", "46 7281 28691", "73 112421 534479", "15 112607 583817",
+)  # fmt: skip
+
+
+def test_fast_tests_that_scatter_are_the_level_next_to_far_slower_ones_that_agree() -> None:
+    rows = [line.split() for line in BEHIND_AN_UPLINK]
+    tests = [GroupTest(p, "all_reduce", (p[0], p[1]), {128: 131 / int(a), 512: 524 / int(b)}) for p, a, b in rows]
+    (cut,) = localize(tests).findings
+    assert (cut.kind, {frozenset(side) for side in cut.sides}) == ("cut", {frozenset("1346"), frozenset("0257")})
+    assert cut.confidence > 0.99
+    assert cut.rows[0].ratio == pytest.approx(0.06, abs=0.01)
 
 
 def test_two_nodes_that_were_only_tested_together_share_the_blame_with_their_link() -> None:
