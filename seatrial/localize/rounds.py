@@ -7,6 +7,7 @@ doubtful nodes apart by their GPUs, and pair all other nodes at random, which sh
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,9 +17,10 @@ import numpy as np
 from seatrial.localize.findings import Finding, Localization, localize, unsettled
 from seatrial.localize.observations import GroupTest
 
-_CONFIRMED = {"node": 3, "gpu": 3, "link": 3}  # partners with which a part was slow; of a link, slow tests
+_CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests
 _WIDESPREAD = 0.5  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
 _APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
+_LIKE = 6  # nodes tested on single GPUs, for a pair of fine ones that is as well
 _PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
 
 
@@ -74,15 +76,14 @@ def plan(state: State, budget: Budget) -> list[Group]:
     if state.rounds >= budget.rounds or len(state.nodes) < 2:
         return []
     planned = _Round(state)
-    planned.doubts()
-    if state.rounds > 1:
-        planned.rest_of_ring()
-    if state.rounds > 1 and planned.settled():
-        return []
     if state.rounds < 2:
         planned.ring(max(2, -(-len(state.nodes) // budget.groups)))
-    else:
-        planned.at_random(budget.groups)
+        return planned.chosen
+    planned.doubts()
+    planned.rest_of_ring()
+    if planned.settled():
+        return []
+    planned.at_random(budget.groups)
     return planned.chosen
 
 
@@ -97,17 +98,20 @@ class _Round:
         self.met: set[frozenset[str]] = set()  # pairs that have been tested
         self.apart: set[str] = set()  # nodes that have been tested on single GPUs
         self.good: dict[tuple[str, ...], None] = {}  # pairs that were fine together on all GPUs
-        self.compared = False  # one of them has been tested on single GPUs
+        self.compared = set[tuple[str, ...]]()  # those that have been tested on single GPUs
         self.helpers: list[str] = []  # nodes that are fine, at random
         self.by_gpu = True
+        self.each = [(gpu,) for gpu in state.gpus]
         self.random = random.Random(state.rounds)
+        links = [finding for finding in state.localization.findings if finding.named and finding.kind == "link"]
+        self.linked = {node for link in links for node in link.cause.nodes}
         observed, slow_apart = state.localization.posterior.observed, set[str]()
         for test, is_fine in zip(observed.tests, observed.fine, strict=True):
             single = len(test.gpus) > 0 and len(test.gpus[0]) < len(state.gpus)
             self.fine.update(test.nodes if is_fine and not single else ())
             if is_fine and not single and len(test.nodes) == 2:
                 self.good[test.nodes] = None
-            self.compared |= single and test.nodes in self.good
+            self.compared.update([test.nodes] if single and test.nodes in self.good else ())
             self.apart.update(test.nodes if single else ())
             if len(test.nodes) == 2 or is_fine:
                 self.met.update(map(frozenset, test.neighbours))
@@ -135,15 +139,18 @@ class _Round:
         if undecided and localization.next_test and len(set(localization.next_test.gpus)) < 2:
             self._add(localization.next_test.nodes, (*localization.next_test.gpus, self.state.gpus)[0])
         self._strange_pairs([f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named])
-        for finding in localization.findings:
-            self._confirm(finding)
         for node in sorted(new):
             self._with_a_fine_one(node)
-        for test in odd:
+        times, tested = Counter(node for test in odd for node in test.nodes), Counter(t.nodes for t in self.state.tests)
+        for test in sorted(odd, key=lambda test: tested[test.nodes]):
             if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
-                self._add(test.nodes, test.gpus[0] if test.gpus else self.state.gpus)
+                # Two slow links of one node, or one of its GPUs is slow: only on single GPUs these differ.
+                apart = max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and self.each
+                self._add(test.nodes, *(self.each if apart else [test.gpus[0]]))
             elif new.isdisjoint(test.nodes):
                 self._strange_pairs((*test.nodes, test.nodes[0]))
+        for finding in localization.findings:
+            self._confirm(finding)
 
     def _confirm(self, finding: Finding) -> None:
         """Once more what was slow in few tests: links again, nodes with others."""
@@ -182,22 +189,15 @@ class _Round:
         partner = self._fine_one(node)
         if partner is None:
             return
-        if by_gpu:
-            self._by_gpu((node, partner))
-            self.apart.add(node)
-        else:
-            self._add((node, partner), self.state.gpus)
+        self._add((node, partner), *(self.each if by_gpu else [self.state.gpus]))
+        self.apart.update({node} if by_gpu else ())
 
     def _compare(self) -> None:
-        """Once, a pair that was fine together on each GPU: behind a cut, all other such pairs may be slow alike."""
-        pair = next((pair for pair in self.good if all(node in self.free for node in pair)), None)
-        if pair and not self.compared:
-            self._by_gpu(pair)
-            self.compared = True
-
-    def _by_gpu(self, pair: tuple[str, ...]) -> None:
-        self.chosen += [Group(pair, (gpu,)) for gpu in self.state.gpus]
-        self._take(pair)
+        """A pair that was fine together on each GPU, for a few of those in doubt: all such tests of these may be slow."""
+        pair = next((p for p in self.good if p not in self.compared and all(node in self.free for node in p)), None)
+        if pair and len(self.compared) <= len(self.apart) // _LIKE:
+            self._add(pair, *self.each)
+            self.compared.add(pair)
 
     def _fine_one(self, node: str) -> str | None:
         """A free node that was fine and has not been tested with this free one, at random."""
@@ -207,14 +207,12 @@ class _Round:
         free = (n for n in self.helpers if n in self.free and n != node and frozenset((n, node)) not in self.met)
         return next(free, None) if node in self.free else None
 
-    def _add(self, nodes: Sequence[str], gpus: tuple[str, ...]) -> None:
+    def _add(self, nodes: Sequence[str], *gpus: tuple[str, ...]) -> None:
+        """A group of these nodes, if they are free, or one for each of several choices of their GPUs."""
         if all(node in self.free for node in nodes):
-            self.chosen.append(Group(tuple(nodes), gpus))
-            self._take(nodes)
-
-    def _take(self, nodes: Iterable[str]) -> None:
-        for node in nodes:
-            self.free.pop(node, None)
+            self.chosen += [Group(tuple(nodes), each) for each in gpus]
+            for node in nodes:
+                del self.free[node]
 
     def ring(self, size: int) -> None:
         """Segments of the ring, in the second round shifted by half of one; of pairs the other half of the links."""
@@ -235,7 +233,7 @@ class _Round:
         by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.localization.findings
         if by_rail:
             self._compare()
-        free = list(self.free)
+        free = [node for node in self.free if node not in self.linked]
         self.random.shuffle(free)
         every = max(1, min(len(self.state.gpus), len(free) // 6))
         for i, pair in enumerate(self._strangers(free)):
