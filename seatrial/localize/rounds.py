@@ -101,6 +101,7 @@ class _Round:
         self.compared = set[tuple[str, ...]]()  # those that have been tested on single GPUs
         self.helpers: list[str] = []  # nodes that are fine, at random
         self.by_gpu = True
+        self.taken, self.halved = set[tuple[str, str]](), set[str]()  # GPUs of nodes in two tests at once
         self.each = [(gpu,) for gpu in state.gpus]
         self.random = random.Random(state.rounds)
         links = [finding for finding in state.localization.findings if finding.named and finding.kind == "link"]
@@ -144,9 +145,10 @@ class _Round:
         times, tested = Counter(node for test in odd for node in test.nodes), Counter(t.nodes for t in self.state.tests)
         for test in sorted(odd, key=lambda test: tested[test.nodes]):
             if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
-                # Two slow links of one node, or one of its GPUs is slow: only on single GPUs these differ.
-                apart = max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and self.each
-                self._add(test.nodes, *(self.each if apart else [test.gpus[0]]))
+                if max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and len(self.each) > 1:
+                    self._on_half(test.nodes)
+                else:
+                    self._add(test.nodes, test.gpus[0])
             elif new.isdisjoint(test.nodes):
                 self._strange_pairs((*test.nodes, test.nodes[0]))
         for finding in localization.findings:
@@ -198,6 +200,22 @@ class _Round:
         if pair and len(self.compared) <= len(self.apart) // _LIKE:
             self._add(pair, *self.each)
             self.compared.add(pair)
+
+    def _on_half(self, pair: tuple[str, ...]) -> None:
+        """On each of the first or the second half of the GPUs by itself: one of two slow links at a node.
+
+        Only on single GPUs these differ from a GPU of the node.
+        """
+        middle = len(self.each) // 2
+        for half in (self.each[:middle], self.each[middle:]):
+            taken = {(node, gpu) for node in pair for (gpu,) in half}
+            if self.taken.isdisjoint(taken) and all(node in self.free or node in self.halved for node in pair):
+                self.taken |= taken
+                self.halved.update(pair)
+                self.chosen += [Group(pair, gpus) for gpus in half]
+                for node in pair:
+                    self.free.pop(node, None)
+                return
 
     def _fine_one(self, node: str) -> str | None:
         """A free node that was fine and has not been tested with this free one, at random."""
