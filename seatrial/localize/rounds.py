@@ -18,7 +18,7 @@ from seatrial.localize.findings import Finding, Localization, localize, unsettle
 from seatrial.localize.observations import GroupTest
 
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests
-_WIDESPREAD = 0.5  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
+_WIDESPREAD = 0.75  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
 _APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
 _LIKE = 6  # nodes tested on single GPUs, for a pair of fine ones that is as well
 _PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
@@ -134,7 +134,7 @@ class _Round:
         known = {node for finding in localization.findings if finding.named for node in finding.cause.nodes}
         new = {node for test in odd for node in test.nodes} - self.fine - known
         self.by_gpu = len(new) <= _APART * max(8, len(self.state.nodes))
-        if len(new) > _WIDESPREAD * len(self.state.nodes):
+        if len({node for test in odd for node in test.nodes}) > _WIDESPREAD * len(self.state.nodes):
             return
         undecided = any(not finding.named for finding in localization.findings)
         if undecided and localization.next_test and len(set(localization.next_test.gpus)) < 2:
