@@ -172,7 +172,7 @@ def fast_level(values: Floats) -> float:
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
     apart = (ordered[0] - ordered[-1]) / 20  # next to a fault that slows tenfold, a tenth is agreement
     first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA, apart)))
-    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]), _SIGMA)
+    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, _SIGMA)
     for _ in range(5):
         near = ordered[np.abs(ordered - level) <= 3 * scale]
         level = float(np.median(near))
