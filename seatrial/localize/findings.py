@@ -22,7 +22,6 @@ from seatrial.text.words import some_of
 NAMED, SHOWN = 0.9, 0.05  # the confidence from which a part is named, and from which it is a suspect at all
 _LEAST = 4  # comparable tests
 _MANY_TESTS = 400
-_MOST = 0.8
 _ROWS, _NODES_SHOWN = 6, 8
 # Slow tests that a cause needs, so that no stray names a part.
 _ENOUGH: Mapping[CauseKind, int] = {
@@ -169,30 +168,17 @@ def _as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list
 
     Too few of their slow tests are of nodes that were fine in another one, save the node that is named itself.
     """
-    observed, told = posterior.observed, _told(posterior.observed)
-    clear = _fine_nodes(observed, told)
+    observed = posterior.observed
+    clear = _fine_nodes(observed, _told(observed))
 
     def is_sure(finding: Finding) -> bool:
         own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
         tests = posterior.tests_of(finding.cause)
         bad = tests[observed.bad[tests]]
         sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]
-        is_free = finding.cause.kind in ("rail", "placement")  # of the nodes
-        return len(sure) >= _ENOUGH[finding.cause.kind] or (is_free and _is_no_chance(observed, told, tests))
+        return len(sure) >= _ENOUGH[finding.cause.kind]
 
     return [finding for finding in findings if finding.named and not is_sure(finding)]
-
-
-def _is_no_chance(observed: Observed, told: Bools, tests: Ints) -> bool:
-    """Whether most of these tests are bad, and slow nodes alone would hardly have met in them and not in others.
-
-    Each pair of nodes is as likely to be slow by itself as it is in the other tests.
-    """
-    bad = tests[observed.bad[tests]]
-    others = np.setdiff1d(np.flatnonzero(told), tests)
-    share = (observed.bad[others].sum() + 1) / (len(others) + 2)
-    pairs = len({node for i in bad for node in observed.tests[i].nodes}) // 2
-    return bool(len(bad) >= _MOST * told[tests].sum() and share**pairs < 1 - NAMED)
 
 
 def _told(observed: Observed) -> Bools:
@@ -321,13 +307,7 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
     hit = tests[odd[tests]]
     # Of so many tests two strays may be of one pair.
     more = 1 if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS else 0
-    if observed.slow[hit].sum() + observed.failed[hit].sum() // 2 < _ENOUGH[cause.kind] + more:
-        return False
-    if cause.kind != "node":
-        return True
-    partners = {frozenset(observed.tests[i].nodes) - set(cause.nodes) for i in hit}
-    fine = {frozenset(observed.tests[i].nodes) - set(cause.nodes) for i in tests[observed.fine[tests]]} - partners
-    return partners == {frozenset()} or len(partners) > max(1, 2 * len(fine))  # else links of it explain them as well
+    return bool(observed.slow[hit].sum() + observed.failed[hit].sum() // 2 >= _ENOUGH[cause.kind] + more)
 
 
 def _findings(posterior: Posterior, effect: Effect) -> list[Finding]:

@@ -60,7 +60,7 @@ class Posterior:
         """The tests that a cause of an effect would slow, or any cut."""
         if cause.kind == "cut":
             return cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes)).tests
-        return next(column.tests for column in self.columns if column.cause == cause)
+        return _column(self.columns, cause).tests
 
 
 class _Design:
@@ -114,25 +114,23 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
 
 
 def _refined(effects: list[Effect], design: _Design, observed: Observed) -> list[Effect]:
-    """The effects, or likelier ones without the causes of one that has fine tests too.
+    """The effects, or likelier ones that do without a node or GPU that has fine tests too.
 
-    One cause at a time may take a node for two of its links (as `refine` of susieR does).
+    One cause at a time may take a node for two of its links (`refine` of susieR).
     """
-    best = effects
+    best, evidence = effects, _evidence(effects, design, observed)
     for effect in effects:
-        first = effect.causes[0]
-        tests = next(column.tests for column in design.columns if column.cause == first)
-        if first.kind not in ("node", "gpu") or not observed.fine[tests].any():
-            continue
-        others = [c for c in design.columns if (c.cause.kind, c.cause.nodes) != (first.kind, first.nodes)]
-        tried = _Design(others, observed)
-        other = _grown([], tried, observed)
-        a,b=_evidence(other, tried, observed), _evidence(best, design, observed)
-        import os
-        if os.environ.get("DBG"): print("REFINE", first.kind, first.name, round(a-b,2), [(e.causes[0].kind,e.causes[0].name) for e in other])
-        if a > b:
-            best = other
+        kind, nodes = effect.causes[0].kind, effect.causes[0].nodes
+        if kind in ("node", "gpu") and observed.fine[_column(design.columns, effect.causes[0]).tests].any():
+            without = _Design([c for c in design.columns if (c.cause.kind, c.cause.nodes) != (kind, nodes)], observed)
+            other = _grown([], without, observed)
+            if (more := _evidence(other, without, observed)) > evidence:
+                best, evidence = other, more
     return best
+
+
+def _column(columns: Sequence[Column], cause: Cause) -> Column:
+    return next(column for column in columns if column.cause == cause)
 
 
 def _at_most(design: _Design, observed: Observed) -> float:
@@ -170,8 +168,7 @@ def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) ->
     total = Likelihood(observed, nothing, nothing, fitted).log_total
     for i, effect in enumerate(effects):
         before = Likelihood(observed, *_worst(effects[:i], len(observed.tests)), fitted)
-        column = next(column for column in design.columns if column.cause == effect.causes[0])
-        weight, _, _ = _weights(_Design([column], observed), before)
+        weight, _, _ = _weights(_Design([_column(design.columns, effect.causes[0])], observed), before)
         total += float(weight[0]) - np.log(effect.shares[0])
     return total
 

@@ -139,7 +139,8 @@ class _Round:
         undecided = any(not finding.named for finding in localization.findings)
         if undecided and localization.next_test and len(set(localization.next_test.gpus)) < 2:
             self._add(localization.next_test.nodes, (*localization.next_test.gpus, self.state.gpus)[0])
-        self._strange_pairs([f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named])
+        doubtful = (f.cause.name for f in localization.findings if f.cause.kind == "node" and not f.named)
+        self._strange_pairs(list(dict.fromkeys(doubtful)))
         for node in sorted(new):
             self._with_a_fine_one(node)
         times, tested = Counter(node for test in odd for node in test.nodes), Counter(t.nodes for t in self.state.tests)
@@ -195,7 +196,7 @@ class _Round:
         self.apart.update({node} if by_gpu else ())
 
     def _compare(self) -> None:
-        """A pair that was fine together on each GPU, for a few of those in doubt: all such tests of these may be slow."""
+        """A pair that was fine together, on each GPU, for a few nodes in doubt: all such tests of these may be slow."""
         pair = next((p for p in self.good if p not in self.compared and all(node in self.free for node in p)), None)
         if pair and len(self.compared) <= len(self.apart) // _LIKE:
             self._add(pair, *self.each)
