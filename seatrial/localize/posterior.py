@@ -110,22 +110,31 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
             break
         best, evidence, design = grown, more, with_cut
     best = _grown([], design, observed) if best is None else best
-    return Posterior(observed, tuple(_refined(best, design, observed)), design.columns)
+    best, design = _refined(best, design, observed)
+    return Posterior(observed, tuple(best), design.columns)
 
 
-def _refined(effects: list[Effect], design: _Design, observed: Observed) -> list[Effect]:
-    """The effects, or likelier ones that do without a node or GPU that has fine tests too.
+def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tuple[list[Effect], _Design]:
+    """The effects, or likelier ones that do without nodes or GPUs that have fine tests too.
 
-    One cause at a time may take a node for two of its links (`refine` of susieR).
+    One cause at a time may take a node for two of its links (`refine` of susieR), or a side of a cut for slow nodes.
     """
-    best, evidence = effects, _evidence(effects, design, observed)
-    for effect in effects:
-        kind, nodes = effect.causes[0].kind, effect.causes[0].nodes
-        if kind in ("node", "gpu") and observed.fine[_column(design.columns, effect.causes[0]).tests].any():
-            without = _Design([c for c in design.columns if (c.cause.kind, c.cause.nodes) != (kind, nodes)], observed)
-            other = _grown([], without, observed)
-            if (more := _evidence(other, without, observed)) > evidence:
-                best, evidence = other, more
+    best, evidence = (effects, design), _evidence(effects, design, observed)
+    named = [effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")]
+    doubtful = [cause for cause in named if observed.fine[_column(design.columns, cause).tests].any()]
+    tries = list[tuple[list[Effect], _Design]]()
+    for kind, nodes in ((cause.kind, cause.nodes) for cause in doubtful):
+        others = [column for column in design.columns if (column.cause.kind, column.cause.nodes) != (kind, nodes)]
+        tries.append(([], _Design(others, observed)))
+    side = {node for cause in named for node in cause.nodes}
+    if any(side.issuperset(observed.tests[i].nodes) for i in np.flatnonzero(observed.fine)):
+        cut = cut_column(observed.tests, frozenset(side), len({node for test in observed.tests for node in test.nodes}))
+        effect = _single(_Design([cut], observed), _likelihood(observed, []))
+        tries += [([effect], _Design([*design.columns, cut], observed))] if effect.causes else []
+    for first, tried in tries:
+        other = _grown(first, tried, observed)
+        if (more := _evidence(other, tried, observed)) > evidence:
+            best, evidence = (other, tried), more
     return best
 
 
