@@ -23,6 +23,7 @@ def localized(
     seed: int = 0,
     gpus: tuple[str, ...] = GPUS,
     groups: Mapping[str, frozenset[str]] | None = None,
+    sigma: float = 0.03,
 ) -> tuple[Localization, int]:
     """The verdict on a fleet of that many nodes, and the rounds that it took."""
     noise = random.Random(seed)
@@ -30,7 +31,7 @@ def localized(
     while chosen := plan(state, Budget(rounds=5)):
         used = [(node, gpu) for group in chosen for node in group.nodes for gpu in group.gpus or ("all",)]
         assert len(used) == len(set(used))
-        values = [100 * speed(group) * math.exp(noise.gauss(0, 0.03)) for group in chosen]
+        values = [100 * speed(group) * math.exp(noise.gauss(0, sigma)) for group in chosen]
         results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)]
         state = update(state, results)
     return verdict(state), state.rounds
@@ -93,6 +94,35 @@ def test_a_gpu_of_a_node_is_told_from_the_node(seed: int) -> None:
 def test_a_link_is_told_from_its_nodes(seed: int) -> None:
     found, _ = localized(32, lambda group: 0.6 if set(group.nodes) == {"n004", "n005"} else 1, seed)
     assert named(found) == {("link", "n004--n005")}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_links_of_a_node_are_told_from_it_and_its_gpus(seed: int) -> None:
+    shares = {frozenset({"n004", "n005"}): 0.55, frozenset({"n005", "n006"}): 0.6}
+    found, rounds = localized(32, lambda group: shares.get(frozenset(group.nodes), 1), seed)
+    assert named(found) == {("link", "n004--n005"), ("link", "n005--n006")}
+    assert rounds <= 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_that_are_fine_together_are_the_side_of_a_cut(seed: int) -> None:
+    strays = random.Random(seed)
+    side = set(strays.sample(nodes(600), 5))
+
+    def speed(group: Group) -> float:
+        stray = strays.uniform(0.4, 0.9) if strays.random() < 0.01 else 1
+        return stray * (0.75 if 0 < len(side.intersection(group.nodes)) < 2 else 1)
+
+    found, _ = localized(600, speed, seed)
+    (cut,) = (finding for finding in found.findings if finding.named)
+    assert (cut.kind, set(cut.sides[0])) == ("cut", side)
+
+
+@pytest.mark.parametrize(("seed", "sigma"), [(11, 0.1), (33, 0.12)])
+def test_a_node_that_is_named_twice_is_no_pair(seed: int, sigma: float) -> None:
+    slow = set(random.Random(seed).sample(nodes(32), 5))
+    _, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
+    assert rounds == 5
 
 
 @pytest.mark.parametrize("seed", range(3))
