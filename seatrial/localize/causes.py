@@ -74,15 +74,16 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
 
 def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
     """The causes of which a test is `bad`, and of many tests not far fewer than it slows."""
-    low = observed.value + explained + observed.scale / 2
-
-    def is_plausible(column: Column) -> bool:
-        own = bad[column.tests]
-        if len(own) < _MANY or not own.any():
-            return bool(own.any())
-        return bool(low[column.tests].mean() < 0 or own.mean() > column.cause.penetrance / 5)
-
-    return [column for column in candidates if is_plausible(column)]
+    if not candidates:
+        return []
+    tests = np.concatenate([column.tests for column in candidates])
+    number = np.array([len(column.tests) for column in candidates])
+    first = np.cumsum(number) - number
+    hit = np.add.reduceat(bad[tests], first, dtype=np.int64)
+    low = np.add.reduceat((observed.value + explained + observed.scale / 2)[tests], first)
+    penetrance = np.array([column.cause.penetrance for column in candidates])
+    kept = (hit > 0) & ((number < _MANY) | (low < 0) | (hit > number * penetrance / 5))
+    return [column for column, keep in zip(candidates, kept.tolist(), strict=True) if keep]
 
 
 def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:

@@ -119,7 +119,6 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
 
     One cause at a time may take a node for two of its links (`refine` of susieR), or a side of a cut for slow nodes.
     """
-    best, evidence = (effects, design), _evidence(effects, design, observed)
     named = [effect.causes[0] for effect in effects if effect.causes[0].kind in ("node", "gpu")]
     doubtful = [cause for cause in named if observed.fine[_column(design.columns, cause).tests].any()]
     tries = list[tuple[list[Effect], _Design]]()
@@ -131,6 +130,7 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
         cut = cut_column(observed.tests, frozenset(side), len({node for test in observed.tests for node in test.nodes}))
         effect = _single(_Design([cut], observed), _likelihood(observed, []))
         tries += [([effect], _Design([*design.columns, cut], observed))] if effect.causes else []
+    best, evidence = (effects, design), _evidence(effects, design, observed) if tries else 0.0
     for first, tried in tries:
         other = _grown(first, tried, observed)
         if (more := _evidence(other, tried, observed)) > evidence:
@@ -139,7 +139,7 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
 
 
 def _column(columns: Sequence[Column], cause: Cause) -> Column:
-    return next(column for column in columns if column.cause == cause)
+    return next(column for column in columns if column.cause is cause)
 
 
 def _at_most(design: _Design, observed: Observed) -> float:
@@ -159,7 +159,7 @@ def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list
     if first:
         left = plausible(design.columns, observed, _unexplained(observed, first), _worst(first, len(observed.tests))[0])
         design = _Design(
-            [*left, *(column for column in design.columns if column.cause == first[-1].causes[0])], observed
+            [*left, *(column for column in design.columns if column.cause is first[-1].causes[0])], observed
         )
     while len(effects) < _MOST_EFFECTS:
         added = _single(design, _likelihood(observed, effects))
