@@ -124,10 +124,12 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
     tries = list[tuple[list[Effect], _Design]]()
     for kind, nodes in ((cause.kind, cause.nodes) for cause in doubtful):
         others = [column for column in design.columns if (column.cause.kind, column.cause.nodes) != (kind, nodes)]
-        tries.append(([], _Design(others, observed)))
+        tries += [([], _Design(others, observed))] if others else []
+    everywhere = {node for test in observed.tests for node in test.nodes}
     side = {node for cause in named for node in cause.nodes}
-    if any(side.issuperset(observed.tests[i].nodes) for i in np.flatnonzero(observed.fine)):
-        cut = cut_column(observed.tests, frozenset(side), len({node for test in observed.tests for node in test.nodes}))
+    together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
+    if len(side) < len(everywhere) and any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
+        cut = cut_column(observed.tests, frozenset(side), len(everywhere))
         effect = _single(_Design([cut], observed), _likelihood(observed, []))
         tries += [([effect], _Design([*design.columns, cut], observed))] if effect.causes else []
     best, evidence = (effects, design), _evidence(effects, design, observed) if tries else 0.0

@@ -101,8 +101,9 @@ class _Round:
         self.compared = set[tuple[str, ...]]()  # those that have been tested on single GPUs
         self.helpers: list[str] = []  # nodes that are fine, at random
         self.by_gpu = True
-        self.taken, self.halved = set[tuple[str, str]](), set[str]()  # GPUs of nodes in two tests at once
-        self.each = [(gpu,) for gpu in state.gpus]
+        self.each = [(gpu,) for gpu in state.gpus]  # every GPU by itself
+        self.halved = set[str]()  # nodes in tests of half of their GPUs
+        self.taken = set[tuple[str, str]]()  # their GPUs that are in one
         self.random = random.Random(state.rounds)
         links = [finding for finding in state.localization.findings if finding.named and finding.kind == "link"]
         self.linked = {node for link in links for node in link.cause.nodes}
@@ -144,7 +145,7 @@ class _Round:
         for node in sorted(new):
             self._with_a_fine_one(node)
         times, tested = Counter(node for test in odd for node in test.nodes), Counter(t.nodes for t in self.state.tests)
-        for test in sorted(odd, key=lambda test: tested[test.nodes]):
+        for test in sorted(odd, key=lambda test: tested[test.nodes]):  # first what has not been repeated
             if new.isdisjoint(test.nodes) and len(test.nodes) == 2:
                 if max(times[node] for node in test.nodes) > 1 and tested[test.nodes] == 1 and len(self.each) > 1:
                     self._on_half(test.nodes)
@@ -203,9 +204,9 @@ class _Round:
             self.compared.add(pair)
 
     def _on_half(self, pair: tuple[str, ...]) -> None:
-        """On each of the first or the second half of the GPUs by itself: one of two slow links at a node.
+        """On half of the GPUs, each by itself: a link of a node that has another slow one, which gets the other half.
 
-        Only on single GPUs these differ from a GPU of the node.
+        On all GPUs at once, two slow links of a node look like one of its GPUs.
         """
         middle = len(self.each) // 2
         for half in (self.each[:middle], self.each[middle:]):
@@ -238,8 +239,7 @@ class _Round:
         shift = size // 2 if self.state.rounds else 0
         ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
         for first in range(0, len(ring), size):
-            members = [node for node in ring[first : first + size] if node in self.free]
-            if len(members) > 1:
+            if len(members := ring[first : first + size]) > 1:
                 self._add(members, self.state.gpus)
 
     def rest_of_ring(self) -> None:
@@ -252,7 +252,7 @@ class _Round:
         by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.localization.findings
         if by_rail:
             self._compare()
-        free = [node for node in self.free if node not in self.linked]
+        free = [node for node in self.free if node not in self.linked]  # whom one stray more would put in doubt
         self.random.shuffle(free)
         every = max(1, min(len(self.state.gpus), len(free) // 6))
         for i, pair in enumerate(self._strangers(free)):

@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations, pairwise
+from random import Random
 
 import numpy as np
 import pytest
@@ -99,6 +100,28 @@ def test_tests_under_other_conditions_are_not_compared() -> None:
     tests = [pair(a, b, 40) for a, b in combinations("abcd", 2)]
     slower = [GroupTest("g", "alltoall", ("a", "b", "c", "d"), {1 << 30: 5.0}) for _ in range(4)]
     assert localize([*tests, *slower]).verdict == "pass"
+
+
+def test_a_node_that_is_slow_in_most_tests_of_it_alone_is_named() -> None:
+    rates = [(node, 50 if node == "n3" and turn < 4 else 100) for node in ("n1", "n2", "n3", "n4") for turn in range(5)]
+    found = localize([GroupTest(node, "all_reduce", (node,), {1 << 30: rate}) for node, rate in rates])
+    assert [(finding.title, finding.named) for finding in found.findings] == [("node n3", True)]
+
+
+@pytest.mark.parametrize("seed", range(0, 1000, 100))
+def test_tests_of_any_shape_have_an_answer(seed: int) -> None:
+    for one in range(seed, seed + 100):
+        random = Random(one)
+        names = [f"n{i}" for i in range(random.randint(1, 10))]
+        tests = []
+        for turn in range(random.randint(0, 40)):
+            nodes = tuple(random.choices(names, k=random.randint(1, 4)))
+            gpus = tuple(random.choice([(), ("0",), ("0", "1")]) for _ in nodes) if random.random() < 0.5 else ()
+            rate = random.choice((100, 100, 50, 0)) * random.lognormvariate(0, 0.05)
+            tests.append(GroupTest(f"{turn}", "all_reduce", nodes, {1 << 30: rate} if rate else {}, gpus))
+        found = localize(tests, {"rack": frozenset(names[:4])})
+        assert found.verdict in ("pass", "degraded", "fail", "inconclusive")
+        assert all(0 < finding.confidence <= 1 for finding in found.findings)
 
 
 def test_no_test_at_all_is_inconclusive() -> None:
