@@ -2,6 +2,7 @@
 
 import logging
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -100,6 +101,8 @@ class RunState:
                 yield
                 self.done.add(name)
             except Exception as error:
+                if interruption := _interruption(error):
+                    raise interruption from None
                 self.broke(name, error, time.monotonic() - started)
 
     def broke(self, name: str, error: Exception, seconds: float = 0.0) -> None:
@@ -222,6 +225,13 @@ class RunState:
             reason=reason,
             timings=dict(self.timings),
         )
+
+
+def _interruption(error: BaseException | None) -> BaseException | None:
+    """Return the signal behind an error, if any: Prefect's engine may fail itself while it ends for one."""
+    while isinstance(error, Exception):
+        error = error.__cause__ or error.__context__
+    return None if isinstance(error, (CancelledError, GeneratorExit)) else error
 
 
 def _explain(error: Exception) -> tuple[Verdict, str]:

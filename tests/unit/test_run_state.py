@@ -1,5 +1,6 @@
 """What becomes of errors in a run's steps."""
 
+from asyncio import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +94,25 @@ def test_an_interrupt_is_no_finding(state: RunState) -> None:
     with pytest.raises(KeyboardInterrupt), state.attempt("launch"):
         raise KeyboardInterrupt
     assert state.checks == []
+
+
+def failing_after(cut: BaseException) -> None:
+    try:
+        raise cut
+    except BaseException:
+        raise ValueError("Task run is not set")  # noqa: B904  as Prefect's engine does
+
+
+def test_an_interrupt_that_prefect_cannot_record_is_no_finding_either(state: RunState) -> None:
+    with pytest.raises(KeyboardInterrupt), state.attempt("launch"):
+        failing_after(KeyboardInterrupt())
+    assert state.checks == []
+
+
+def test_an_error_after_a_task_that_was_cancelled_is_a_finding(state: RunState) -> None:
+    with state.attempt("launch"):
+        failing_after(CancelledError())
+    assert [check.verdict for check in state.checks] == [Verdict.INCONCLUSIVE]
 
 
 def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState) -> None:
