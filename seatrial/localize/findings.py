@@ -192,7 +192,7 @@ def _told(observed: Observed) -> Bools:
     clear = _fine_nodes(observed, mask)
     fine = np.flatnonzero(observed.fine & ~observed.fast & ~mask)
     told |= {likes[i] for i in fine if clear.issuperset(observed.tests[i].nodes)}
-    told -= {likes[i] for i in np.flatnonzero(observed.fast & ~mask)}
+    told -= {likes[i] for i in np.flatnonzero(observed.fast)}
     return np.array([like in told for like in likes], dtype=bool)
 
 
