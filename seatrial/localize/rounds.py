@@ -1,9 +1,10 @@
 """Plan rounds of tests of disjoint groups, each from the results of the earlier rounds. Pure.
 
 The first two rounds are the pairs of a ring over all nodes in the order of their ranks: between them they have every
-node twice and every link of the ring that a collective of all nodes goes over. Later rounds pair what is doubtful with
-nodes that were fine, each time with others (adaptive group testing with confirmation), repeat doubtful links, take
-doubtful nodes apart by their GPUs, and pair all other nodes at random, which shows cuts, or on single rails.
+node twice and every link of the ring that a collective of all nodes goes over. Few nodes that the first leaves in doubt
+have half of their GPUs in the second, and half with a node that was fine. Later rounds pair what is doubtful with nodes
+that were fine, each time with others (adaptive group testing with confirmation), repeat doubtful links, take doubtful
+nodes apart by their GPUs, and pair all other nodes at random, which shows cuts, or on single rails.
 """
 
 import random
@@ -77,6 +78,7 @@ def plan(state: State, budget: Budget) -> list[Group]:
         return []
     planned = _Round(state)
     if state.rounds < 2:
+        planned.first_doubts()
         planned.ring(max(2, -(-len(state.nodes) // budget.groups)))
         return planned.chosen
     planned.doubts()
@@ -127,6 +129,21 @@ class _Round:
         is_cut = any(finding.kind == "cut" for finding in localization.findings)
         enough = not is_cut or pairs >= _PAIRS_FOR_A_CUT * len(self.state.nodes)
         return bool(localization.findings) and not self.chosen and localization.next_test is None and enough
+
+    def first_doubts(self) -> None:
+        """Few nodes of slow pairs on single GPUs: half of them with the other neighbour, half with a fine node."""
+        odd = (self.state.tests[i] for i in np.flatnonzero(unsettled(self.state.localization.posterior)))
+        doubtful = {node for test in odd for node in test.nodes} - self.fine
+        if not doubtful or len(self.each) < 2 or len(doubtful) > len(self.state.nodes) // _LIKE:
+            return
+        ring = self.state.nodes
+        for place, node in enumerate(ring):
+            if node in doubtful:
+                beside = (ring[place - 1], ring[(place + 1) % len(ring)])
+                pairs = [(node, other) for other in beside if frozenset((node, other)) not in self.met]
+                helper = self._fine_one(node)
+                for pair in [*pairs[:1], *([(node, helper)] * 2 if helper else [])]:  # both halves, without a neighbour
+                    self._on_half(pair)
 
     def doubts(self) -> None:
         """Groups for what is doubtful, unless doubts are all over the fleet."""
@@ -190,7 +207,7 @@ class _Round:
         by_gpu = len(self.state.gpus) > 1 and node not in self.apart and self.by_gpu
         if by_gpu:
             self._compare()
-        partner = self._fine_one(node)
+        partner = self._fine_one(node) if node in self.free else None
         if partner is None:
             return
         self._add((node, partner), *(self.each if by_gpu else [self.state.gpus]))
@@ -220,12 +237,12 @@ class _Round:
                 return
 
     def _fine_one(self, node: str) -> str | None:
-        """A free node that was fine and has not been tested with this free one, at random."""
+        """A free node that was fine and has not been tested with this one, at random."""
         if not self.helpers:
             self.helpers = [n for n in self.free if n in self.fine]
             self.random.shuffle(self.helpers)
         free = (n for n in self.helpers if n in self.free and n != node and frozenset((n, node)) not in self.met)
-        return next(free, None) if node in self.free else None
+        return next(free, None)
 
     def _add(self, nodes: Sequence[str], *gpus: tuple[str, ...]) -> None:
         """A group of these nodes, if they are free, or one for each of several choices of their GPUs."""
@@ -239,7 +256,7 @@ class _Round:
         shift = size // 2 if self.state.rounds else 0
         ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
         for first in range(0, len(ring), size):
-            if len(members := ring[first : first + size]) > 1:
+            if len(members := [node for node in ring[first : first + size] if node in self.free]) > 1:
                 self._add(members, self.state.gpus)
 
     def rest_of_ring(self) -> None:
