@@ -21,7 +21,7 @@ from seatrial.localize.observations import GroupTest
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests
 _WIDESPREAD = 0.75  # of the nodes in doubt: a pattern over the fleet, which pairs at random show best
 _APART = 0.25  # of the nodes in doubt, that are tested on each GPU at once
-_LIKE = 6  # nodes tested on single GPUs, for a pair of fine ones that is as well
+_LIKE = 6  # nodes on single GPUs, to each fine pair that is; nodes, to each that may be in doubt after the first round
 _PAIRS_FOR_A_CUT = 2  # for each node, so that its side is sure
 
 
@@ -140,9 +140,9 @@ class _Round:
         for place, node in enumerate(ring):
             if node in doubtful:
                 beside = (ring[place - 1], ring[(place + 1) % len(ring)])
-                pairs = [(node, other) for other in beside if frozenset((node, other)) not in self.met]
+                links = [(node, other) for other in beside if frozenset((node, other)) not in self.met]
                 helper = self._fine_one(node)
-                for pair in [*pairs[:1], *([(node, helper)] * 2 if helper else [])]:  # both halves, without a neighbour
+                for pair in [*links[:1], *([(node, helper)] * 2 if helper else [])]:  # both halves, without a neighbour
                     self._on_half(pair)
 
     def doubts(self) -> None:
@@ -221,7 +221,7 @@ class _Round:
             self.compared.add(pair)
 
     def _on_half(self, pair: tuple[str, ...]) -> None:
-        """On half of the GPUs, each by itself: a link of a node that has another slow one, which gets the other half.
+        """A pair on half of its GPUs, each by itself: the other half of a node is free for another pair.
 
         On all GPUs at once, two slow links of a node look like one of its GPUs.
         """

@@ -169,10 +169,10 @@ class RunState:
         self.checks.append(check)
 
     def doubt(self, why: str) -> None:
-        """Make slow and failed checks inconclusive because of `why`, without suspects; wrong numbers stay."""
+        """Make checks that are not passed inconclusive because of `why`, without suspects; wrong numbers stay."""
         self.checks = [
             replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why, check.reason), suspects=())
-            if check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+            if check.verdict in (Verdict.DEGRADED, Verdict.FAIL, Verdict.INCONCLUSIVE)
             else check
             for check in self.checks
         ]

@@ -83,9 +83,10 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(co
     assert plateau["source"] == "history"
     assert plateau["value"] < plateau["expected"]["low"]
     assert plateau["deviation"] < -0.5
-    # The node that TCP names, or the collective of which no node can be named.
-    compared = r" [MG]B/s( on node-1)?, earlier runs [\d,.]+ [MG]B/s \([\d.]+ % less\)"
+    # TCP names an end of the link, which stands before the collective that names none.
+    compared = r"tcp_\w+ [\d,.]+ MB/s on node-[01], earlier runs [\d,.]+ MB/s \([\d.]+ % less\)"
     assert re.search(compared, slow.document["reason"]), slow.document["reason"]
+    assert " GB/s: " in plateau["reason"]
     assert "in 3 runs (limit " in plateau["reason"]
     # It was slow whenever it was measured: three readings agree, and nobody is blamed for fewer.
     assert "all_reduce at 1M once more: repeat 1 of " in slow.err

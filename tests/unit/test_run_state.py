@@ -78,6 +78,7 @@ def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> 
         Check("connectivity", Verdict.PASS, "all answer"),
         Check("collectives", Verdict.FAIL, "busbw is low", suspects=(suspect,)),
         Check("training", Verdict.CORRUPT, "the loss is NaN", suspects=(suspect,)),
+        Check("devices", Verdict.INCONCLUSIVE, "no end within 46 s"),
     ]
     state.doubt("another run has this cluster")
     outcomes = {check.name: (check.verdict, check.suspects) for check in state.checks}
@@ -85,9 +86,11 @@ def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> 
         "connectivity": (Verdict.PASS, ()),
         "collectives": (Verdict.INCONCLUSIVE, ()),
         "training": (Verdict.CORRUPT, (suspect,)),
+        "devices": (Verdict.INCONCLUSIVE, ()),
         "turn": (Verdict.INCONCLUSIVE, ()),
     }
     assert state.checks[1].reason == "another run has this cluster: busbw is low"
+    assert state.checks[3].reason == "another run has this cluster: no end within 46 s"
 
 
 def test_an_interrupt_is_no_finding(state: RunState) -> None:
