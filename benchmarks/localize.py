@@ -21,7 +21,7 @@ from functools import partial
 from itertools import pairwise
 from statistics import fmean, median
 
-from seatrial.localize import Budget, Group, plan, start, update, verdict
+from seatrial.localize import Budget, Group, plan, start, update
 from seatrial.localize.findings import NAMED
 
 KINDS = ("node", "gpu", "link", "rail", "cut")
@@ -119,7 +119,7 @@ def ours(fleet: Fleet, rounds: int = 5, groups: int = 2048) -> Outcome:
         state = update(state, results)
         slowest = max(slowest, time.process_time() - began)
     named: dict[Part, float] = {}
-    for finding in verdict(state).findings:
+    for finding in state.localization.findings:
         name = " ".join(finding.sides[0]) if finding.kind == "cut" else finding.cause.name
         named[finding.cause.kind, name] = finding.confidence
     return Outcome(named, state.rounds, fleet.tests, slowest)

@@ -29,13 +29,13 @@ from flows.serving.ui import (
     show_verdict,
     state_of,
 )
+from seatrial.checks.localize.step import LOCALIZE, is_due
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, below_runs, secrets_of, set_aside, setup_of, writable
 from seatrial.history import open_store
 from seatrial.judge.knowledge import RunContext
-from seatrial.localize.in_run import LOCALIZE, is_due
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now

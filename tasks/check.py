@@ -15,10 +15,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Crashed, Failed
 
 from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, StepResult, try_check
+from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.references import AGREEING
-from seatrial.localize.in_run import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
 from seatrial.model.result import SURE, Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst

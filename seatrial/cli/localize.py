@@ -51,7 +51,7 @@ def _tests(paths: tuple[str, ...]) -> "list[list[GroupTest]]":
 
 def _of_log(path: str) -> "list[GroupTest]":
     """The tests in a log; none where nccl-tests wrote nothing."""
-    from seatrial.localize import tests_of
+    from seatrial.checks.localize.logs import tests_of
     from seatrial.nccl import parse_file, parse_text
 
     try:

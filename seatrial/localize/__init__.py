@@ -1,24 +1,23 @@
 """Which node, GPU, rail, link or cut makes tests slow, from tests of groups of nodes.
 
     localize(tests, groups) -> Localization      what tests show that exist already
-    tests_of(name, sweeps) -> list[GroupTest]    such tests from logs
 
-Tests of a run are planned in rounds of disjoint groups:
+Tests can be planned in rounds of disjoint groups:
 
     state = start(nodes, gpus, groups)           once a collective of all nodes was slow
     while groups := plan(state, budget):         no groups: it is settled, or the budget is spent
         state = update(state, [group.result(collective, busbw_gb_s) for group in groups])
-    verdict(state) -> Localization
+    state.localization -> Localization
 
-All of it is pure: the same tests give the same answer.
+All of it is pure: the same tests give the same answer. seatrial/checks/localize runs the rounds of a run, and reads
+tests from logs.
 """
 
 from seatrial.localize.findings import Finding, Localization, localize
-from seatrial.localize.logs import tests_of
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import GroupTest
 from seatrial.localize.reasons import REASONS
-from seatrial.localize.rounds import Budget, Group, State, plan, start, update, verdict
+from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 
 __all__ = [
     "REASONS",
@@ -32,7 +31,5 @@ __all__ = [
     "localize",
     "plan",
     "start",
-    "tests_of",
     "update",
-    "verdict",
 ]

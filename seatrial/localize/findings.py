@@ -128,7 +128,8 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
     if apart := _never_together(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
         findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
         cut = Cause("cut", "", tuple(sorted(apart)))
-        findings += [_finding(posterior, cause, 0.5) for cause in (cut, *_nodes(posterior, apart))]
+        nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
+        findings += [_finding(posterior, cause, 0.5) for cause in (cut, *nodes)]
         together = NextTest(tuple(sorted(apart)[:2]))
     if behind := _behind_a_cut(posterior, findings):
         findings = [replace(f, confidence=min(f.confidence, 0.5)) if f in behind else f for f in findings]
@@ -236,11 +237,6 @@ def _across(posterior: Posterior, link: Finding) -> NextTest:
     )
 
 
-def _nodes(posterior: Posterior, names: set[str]) -> list[Cause]:
-    causes = (column.cause for column in posterior.columns)
-    return [cause for cause in causes if cause.kind == "node" and cause.name in names]
-
-
 def _concluded(posterior: Posterior, findings: tuple[Finding, ...], together: NextTest | None) -> Localization:
     observed = posterior.observed
     named = [finding for finding in findings if finding.named]
@@ -258,9 +254,9 @@ def _concluded(posterior: Posterior, findings: tuple[Finding, ...], together: Ne
         next_test, doubt = None, None
     if named:
         reasons = [_placed(finding) for finding in named[:4]]
-        return Localization(
-            _verdict(named), join([*reasons, *([doubt] if doubt else [])]), findings, next_test, posterior
-        )
+        below_half = any(finding.slowdown > np.log(2) for finding in named)
+        fault = Verdict.FAIL if below_half else Verdict.DEGRADED
+        return Localization(fault, join([*reasons, *([doubt] if doubt else [])]), findings, next_test, posterior)
     if doubt:
         return Localization(Verdict.INCONCLUSIVE, doubt, findings, next_test, posterior)
     nodes = len({node for test in observed.tests for node in test.nodes})
@@ -343,21 +339,19 @@ def _finding(posterior: Posterior, cause: Cause, confidence: float) -> Finding:
     }
     dead = cause.kind == "node" and slowdown == float("inf")
     reason = Reason.of("localize-node-fails" if dead else f"localize-{cause.kind}", **values)
-    rows = tuple(_row(observed, int(i)) for i in _convincing(observed, hit, tests))
-    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown)
+    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, _rows(observed, hit, tests), slowdown)
 
 
-def _convincing(observed: Observed, hit: Ints, tests: Ints) -> list[int]:
+def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
     """The slowest tests of a cause, and last the fastest of them, which speaks against it."""
-    order = hit[np.argsort(observed.value[hit], kind="stable")].tolist()
     against = tests[observed.fine[tests]]
     fastest = [int(against[np.argmax(observed.value[against])])] if len(against) else []
-    return [*order[: _ROWS - len(fastest)], *fastest]
-
-
-def _row(observed: Observed, i: int) -> Evidence:
-    test = observed.tests[i]
-    return Evidence(test.name, test.nodes, None if observed.failed[i] else round(exp(observed.value[i]), 3))
+    slowest = hit[np.argsort(observed.value[hit], kind="stable")].tolist()
+    rows = []
+    for i in (*slowest[: _ROWS - len(fastest)], *fastest):
+        test = observed.tests[i]
+        rows.append(Evidence(test.name, test.nodes, None if test.failed else round(exp(observed.value[i]), 3)))
+    return tuple(rows)
 
 
 def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -376,11 +370,6 @@ def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str
         return (), ()
     everywhere = {node for test in observed.tests for node in test.nodes}
     return cause.nodes, tuple(sorted(everywhere - set(cause.nodes)))
-
-
-def _verdict(named: Sequence[Finding]) -> Verdict:
-    """Below half of the speed of like tests is a fail."""
-    return Verdict.FAIL if any(finding.slowdown > np.log(2) for finding in named) else Verdict.DEGRADED
 
 
 def _called(cause: Cause) -> str:

@@ -65,21 +65,6 @@ REASONS = {
         "A test counts only beside like ones: the same collective, sizes, number of nodes and of GPUs.",
         "Run the same collective over more pairs of nodes.",
     ),
-    "localize-measured-again": Explanation(
-        "measured again after the collectives: {found}",
-        "The numbers of single nodes were fine at first, and are not when measured again after the collectives.",
-        "Look at what slowed the part since: clocks and temperature, link errors, another process.",
-    ),
-    "localize-budget-spent": Explanation(
-        "stopped after {rounds} rounds: the {budget_s} s of budget_s are spent",
-        "Another round of tests would not have ended in time.",
-        "Raise `--budget` of the run, or `budget_s` of the suite.",
-    ),
-    "localize-nothing-measured": Explanation(
-        "no test of a group of nodes could be measured in {rounds} rounds",
-        "The head of each group could not be reached, or its tests did not end in time.",
-        "Read `logs/localize-1-1.log`.",
-    ),
     "localize-none": Explanation(
         "no part stands out in {tests} tests over {nodes} nodes",
         "All tests are as fast as like tests, or were so when repeated. A fault that slows all of them alike does not"

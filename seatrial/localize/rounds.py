@@ -68,10 +68,6 @@ def update(state: State, results: Iterable[GroupTest]) -> State:
     return replace(state, tests=tests, rounds=state.rounds + 1, localization=localize(tests, state.groups))
 
 
-def verdict(state: State) -> Localization:
-    return state.localization
-
-
 def plan(state: State, budget: Budget) -> list[Group]:
     """The groups of the next round, no two with a GPU in common; none once it is settled or the budget is spent."""
     if state.rounds >= budget.rounds or len(state.nodes) < 2:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from seatrial import builders, checks, history, localize, model, platforms, remote, runs
 from seatrial.checks import collectives, connectivity, devices, training
+from seatrial.checks import localize as localize_step
 from seatrial.model.reason import Explanation
 from seatrial.nccl import causes
 from seatrial.platforms import baremetal, docker, kubernetes, local, runai, slurm
@@ -24,7 +25,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Logs": causes.REASONS,
     "Training": training.REASONS,
     "Devices": devices.REASONS,
-    "Localisation": localize.REASONS,
+    "Localisation": {**localize.REASONS, **localize_step.REASONS},
     "Numbers": model.REASONS,
     "History": history.REASONS,
 }

@@ -12,9 +12,9 @@ import pytest
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
+from seatrial.checks.localize.step import Localized, localize_run
 from seatrial.config.run import Suite, setup_of
 from seatrial.judge.knowledge import RunContext
-from seatrial.localize.in_run import Localized, localize_run
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict

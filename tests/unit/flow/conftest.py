@@ -13,9 +13,9 @@ import pytest
 
 from flows import check
 from seatrial.checks.contract import try_check
+from seatrial.checks.localize.step import localize_run
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
-from seatrial.localize.in_run import localize_run
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict

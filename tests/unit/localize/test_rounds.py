@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from seatrial.localize import Budget, Group, Localization, plan, start, update, verdict
+from seatrial.localize import Budget, Group, Localization, plan, start, update
 
 GPUS = ("0", "1", "2", "3")
 Speed = Callable[[Group], float]
@@ -35,7 +35,7 @@ def localized(
         values = [100 * speed(group) * math.exp(noise.gauss(0, sigma)) for group in chosen]
         results = [g.result("all_reduce", {1 << 30: v}) for g, v in zip(chosen, values, strict=True)]
         state = update(state, results)
-    return verdict(state), state.rounds
+    return state.localization, state.rounds
 
 
 def speed_with(slow: set[str], group: Group) -> float:
@@ -147,7 +147,7 @@ def test_a_node_whose_tests_fail_is_named(count: int) -> None:
     while groups := plan(state, Budget()):
         results = [g.result("all_reduce", {} if "n003" in g.nodes else {1 << 30: 100.0}) for g in groups]
         state = update(state, results)
-    assert named(verdict(state)) == {("node", "n003")}
+    assert named(state.localization) == {("node", "n003")}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -158,7 +158,7 @@ def test_failures_without_a_pattern_name_nothing(seed: int) -> None:
         results = [g.result("all_reduce", {} if fails.random() < 0.2 else {1 << 30: 100.0}) for g in groups]
         state = update(state, results)
     assert sum(test.failed for test in state.tests) >= 3
-    assert named(verdict(state)) == set()
+    assert named(state.localization) == set()
 
 
 def test_a_healthy_fleet_names_nothing() -> None:

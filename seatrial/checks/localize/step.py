@@ -24,8 +24,8 @@ from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import CheckContext, Doubt, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.table import repeat_checks
-from seatrial.localize.findings import Localization
-from seatrial.localize.rounds import Budget, Group, State, plan, start, update, verdict
+from seatrial.localize.findings import Localization, localize
+from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import SURE, Check, Suspect, merge_suspects
@@ -84,14 +84,14 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
         reason = Reason.of("localize-measured-again", found=reason)
         fault = worst((bad.verdict if bad else Verdict.DEGRADED, *(check.verdict for check in again)))
         check = Check(LOCALIZE, fault, reason, time.monotonic() - started, suspects=suspects)
-        return Localized(StepResult(check, context.testbed), _document(check, verdict(start(()))))
+        return Localized(StepResult(check, context.testbed), _document(check, localize(())))
     if bad is None:
         return None
     section = context.section(Collectives)
     trial = _Trial(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
     trial.run_rounds()
     check = replace(trial.check(bad.verdict), seconds=time.monotonic() - started)
-    document = _document(check, trial.localization) | {"rounds": trial.state.rounds, "collective": trial.sweep.label}
+    document = _document(check, trial.state.localization, trial.state.rounds, trial.sweep.label)
     return Localized(StepResult(check, trial.testbed), document)
 
 
@@ -144,10 +144,6 @@ class _Trial:
         self._spent = False
         self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed), self.testbed.groups)
 
-    @property
-    def localization(self) -> Localization:
-        return verdict(self.state)
-
     def run_rounds(self) -> None:
         """Run rounds until it is settled, or one more as long as the last would end after the time limit."""
         last_s = 0.0
@@ -158,7 +154,7 @@ class _Trial:
                 return
             self._round(groups)
             last_s = time.monotonic() - began
-            log.info("round %d, %d groups: %s", self.state.rounds, len(groups), self.localization.reason)
+            log.info("round %d, %d groups: %s", self.state.rounds, len(groups), self.state.localization.reason)
 
     def _round(self, groups: Sequence[Group]) -> None:
         number = self.state.rounds + 1
@@ -203,7 +199,7 @@ class _Trial:
 
     def check(self, fault: Verdict) -> Check:
         """The check: as bad as the collectives where a part is named, else inconclusive."""
-        localization = self.localization
+        localization = self.state.localization
         suspects = {(s.kind, s.name): s for s in (*localization.suspects, *self._suspects)}
         named = bool(self._suspects) or any(finding.named for finding in localization.findings)
         spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
@@ -244,15 +240,19 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
     return {} if outcome.verdict is Verdict.FAIL else None
 
 
-def _document(check: Check, localization: Localization) -> dict[str, Any]:
+def _document(
+    check: Check, localization: Localization, rounds: int = 0, collective: str | None = None
+) -> dict[str, Any]:
     """The `localization` of run.json."""
-    own = {"verdict": check.verdict.value, "code": check.to_dict()["code"], "reason": check.reason}
-    suspects = [suspect.to_dict() for suspect in check.suspects]
-    return (
-        localization.to_dict()
-        | own
-        | {"suspects": suspects, "rounds": 0, "collective": None, "tests": _tests(localization)}
-    )
+    return localization.to_dict() | {
+        "verdict": check.verdict.value,
+        "code": check.to_dict()["code"],
+        "reason": check.reason,
+        "suspects": [suspect.to_dict() for suspect in check.suspects],
+        "rounds": rounds,
+        "collective": collective,
+        "tests": _tests(localization),
+    }
 
 
 def _tests(localization: Localization) -> list[dict[str, Any]]:
