@@ -1,6 +1,7 @@
 """What slows after connectivity, on real nodes: a node is named by its own numbers and by pairs, a cut by pairs."""
 
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,9 +41,17 @@ def nodes_of(found: Localized) -> list[str]:
 def slowed_after_connectivity(local_testbed: LocalTestbed) -> Iterator[tuple[CheckContext, list[Check]]]:
     """Four nodes of which node-2 has a twentieth of the others' rate once connectivity has passed."""
     with _connected(local_testbed, 4) as (context, checks):
-        shaper = "tc qdisc replace dev eth0 root tbf rate 10mbit burst 32kbit latency 400ms"
-        subprocess.run(["ip", "netns", "exec", f"seatrial-{context.run.run_id}-node-2", *shaper.split()], check=True)
+        _slow_down(context, "node-2")
         yield context, checks
+
+
+def _slow_down(context: CheckContext, node: str) -> None:
+    shaper = "tc qdisc replace dev eth0 root tbf rate 10mbit burst 32kbit latency 400ms"
+    subprocess.run(["ip", "netns", "exec", _namespace(context, node), *shaper.split()], check=True)
+
+
+def _namespace(context: CheckContext, node: str) -> str:
+    return f"seatrial-{context.run.run_id}-{node}"
 
 
 @contextmanager
@@ -87,3 +96,30 @@ def test_a_slow_uplink_is_a_cut_with_both_sides(local_testbed: LocalTestbed) -> 
     assert (finding["kind"], nodes_of(found)) == ("cut", [])
     assert leaf in finding["sides"]
     assert len(found.step.testbed.nodes) == 8
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(local_testbed: LocalTestbed) -> None:
+    with _connected(local_testbed, 6) as (context, checks):
+        _slow_down(context, "node-4")
+        ended = threading.Event()
+
+        def kill_in_the_first_round() -> None:
+            while not any(log.stat().st_size for log in context.run.logs.glob("localize-1-*.log")):
+                if ended.wait(0.05):
+                    return
+            pids = subprocess.check_output(["ip", "netns", "pids", _namespace(context, "node-2")], text=True).split()
+            subprocess.run(["kill", "-KILL", *pids], check=False)  # some may have ended
+
+        killer = threading.Thread(target=kill_in_the_first_round)
+        killer.start()
+        try:
+            found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
+        finally:
+            ended.set()
+            killer.join()
+        assert found
+    assert set(nodes_of(found)) == {"node-2", "node-4"}
+    assert all(suspect.confidence >= 0.95 for suspect in found.step.check.suspects)
+    assert "node-2" not in {node.name for node in found.step.testbed.nodes}
+    assert len(found.step.testbed.nodes) == 5
