@@ -165,8 +165,9 @@ _DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server ends with the run, even where that is killed.
 _SERVE = """
-import ctypes, sys
+import ctypes, gc, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+gc.disable()  # as collect_apart does: imports make no garbage, and to look for it takes a fifth of the start
 import uvicorn
 from prefect.server.api.server import create_app
 from flows.serving.server import collect_apart
