@@ -43,7 +43,11 @@ class Rise:
 def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
     """Ask the nodes that have counters once more; return the checks with evidence of what rose, and notes."""
     found = context.recall(Findings)
-    before = {name: node for name, node in found.inventories.items() if _has_counters(node)} if found else {}
+    before = {
+        name: node
+        for name, node in (found.inventories if found else {}).items()
+        if node.gpus or any(port.kind != "network" for port in node.ports)
+    }
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
@@ -56,10 +60,6 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
     notes = [Reason.of("errors-in-run", what=error) for error in driver_errors(new)]
     return [_with_evidence(check, rises, len(before)) for check in checks], [*_notes(rises), *notes]
-
-
-def _has_counters(inventory: Inventory) -> bool:
-    return bool(inventory.gpus) or any(port.kind != "network" for port in inventory.ports)
 
 
 def risen(before: Inventories, after: Inventories) -> list[Rise]:
