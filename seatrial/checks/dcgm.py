@@ -25,8 +25,6 @@ from seatrial.remote.ssh import connected, on_each
 from seatrial.text.lines import last_line
 
 _NAME = "dcgm"
-_CONNECT_S = 30
-_NOT_FOUND = 127  # by the shell
 _ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0}  # of a node with eight GPUs, by level
 _REMEDY = "install datacenter-gpu-manager in the image, and start nv-hostengine"
 
@@ -60,9 +58,9 @@ def dcgm(context: CheckContext) -> StepResult:
 def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
     """The results on one node. Raises RemoteError if there are none, with DCGM's own words."""
     command = shlex.join(["dcgmi", "diag", "-r", str(section.level), "-j"])
-    with connected(testbed, node, _CONNECT_S) as transport:
+    with connected(testbed, node, 30) as transport:
         done = run_command(transport, command, timeout_s=section.timeout_s)
-    if done.exit_status == _NOT_FOUND:
+    if done.exit_status == 127:  # the shell did not find it
         where = f"on {node.name}"
         raise RemoteError(Reason.of("program-missing", program="dcgmi", where=where, remedy=_REMEDY))
     if done.timed_out:

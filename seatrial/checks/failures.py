@@ -18,6 +18,8 @@ from seatrial.remote.mpi import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
 from seatrial.text.redact import Secrets
 
+Complaints = Sequence[re.Match[str]]  # last words of a probe's ranks, with the groups `host`, `rank` and `cause`
+
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
     """The node's name where its host name is that, else the node that mpirun's mapping by slot puts the rank on."""
@@ -156,7 +158,7 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
     return [f for f in findings if f.code != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
 
 
-def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
+def _cause(findings: Sequence[Finding], complaints: Complaints) -> str | None:
     """Return the message of the first rank that did more than lose a peer, else the earliest cause, else a consequence.
 
     Silent ranks weigh more than the messages of those that waited for them.
@@ -173,7 +175,7 @@ def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> 
     return _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
 
 
-def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
+def _rank_gave_up(complaints: Complaints) -> str:
     """Reason of the first rank that gave up, with the others that ended alike."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
@@ -181,13 +183,12 @@ def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
     return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
 
 
-def silences(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+def silences(complaints: Complaints) -> list[re.Match[str]]:
     """Return those that name ranks that never answered the others."""
     return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
-def _complaints(result: MpiResult) -> list[re.Match[str]]:
-    """Return the last words of a probe's ranks, with the groups `host`, `rank` and `cause`."""
+def _complaints(result: MpiResult) -> Complaints:
     return _of_themselves(_COMPLAINT, result)
 
 
@@ -195,8 +196,6 @@ def log_reason(finding: Finding) -> Reason:
     """The cause with the line that shows it, which may hold a secret."""
     return Reason.of(finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence))
 
-
-Complaints = Sequence[re.Match[str]]
 
 _MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
 _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it

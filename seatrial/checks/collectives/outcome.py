@@ -13,7 +13,7 @@ every size, and `network` what a sweep without an arm yields.
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -95,16 +95,13 @@ def conclude(
     measurements = () if of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
-        reason = f"{setting.name}: {_span(rows)}, every result right" + (f", {way}" if way else "")
+        first, last = format_size(rows[0].size), format_size(rows[-1].size)
+        span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
+        reason = f"{setting.name}: {span}, every result right" + (f", {way}" if way else "")
         return SweepOutcome(setting.name, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
     return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
-
-
-def _span(rows: Sequence[Row]) -> str:
-    first, last = format_size(rows[0].size), format_size(rows[-1].size)
-    return f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
@@ -122,8 +119,7 @@ def wrong_results(sweep: Sweep | None) -> Problem | None:
     rows = sorted(sweep.rows, key=lambda row: row.size) if sweep else []
     wrong = [
         f"{timing.wrong} at {format_size(row.size)} {placement.replace('_', '-')}"
-        for row in rows
-        for placement, timing in _sides(row)
+        for row, placement, timing in _timings(rows)
         if timing.wrong and timing.wrong > 0
     ]
     if wrong:
@@ -210,7 +206,11 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
     shared |= {"arm": setting.arm} if setting.arm else {}
     shared |= setting.called_with
     if setting.arm not in (INTRA, LATENCY):
-        yield from _busbw_by_size(setting, sweep, rows, shared)
+        for row, placement, timing in _timings(rows):
+            busbw, printed = busbw_of(setting, sweep, row.size, timing), timing.busbw_gb_s
+            if busbw is not None:
+                conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
+                yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
     if setting.arm != LATENCY and (top := _top(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement("busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top)
@@ -219,19 +219,6 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
             if row.out_of_place and (time_us := row.out_of_place.time_us):
                 conditions = {**shared, "message_bytes": row.size}
                 yield Measurement("latency", time_us, "us", setting.subject, conditions, (time_us,), better="lower")
-
-
-def _busbw_by_size(
-    setting: Setting, sweep: Sweep, rows: Sequence[Row], shared: Mapping[str, ConditionValue]
-) -> Iterator[Measurement]:
-    for row in rows:
-        for placement, timing in _sides(row):
-            busbw = busbw_of(setting, sweep, row.size, timing)
-            if busbw is None:
-                continue
-            conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
-            printed = timing.busbw_gb_s
-            yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
 
 
 def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
@@ -250,11 +237,12 @@ def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ..
     return present if len(present) == len(due) else ()
 
 
-def _sides(row: Row) -> Iterator[tuple[str, Timing]]:
-    if row.out_of_place:
-        yield "out_of_place", row.out_of_place
-    if row.in_place:
-        yield "in_place", row.in_place
+def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
+    for row in rows:
+        if row.out_of_place:
+            yield row, "out_of_place", row.out_of_place
+        if row.in_place:
+            yield row, "in_place", row.in_place
 
 
 def busbw_of(setting: Setting, sweep: Sweep, size: int, timing: Timing) -> float | None:

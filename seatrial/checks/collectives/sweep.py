@@ -28,7 +28,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
-from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun, mpirun_argv, variables
+from seatrial.remote.mpi import flooding_nodes, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
@@ -107,8 +107,11 @@ def sweep_once(
         return SweepOutcome(setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True)
     finally:
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
-    if result.flooded:
-        return _flooded(setting.name, result, flooding_nodes(testbed, argv, env))
+    if result.flooded:  # its numbers may be anything, so they are not looked at
+        suspects = flooding_nodes(testbed, argv, env)
+        verdict, why = classify_failure(result, began=False)
+        why = naming_flooders(placed(setting.name, why), suspects)
+        return SweepOutcome(setting.name, verdict, why, suspects=suspects)
     if exact and gpus_each > 1:
         exact = replace(exact, ranks=None)  # the file lists one device of each process
     outcome = conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
@@ -152,12 +155,6 @@ def _argv(
     if testbed.has_gpus:
         return nccl_argv(settings, planned.operation, json_file, planned.sizes)
     return gloo_argv(run, testbed, settings, planned, label)
-
-
-def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
-    """Whatever numbers are in a flood may be anything, so they are not looked at."""
-    verdict, reason = classify_failure(result, began=False)
-    return SweepOutcome(operation, verdict, naming_flooders(placed(operation, reason), suspects), suspects=suspects)
 
 
 def naming_flooders(reason: str, suspects: Sequence[Suspect]) -> str:

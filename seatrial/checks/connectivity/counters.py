@@ -18,7 +18,6 @@ from seatrial.remote.node_probe import Inventory, KernelEvent, ask_inventory
 from seatrial.remote.ssh import connected, fan_out, on_each
 from seatrial.text.words import some_of
 
-_CONNECT_S = 30
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
 _CLEAR_MINORITY = 3  # one of three nodes and fewer
 Event = TypeVar("Event", bound=KernelEvent)
@@ -51,7 +50,7 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
-        with connected(testbed, node, _CONNECT_S) as transport:
+        with connected(testbed, node, 30) as transport:
             return ask_inventory(testbed, transport)
 
     answers = on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed))

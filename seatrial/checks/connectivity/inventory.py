@@ -270,12 +270,14 @@ def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tupl
             yield node, (reason, count / len(reported))
 
 
-_BY_VERBS = frozenset({"InfiniBand", "Ethernet"})  # EFA has a module of its own for GPUDirect RDMA
-
-
 def slow_paths(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or RDMA."""
-    fast = {name: up for name, node in inventories.items() if node.gpus and (up := _rdma(node.ports))}
+    fast: dict[str, list[PortState]] = {}
+    for name, node in inventories.items():
+        # EFA has a module of its own for GPUDirect RDMA.
+        up = [port for port in node.ports if port.up and port.kind in ("InfiniBand", "Ethernet")]
+        if node.gpus and up:
+            fast[name] = up
     redirecting = {name: inventories[name].redirecting_switches or 0 for name in fast}
     if nodes := [name for name, switches in redirecting.items() if switches]:
         yield Reason.of("acs-redirects", nodes=some_of(nodes), switches=max(redirecting.values()))
@@ -294,7 +296,3 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
             slow[f"x{width} {speed:g} GT/s", f"x{widest} {fastest:g} GT/s"].append(name)
     for (link, best), names in slow.items():
         yield Reason.of("nic-pcie-slow", ports=some_of(names), link=link, best=best)
-
-
-def _rdma(ports: list[PortState]) -> list[PortState]:
-    return [port for port in ports if port.kind in _BY_VERBS and port.up]

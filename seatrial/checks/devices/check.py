@@ -53,7 +53,10 @@ def devices(context: CheckContext) -> StepResult:
     for name, disk in disks.items():
         if isinstance(disk, DiskAnswer) and disk.tool:
             log.info("%s: disk %.0f MB/s written, %.0f MB/s read", name, disk.write_mb_s or 0, disk.read_mb_s or 0)
-    problems = [*_broken(answers), *disagreements(by_node), *_busy(by_node), *disk_problems(disks)]
+    problems = [*_broken(answers), *disagreements(by_node)]
+    if busy := [name for name, measured in by_node.items() if not measured]:
+        problems.append(Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy))))
+    problems += disk_problems(disks)
     suspects = tuple(problem.suspect for problem in problems if problem.suspect)
     bad = {suspect.name.partition("/")[0] for suspect in suspects}
     if len(bad) == len(context.testbed.nodes) > 1:  # every node has a fault, such as its image's
@@ -86,11 +89,6 @@ def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
     if disk is None:
         return {}
     return on_each(testbed.nodes, lambda node: measure_disk(testbed, node, disk, section.timeout_s))
-
-
-def _busy(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
-    if busy := [name for name, measured in by_node.items() if not measured]:
-        yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
 
 
 def _broken(answers: Answers) -> Iterator[Problem]:

@@ -77,26 +77,26 @@ def read_sums(line: str) -> Sums | None:
         return None
 
 
-def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
+def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     """The check after one mpirun of the probe; it passes if every element of every rank was right."""
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
-        return Check(name, verdict, reason, result.seconds)
+        return Check(_NAME, verdict, reason, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
     if ranks != testbed.world_size:
         reason = Reason.of("training-ranks-missing", ranks=ranks, world_size=testbed.world_size)
-        return Check(name, Verdict.FAIL, reason, result.seconds)
+        return Check(_NAME, Verdict.FAIL, reason, result.seconds)
     if not bad:
         right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
-        return Check(name, Verdict.PASS, right, result.seconds)
+        return Check(_NAME, Verdict.PASS, right, result.seconds)
     wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of("sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds)
     suspects = []
     for rank in bad if 2 * len(bad) < ranks else ():  # where most received it, its sender is unknown
         evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
         suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
-    return Check(name, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
+    return Check(_NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
 
 
 log = logging.getLogger("seatrial.training")
@@ -131,7 +131,7 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
         _SUMS,
         argv,
         is_done=lambda line: read_sums(line) is not None,
-        conclude=lambda result: conclude_sums(_NAME, testbed, result),
+        conclude=lambda result: conclude_sums(testbed, result),
     )
     log.info("%s", check.reason)
     return check

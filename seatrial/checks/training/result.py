@@ -158,8 +158,18 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
         yield Measurement("step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower")
     for metric, value, unit in _recorded(result, testbed, cluster.hardware.name, workload):
         yield Measurement(metric, value, unit, subject, where, better=None)
+    judged = testbed.has_gpus  # processors that compete say nothing of a node
     for node in testbed.nodes:
-        yield from _of_node(node.name, result, where, judged=testbed.has_gpus)
+        own = [rank for rank in result.ranks if rank.host == node.name]
+        steps = tuple(rank.step_time_ms_median for rank in own if rank.step_time_ms_median is not None)
+        computes = tuple(rank.compute_ms_median for rank in own if rank.compute_ms_median is not None)
+        subject = Subject("node", node.name)
+        if steps:
+            yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
+        if computes:
+            yield Measurement(
+                "compute_time", max(computes), "ms", subject, where, computes, "lower" if judged else None
+            )
 
 
 def _recorded(
@@ -177,16 +187,3 @@ def _recorded(
         peak = peak_tflops(hardware, workload.precision) if testbed.has_gpus else None
         if peak:
             yield "mfu", tflops / peak, ""
-
-
-def _of_node(
-    name: str, result: TrainingResult, where: dict[str, ConditionValue], *, judged: bool
-) -> Iterator[Measurement]:
-    subject = Subject("node", name)
-    ranks = [rank for rank in result.ranks if rank.host == name]
-    steps = tuple(rank.step_time_ms_median for rank in ranks if rank.step_time_ms_median is not None)
-    computes = tuple(rank.compute_ms_median for rank in ranks if rank.compute_ms_median is not None)
-    if steps:
-        yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
-    if computes:
-        yield Measurement("compute_time", max(computes), "ms", subject, where, computes, "lower" if judged else None)

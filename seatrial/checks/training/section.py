@@ -170,14 +170,11 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     batch = f"batch {workload.batch_per_rank} for each rank"
     inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
     what = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
-    return [*parts, PlannedPart(what, _seconds(workload, gpus=nodes.gpus), section.timeout_s)]
-
-
-def _seconds(workload: Workload, *, gpus: bool) -> float:
-    rate = _GPU_FLOPS_S[workload.precision] if gpus else _CPU_FLOPS_S
-    step = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[gpus]
+    rate = _GPU_FLOPS_S[workload.precision] if nodes.gpus else _CPU_FLOPS_S
+    step_s = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[nodes.gpus]
     steps = workload.steps + _FORWARD * workload.inference_steps
-    return START_S[gpus] + steps * step + (_COMPILING_S if workload.compile else 0.0)
+    about_s = START_S[nodes.gpus] + steps * step_s + (_COMPILING_S if workload.compile else 0.0)
+    return [*parts, PlannedPart(what, about_s, section.timeout_s)]
 
 
 def _flops(workload: Workload) -> float:
