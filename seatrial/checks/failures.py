@@ -229,9 +229,8 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
     slots = _slots(testbed) if testbed.has_gpus else []
     device = f" (gpu-{slots[rank][1]})" if rank < len(slots) else ""
     confidence = 0.9 if code in ("rank-silent", "rank-device-error") else 0.5
-    return Suspect(
-        "node", node_of(rank, host, testbed), confidence, Reason.of(code, rank=rank, device=device, **values)
-    )
+    evidence = Reason.of(code, rank=rank, device=device, **values)
+    return Suspect("node", node_of(rank, host, testbed), confidence, evidence)
 
 
 def _gave_a_cause(complaints: Complaints) -> bool:

@@ -49,6 +49,10 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
 
+log = logging.getLogger("seatrial.collectives")
+
+_NAME = "collectives"
+
 
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """Each sweep from the smallest to the largest of its doubtful sizes; in the arm `intra` on the doubtful nodes."""
@@ -88,11 +92,6 @@ def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[in
     if not isinstance(moved, int):
         return plateau_sizes(sizes)
     return [size for size in sizes if size >= moved][:1]
-
-
-log = logging.getLogger("seatrial.collectives")
-
-_NAME = "collectives"
 
 
 def collectives(context: CheckContext) -> StepResult:

@@ -160,8 +160,9 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
     """The arm that `control` is to be compared with: the same collective over as many ranks, with fewer links off."""
-    off, measured = _that_matter(control.sweep, nodes), (control.sweep.collective, control.sweep.ranks)
-    same = (arm for arm in arms if (arm.sweep.collective, arm.sweep.ranks) == measured)
+    off = _that_matter(control.sweep, nodes)
+    collective, ranks = control.sweep.collective, control.sweep.ranks
+    same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
     return next((arm for arm in same if _that_matter(arm.sweep, nodes) < off), None)
 
 
@@ -170,8 +171,10 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     reasons = []
     for control in arms:
         treatment = treatment_of(control, arms, nodes)
-        slow, fast = control.plateau_gb_s, treatment.plateau_gb_s if treatment else None
-        if treatment is None or not slow or not fast or slow < _AS_FAST * fast:
+        if treatment is None:
+            continue
+        slow, fast = control.plateau_gb_s, treatment.plateau_gb_s
+        if not slow or not fast or slow < _AS_FAST * fast:
             continue
         reason = Reason.of(
             "control-has-no-effect",

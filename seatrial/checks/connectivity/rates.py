@@ -21,6 +21,10 @@ from seatrial.remote.node_probe import Inventory
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import number, some_of
 
+log = logging.getLogger("seatrial.connectivity")
+
+NAME = "connectivity"
+
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 _SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 
@@ -254,11 +258,6 @@ def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
         return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"
     more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
     return f"{'; '.join(slow[:3])}{more}; the faster half reaches {number(_faster_half(egress(streams).values()))} MB/s"
-
-
-log = logging.getLogger("seatrial.connectivity")
-
-NAME = "connectivity"
 
 
 @dataclass(slots=True)

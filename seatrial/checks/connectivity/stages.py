@@ -55,10 +55,10 @@ def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = N
     chosen = random.Random(seed)
     peers = {}
     for index, name in enumerate(names):
-        peers[name] = [*names[index + 1 :], *names[:index]]
-        if count < len(peers[name]):
-            following, *others = peers[name]
-            peers[name] = [following, *chosen.sample(others, count - 1)]
+        following = [*names[index + 1 :], *names[:index]]
+        if count < len(following):
+            following = [following[0], *chosen.sample(following[1:], count - 1)]
+        peers[name] = following
     return peers
 
 

@@ -44,6 +44,11 @@ from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ranks import from_rank_0, is_from
 
+log = logging.getLogger("seatrial.training")
+
+_NAME = "training"
+_SUMS = "torch-all_reduce"  # the log's name
+_LOGGED_STEPS = 10  # how many of a run's steps are logged
 _EVENT = '{"event": "all_reduce"'
 
 
@@ -97,14 +102,6 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
         suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
     return Check(_NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
-
-
-log = logging.getLogger("seatrial.training")
-
-_NAME = "training"
-_SUMS = "torch-all_reduce"  # the log's name
-
-_LOGGED_STEPS = 10  # how many of a run's steps are logged
 
 
 def training(context: CheckContext) -> StepResult:
