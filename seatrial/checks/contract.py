@@ -289,15 +289,12 @@ def lacking(kind: CheckType, context: CheckContext) -> str | None:
     if foreign := foreign_nodes(facts, context.run.cluster, platform.machine()):
         return foreign
     for need in kind.needs(context.testbed.has_gpus):
-        if missing := [name for name in facts if _is_missing(need.name, facts, name)]:
+        own_fact = need.name.replace("-", "_")
+        # What a node does not have, it reports as an empty text.
+        missing = [name for name, own in facts.items() if own["versions"].get(need.name, own.get(own_fact)) == ""]
+        if missing:
             where = f"in image {context.run.image}" if context.run.image else "on every node"
             if len(missing) < len(facts):
                 where = f"on {some_of(missing)}"
             return Reason.of("program-missing", program=need.name, where=where, remedy=need.remedy)
     return None
-
-
-def _is_missing(need: str, facts: Facts, node: str) -> bool:
-    """Return whether the node reports that it has none, as an empty text."""
-    versions = facts[node]["versions"]
-    return (versions[need] if need in versions else facts[node].get(need.replace("-", "_"))) == ""

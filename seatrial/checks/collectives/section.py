@@ -134,14 +134,12 @@ class Collectives(Strict):
         """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there come last."""
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
         usual = self.gpu if gpus else self.cpu
-        arms = [arm for arm in self.arms if possible[arm]]
-        return [
-            *(PlannedSweep(operation, usual) for operation in self.operations),
-            *(
-                PlannedSweep(ARM_OPERATION, self.latency_sizes(gpus=gpus) if arm == LATENCY else usual, arm)
-                for arm in arms
-            ),
-        ]
+        sweeps = [PlannedSweep(operation, usual) for operation in self.operations]
+        for arm in self.arms:
+            if possible[arm]:
+                sizes = self.latency_sizes(gpus=gpus) if arm == LATENCY else usual
+                sweeps.append(PlannedSweep(ARM_OPERATION, sizes, arm))
+        return sweeps
 
 
 # GB/s (1e9 bytes) of busbw.

@@ -130,7 +130,7 @@ def second_tries(streams: Streams) -> list[list[Pair]]:
 
     In lists of disjoint pairs, several where fewer are healthy than look slow: no node is blamed untried.
     """
-    doubtful = list(slow_nodes(streams, DOUBTFUL_FACTOR))
+    doubtful = slow_nodes(streams, DOUBTFUL_FACTOR)
     receiving = ingress(streams)
     free = [name for name in egress(streams) if name not in doubtful and name in receiving]
     lists = []
