@@ -22,6 +22,7 @@ from seatrial.checks.connectivity.inventory import (
 from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
+    Contacts,
     ask_inventories,
     contact_nodes,
     is_crowded,
@@ -50,8 +51,6 @@ from seatrial.remote.peers import try_streams
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import count, some_of
-
-Contacts = Mapping[str, NodeConnection]  # by node name
 
 
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:

@@ -41,6 +41,7 @@ TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (rou
 WITNESSES = 3  # nodes that try a login which failed for another one
 MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
 
+Contacts = Mapping[str, NodeConnection]  # by node name
 Peers = Mapping[str, Sequence[str]]  # whom each node tries
 
 
@@ -128,7 +129,7 @@ def is_crowded(testbed: Testbed) -> bool:
     return testbed.shared_cores is not None and len(testbed.nodes) > ONE_BY_ONE_UP_TO
 
 
-def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) -> dict[str, Inventory]:
+def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
     nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes  # the others are the same machine
@@ -138,7 +139,7 @@ def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) 
     return {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
 
 
-def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Every node reaches its peers' sshd, tried from inside; then logins work where MPI logs in."""
     if not findings.testbed.python:  # mpirun makes the logins that it needs
         return
@@ -146,7 +147,7 @@ def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeou
     try_logins(findings, contacts, timeout_s)
 
 
-def try_reach(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Every node reaches its peers' sshd."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
@@ -156,7 +157,7 @@ def try_reach(findings: Findings, contacts: Mapping[str, NodeConnection], timeou
     _judge(findings, reached)
 
 
-def try_logins(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Logins work where MPI logs in."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
@@ -172,9 +173,7 @@ def try_logins(findings: Findings, contacts: Mapping[str, NodeConnection], timeo
 Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # the error by peer, "" if none
 
 
-def _ask_nodes(
-    findings: Findings, contacts: Mapping[str, NodeConnection], peers: Peers, question: Question
-) -> TriedPairs:
+def _ask_nodes(findings: Findings, contacts: Contacts, peers: Peers, question: Question) -> TriedPairs:
     """Ask nodes about their peers; a node that floods is blamed, and its answer does not count."""
     testbed = findings.testbed
     by_name = {node.name: node for node in testbed.nodes}
