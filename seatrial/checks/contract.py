@@ -69,7 +69,6 @@ def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
 
 log = logging.getLogger("seatrial.repeat")
 
-_BROKEN = (Verdict.FAIL, Verdict.CORRUPT)
 _GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
 
 
@@ -118,7 +117,7 @@ class Repeated:
 
     def broke(self, verdict: Verdict, reason: str) -> None:
         """Add a problem if the cluster broke or computed wrongly; log any other outcome."""
-        if verdict in _BROKEN:
+        if verdict in (Verdict.FAIL, Verdict.CORRUPT):
             self.problems.append((verdict, placed("when it was repeated", reason)))
         elif verdict is not Verdict.PASS:
             log.warning("not repeated: %s", reason)
@@ -290,19 +289,12 @@ def lacking(kind: CheckType, context: CheckContext) -> str | None:
     if foreign := foreign_nodes(facts, context.run.cluster, platform.machine()):
         return foreign
     for need in kind.needs(context.testbed.has_gpus):
-        if missing := [name for name in facts if _is_missing(need.name, facts, name)]:
-            where = _where(facts, missing, context.run.image)
+        own_fact = need.name.replace("-", "_")
+        # What a node does not have, it reports as an empty text.
+        missing = [name for name, own in facts.items() if own["versions"].get(need.name, own.get(own_fact)) == ""]
+        if missing:
+            where = f"in image {context.run.image}" if context.run.image else "on every node"
+            if len(missing) < len(facts):
+                where = f"on {some_of(missing)}"
             return Reason.of("program-missing", program=need.name, where=where, remedy=need.remedy)
     return None
-
-
-def _is_missing(need: str, facts: Facts, node: str) -> bool:
-    """Return whether the node reports that it has none, as an empty text."""
-    versions = facts[node]["versions"]
-    return (versions[need] if need in versions else facts[node].get(need.replace("-", "_"))) == ""
-
-
-def _where(facts: Facts, missing: Sequence[str], image: str | None) -> str:
-    if len(missing) < len(facts):
-        return f"on {some_of(missing)}"
-    return f"in image {image}" if image else "on every node"

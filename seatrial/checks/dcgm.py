@@ -6,7 +6,6 @@ does.
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import Field
 
@@ -25,8 +24,6 @@ from seatrial.remote.ssh import connected, on_each
 from seatrial.text.lines import last_line
 
 _NAME = "dcgm"
-_CONNECT_S = 30
-_NOT_FOUND = 127  # by the shell
 _ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0}  # of a node with eight GPUs, by level
 _REMEDY = "install datacenter-gpu-manager in the image, and start nv-hostengine"
 
@@ -38,20 +35,29 @@ class Dcgm(Strict):
     timeout_s: float = Field(3600, gt=0, le=86_400, description="seconds for all GPUs of one node")
 
 
-Answers = Mapping[str, Sequence[Diagnosis] | RemoteError]  # by node
-
-
 def dcgm(context: CheckContext) -> StepResult:
     """Run the diagnostic on all nodes. Raises MissingError if no node has it."""
     started, testbed, section = time.monotonic(), context.testbed, context.section(Dcgm)
-    answers: Answers = on_each(testbed.nodes, lambda node: diagnose(testbed, node, section))
+    answers = on_each(testbed.nodes, lambda node: diagnose(testbed, node, section))
     failed = {name: answer.reason for name, answer in answers.items() if isinstance(answer, RemoteError)}
     if len(failed) == len(answers):
         raise MissingError(next(iter(failed.values())))
-    suspects = list(_suspects(answers))
-    results = [diagnosis for answer in answers.values() if not isinstance(answer, RemoteError) for diagnosis in answer]
-    verdicts = [*(Verdict(each.verdict) for each in results), *(Verdict.INCONCLUSIVE for _ in failed)]
-    bad = [*(placed(each.name, each.evidence) for each in suspects), *(placed(*each) for each in failed.items())]
+    done = {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
+    results = [(name, each) for name, diagnoses in done.items() for each in diagnoses]
+    suspects: list[Suspect] = []  # each GPU that a test names, and the node for a test that names none
+    for name, each in results:
+        if each.verdict == "pass":
+            continue
+        evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=each.words)
+        confidence = 0.95 if each.verdict == "fail" else 0.7
+        suspects += [Suspect("gpu", f"{name}/gpu-{number}", confidence, evidence) for number in each.gpus]
+        if not each.gpus:
+            suspects.append(Suspect("node", name, confidence, evidence))
+    verdicts = [*(Verdict(each.verdict) for _, each in results), *(Verdict.INCONCLUSIVE for _ in failed)]
+    bad = [
+        *(placed(suspect.name, suspect.evidence) for suspect in suspects),
+        *(placed(*each) for each in failed.items()),
+    ]
     good = f"{len(results)} tests of {len(answers)} nodes without a fault"
     check = Check(_NAME, worst(verdicts), join(bad[:3]) or good, time.monotonic() - started, suspects=tuple(suspects))
     return StepResult(check, testbed)
@@ -60,9 +66,9 @@ def dcgm(context: CheckContext) -> StepResult:
 def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
     """The results on one node. Raises RemoteError if there are none, with DCGM's own words."""
     command = shlex.join(["dcgmi", "diag", "-r", str(section.level), "-j"])
-    with connected(testbed, node, _CONNECT_S) as transport:
+    with connected(testbed, node, 30) as transport:
         done = run_command(transport, command, timeout_s=section.timeout_s)
-    if done.exit_status == _NOT_FOUND:
+    if done.exit_status == 127:  # the shell did not find it
         where = f"on {node.name}"
         raise RemoteError(Reason.of("program-missing", program="dcgmi", where=where, remedy=_REMEDY))
     if done.timed_out:
@@ -70,18 +76,6 @@ def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
     if results := read_diagnoses(done.output):
         return results
     raise RemoteError(Reason.of("dcgm-failed", problem=printable(last_line(done.output)) or "nothing was printed"))
-
-
-def _suspects(answers: Answers) -> Iterator[Suspect]:
-    """Yield each GPU that a test names, and the node for a test that names none."""
-    for name, answer in answers.items():
-        for each in answer if not isinstance(answer, RemoteError) else ():
-            if each.verdict != "pass":
-                evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=each.words)
-                confidence = 0.95 if each.verdict == "fail" else 0.7
-                yield from (Suspect("gpu", f"{name}/gpu-{number}", confidence, evidence) for number in each.gpus)
-                if not each.gpus:
-                    yield Suspect("node", name, confidence, evidence)
 
 
 def _plan(section: Dcgm, nodes: PlannedNodes) -> list[PlannedPart]:

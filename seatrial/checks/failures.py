@@ -6,7 +6,7 @@ others is a better one, and so is an error of its device.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from seatrial.model.reason import Reason
@@ -18,18 +18,14 @@ from seatrial.remote.mpi import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
 from seatrial.text.redact import Secrets
 
+Complaints = Sequence[re.Match[str]]  # last words of a probe's ranks, with the groups `host`, `rank` and `cause`
+
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
     """The node's name where its host name is that, else the node that mpirun's mapping by slot puts the rank on."""
     if any(node.name == host for node in testbed.nodes):
         return host
     return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
-
-
-def device_of(rank: int, testbed: Testbed) -> str:
-    """`gpu-3`, the GPU of that rank; empty on processors."""
-    slots = _slots(testbed) if testbed.has_gpus else []
-    return f"gpu-{slots[rank][1]}" if rank < len(slots) else ""
 
 
 def _slots(testbed: Testbed) -> list[tuple[str, int]]:
@@ -79,7 +75,13 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     if result.flooded:
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=f"{result.seconds:.0f} s")
     if unable := _of_themselves(CANNOT_START, result):
-        return _unable(unable)
+        gone = [match for match in unable if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])]
+        first, *others = gone or unable  # a lost GPU or memory before a missing program
+        hosts = sorted({match["host"] for match in others} - {first["host"]})
+        also = f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})" if hosts else ""
+        return Verdict.FAIL if gone else Verdict.NOT_RUN, Reason.of(
+            "rank-cannot-start", host=first["host"], cause=first["cause"], others=also
+        )
     findings = _without_teardown(result)
     setup = next((finding for finding in findings if finding.code in _SETUP), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
@@ -110,17 +112,6 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     complaints = _complaints(result)
     waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not silences(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
-
-
-def _unable(unable: Sequence[re.Match[str]]) -> tuple[Verdict, str]:
-    """Return why ranks cannot start, and on which nodes: a lost GPU or memory before a missing program."""
-    gone = [match for match in unable if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])]
-    first, *others = gone or unable
-    hosts = sorted({match["host"] for match in others} - {first["host"]})
-    also = f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})" if hosts else ""
-    return Verdict.FAIL if gone else Verdict.NOT_RUN, Reason.of(
-        "rank-cannot-start", host=first["host"], cause=first["cause"], others=also
-    )
 
 
 def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, *, began: bool) -> tuple[Verdict, str]:
@@ -167,7 +158,7 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
     return [f for f in findings if f.code != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
 
 
-def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
+def _cause(findings: Sequence[Finding], complaints: Complaints) -> str | None:
     """Return the message of the first rank that did more than lose a peer, else the earliest cause, else a consequence.
 
     Silent ranks weigh more than the messages of those that waited for them.
@@ -184,7 +175,7 @@ def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> 
     return _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
 
 
-def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
+def _rank_gave_up(complaints: Complaints) -> str:
     """Reason of the first rank that gave up, with the others that ended alike."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
@@ -192,13 +183,12 @@ def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
     return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
 
 
-def silences(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+def silences(complaints: Complaints) -> list[re.Match[str]]:
     """Return those that name ranks that never answered the others."""
     return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
-def _complaints(result: MpiResult) -> list[re.Match[str]]:
-    """Return the last words of a probe's ranks, with the groups `host`, `rank` and `cause`."""
+def _complaints(result: MpiResult) -> Complaints:
     return _of_themselves(_COMPLAINT, result)
 
 
@@ -207,10 +197,6 @@ def log_reason(finding: Finding) -> Reason:
     return Reason.of(finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence))
 
 
-Complaints = Sequence[re.Match[str]]
-
-_CONFIDENCE = {"rank-silent": 0.9, "rank-device-error": 0.9}
-_OTHERWISE = 0.5
 _MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
 _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
 _SIGNAL = re.compile(r"\((\d{1,2})\b")
@@ -224,26 +210,27 @@ _PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
     """The nodes, by the clearest sign that there is; none without a sign, or if most ranks have it."""
     complaints = _complaints(result)
-    signs: tuple[Callable[[], Iterator[Suspect]], ...] = (
-        lambda: _killed(result, testbed, complaints),
-        lambda: _without_memory(result, testbed),
-        lambda: _failed_by_own_word(testbed, complaints),
-        lambda: _silent(testbed, complaints),
-        lambda: _missed_by_peers(result, testbed, complaints),
+    signs = (
+        _killed(result, testbed, complaints),
+        _without_memory(result, testbed),
+        _failed_by_own_word(testbed, complaints),
+        _silent(testbed, complaints),
+        _missed_by_peers(result, testbed, complaints),
     )
     names = {node.name for node in testbed.nodes}
-    for sign in signs:
-        by_node = {suspect.name: suspect for suspect in sign() if suspect.name in names}
+    for suspects in signs:
+        by_node = {suspect.name: suspect for suspect in suspects if suspect.name in names}
         if by_node:
             return tuple(by_node.values()) if 2 * len(by_node) <= max(len(names), 2) else ()
     return ()
 
 
 def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:
-    node = node_of(rank, host, testbed)
-    device = device_of(rank, testbed)
-    evidence = Reason.of(code, rank=rank, device=f" ({device})" if device else "", **values)
-    return Suspect("node", node, _CONFIDENCE.get(code, _OTHERWISE), evidence)
+    slots = _slots(testbed) if testbed.has_gpus else []
+    device = f" (gpu-{slots[rank][1]})" if rank < len(slots) else ""
+    confidence = 0.9 if code in ("rank-silent", "rank-device-error") else 0.5
+    evidence = Reason.of(code, rank=rank, device=device, **values)
+    return Suspect("node", node_of(rank, host, testbed), confidence, evidence)
 
 
 def _gave_a_cause(complaints: Complaints) -> bool:
@@ -318,7 +305,7 @@ def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints
     if result.timed_out or _gave_a_cause(complaints) or _of_themselves(CANNOT_START, result):
         return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}
-    ranks = [node.name for node in testbed.nodes for _ in range(node.slots)]
+    ranks = [name for name, _ in _slots(testbed)]
     spoke = {node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in complaints}
     lost = [
         match["address"] for c in complaints if LOST_A_PEER.search(c["cause"]) for match in _PEER.finditer(c["cause"])

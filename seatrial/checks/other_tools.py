@@ -7,7 +7,7 @@ reference.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -268,19 +268,10 @@ def _faults(fields: dict[tuple[str, ...], str]) -> Iterator[Result]:
             count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
             if path[-2:] == end and (count if bad is None else value.lower() in bad):
                 yield verdict, f"{what} ({count})" if count else what
-    yield from _narrow(fields)
-
-
-def _narrow(fields: dict[tuple[str, ...], str]) -> Iterable[Result]:
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
-    current, widest = widths.get("current", ""), widths.get("max", "")
-    if (
-        re.fullmatch(r"\d{1,3}x", current)
-        and re.fullmatch(r"\d{1,3}x", widest)
-        and int(current[:-1]) < int(widest[:-1])
-    ):
-        return [("degraded", f"PCIe x{current[:-1]} of x{widest[:-1]}")]
-    return []
+    current, widest = (re.fullmatch(r"(\d{1,3})x", widths.get(key, "")) for key in ("current", "max"))
+    if current and widest and int(current[1]) < int(widest[1]):
+        yield "degraded", f"PCIe x{current[1]} of x{widest[1]}"
 
 
 _TOOLS = (

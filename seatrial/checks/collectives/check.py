@@ -42,12 +42,16 @@ from seatrial.config.run import Run
 from seatrial.model.baseline import SINGLE_SIZE
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, caused, join
-from seatrial.model.result import Check, Suspect
+from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, NETWORK, arm_of
 from seatrial.model.sizes import size_span
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl.busbw import plateau_sizes
+
+log = logging.getLogger("seatrial.collectives")
+
+_NAME = "collectives"
 
 
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
@@ -90,17 +94,25 @@ def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[in
     return [size for size in sizes if size >= moved][:1]
 
 
-log = logging.getLogger("seatrial.collectives")
-
-_NAME = "collectives"
-
-
 def collectives(context: CheckContext) -> StepResult:
     """Sweep every operation that the suite asks for."""
     started = time.monotonic()
     outcomes, present = _all(context.run, context.testbed, context.section(Collectives))
-    check = _check(outcomes, context.testbed.world_size, time.monotonic() - started)
-    return StepResult(replace(check, suspects=present.suspects), present.testbed)
+    verdict = worst(outcome.verdict for outcome in outcomes)
+    bad = [outcome for outcome in outcomes if outcome.verdict is not Verdict.PASS]
+    bad.sort(key=lambda outcome: outcome.verdict is not verdict)  # the worst first
+    operations = ", ".join(outcome.operation for outcome in outcomes)
+    right = f"{operations} over {context.testbed.world_size} ranks: every result is right"
+    right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
+    check = Check(
+        _NAME,
+        verdict,
+        join(outcome.reason for outcome in bad) or right,
+        time.monotonic() - started,
+        tuple(m for outcome in outcomes for m in outcome.measurements),
+        suspects=present.suspects,
+    )
+    return StepResult(check, present.testbed)
 
 
 def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
@@ -121,7 +133,11 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
         outcomes.append(outcome)
         level = logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
         log.log(level, "%s", outcome.reason)
-    return outcomes, _with_lost(present, outcomes)
+    # The nodes of ranks that broke a sweep are suspects too; they are there, and were measured on.
+    suspects = {suspect.name: suspect for suspect in present.suspects}
+    for suspect in (lost for outcome in outcomes if outcome.verdict is Verdict.FAIL for lost in outcome.lost):
+        suspects.setdefault(suspect.name, suspect)
+    return outcomes, replace(present, suspects=tuple(suspects.values()))
 
 
 def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> SweepOutcome:
@@ -135,23 +151,21 @@ def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> Swe
 
 def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
     """The outcome, with the nodes that are gone if that is why, and the nodes that are left to go on with."""
-    if outcome.suspects:
-        present = _without(present, outcome.suspects)
+    if outcome.suspects:  # nodes that are up but spoil the sweep
+        left = present.testbed.without(suspect.name for suspect in outcome.suspects)
+        present = replace(present, testbed=left, suspects=(*present.suspects, *outcome.suspects))
     ended_early = outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and not outcome.suspects
-    before = present
-    if outcome.fabric_gone or ended_early:
-        outcome, present = _missed(run, present, outcome)
-    if present.suspects != before.suspects:  # which is why it broke
+    if not (outcome.fabric_gone or ended_early):
+        return outcome, present
+    now = roll_call(run, present.testbed)
+    if not now.problems:
+        return outcome, present
+    lost = partial(Reason.of, "node-lost", operation=outcome.operation)
+    gone = [replace(s, evidence=lost(problem=s.evidence)) if s.kind == "node" else s for s in now.suspects]
+    outcome = replace(outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False)
+    if gone:  # which is why it broke
         outcome = replace(outcome, lost=())
-    return outcome, present
-
-
-def _with_lost(present: RollCall, outcomes: Sequence[SweepOutcome]) -> RollCall:
-    """The same with the nodes of ranks that broke a sweep, each once; they are there, and were measured on."""
-    suspects = {suspect.name: suspect for suspect in present.suspects}
-    for suspect in (lost for outcome in outcomes if outcome.verdict is Verdict.FAIL for lost in outcome.lost):
-        suspects.setdefault(suspect.name, suspect)
-    return replace(present, suspects=tuple(suspects.values()))
+    return outcome, replace(now, suspects=(*present.suspects, *gone))
 
 
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> str | None:
@@ -163,34 +177,6 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], ope
         )
     reason = too_small(run, testbed)
     return caused(not_tried(reason=reason), reason) if reason else None
-
-
-def _without(present: RollCall, suspects: tuple[Suspect, ...]) -> RollCall:
-    """Take out nodes that are up but spoil the sweep."""
-    testbed = present.testbed.without(suspect.name for suspect in suspects)
-    return replace(present, testbed=testbed, suspects=(*present.suspects, *suspects))
-
-
-def _missed(run: Run, before: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
-    """Find the nodes that are gone after `outcome`; the others go on without them."""
-    now = roll_call(run, before.testbed)
-    if not now.problems:
-        return outcome, before
-    gone = replace(outcome, verdict=now.verdict, reason=now.reason(outcome.reason), fabric_gone=False)
-    lost = partial(Reason.of, "node-lost", operation=outcome.operation)
-    suspects = (replace(s, evidence=lost(problem=s.evidence)) if s.kind == "node" else s for s in now.suspects)
-    return gone, replace(now, suspects=(*before.suspects, *suspects))
-
-
-def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Check:
-    """The worst outcome, its reason first."""
-    verdict = worst(outcome.verdict for outcome in outcomes)
-    bad = [outcome for outcome in outcomes if outcome.verdict is not Verdict.PASS]
-    reasons = [outcome.reason for outcome in sorted(bad, key=lambda outcome: outcome.verdict is not verdict)]
-    right = f"{', '.join(outcome.operation for outcome in outcomes)} over {ranks} ranks: every result is right"
-    right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
-    measurements = tuple(m for outcome in outcomes for m in outcome.measurements)
-    return Check(_NAME, verdict, join(reasons) or right, seconds, measurements)
 
 
 NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")

@@ -18,7 +18,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import Finding, Row, Sweep
+from seatrial.nccl import Finding, Sweep
 from seatrial.remote.mpi import MpiResult
 from seatrial.text.words import number
 
@@ -33,22 +33,15 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
     if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
         return [("", sweep)]
     varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
-    rows = [tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind) for kind in kinds]
-    return [(_suffix(part, varies), part) for part in (_part(sweep, some) for some in rows)]
-
-
-def _part(sweep: Sweep, rows: tuple[Row, ...]) -> Sweep:
-    """Those rows of a sweep; the footer's count is of all parts, so one whose own results are right is not wrong."""
-    part = replace(sweep, rows=rows)
-    if not sweep.wrong_total or part.wrong_total != 0:
-        return part
-    return replace(part, out_of_bounds=0, outcome="ok" if sweep.outcome == "failed" else sweep.outcome)
-
-
-def _suffix(part: Sweep, varies: Sequence[bool]) -> str:
-    row = part.rows[0]
-    words = (dtype_of(part), row.redop, f"root {row.root}")
-    return "".join(f" {word}" for word, differs in zip(words, varies, strict=True) if differs)
+    parts = []
+    for kind in kinds:
+        part = replace(sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind))
+        if sweep.wrong_total and part.wrong_total == 0:  # the footer's count is of all parts, and this one is right
+            part = replace(part, out_of_bounds=0, outcome="ok" if sweep.outcome == "failed" else sweep.outcome)
+        words = (dtype_of(part), part.rows[0].redop, f"root {part.rows[0].root}")
+        suffix = "".join(f" {word}" for word, differs in zip(words, varies, strict=True) if differs)
+        parts.append((suffix, part))
+    return parts
 
 
 def is_of_cpus(sweep: Sweep) -> bool:
@@ -168,30 +161,32 @@ def switched_off(sweep: Sweep) -> dict[str, str]:
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
     """The arm that `control` is to be compared with: the same collective over as many ranks, with fewer links off."""
     off = _that_matter(control.sweep, nodes)
-    return next((arm for arm in arms if _is_treatment(arm.sweep, control.sweep, off, nodes)), None) if off else None
+    collective, ranks = control.sweep.collective, control.sweep.ranks
+    same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
+    return next((arm for arm in same if _that_matter(arm.sweep, nodes) < off), None)
 
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     """A check that is inconclusive where a control arm is as fast as its treatment; None where none is."""
-    differences = [_compared(arm, treatment) for arm in arms if (treatment := treatment_of(arm, arms, nodes))]
-    reasons = [reason for reason in differences if reason]
+    reasons = []
+    for control in arms:
+        treatment = treatment_of(control, arms, nodes)
+        if treatment is None:
+            continue
+        slow, fast = control.plateau_gb_s, treatment.plateau_gb_s
+        if not slow or not fast or slow < _AS_FAST * fast:
+            continue
+        reason = Reason.of(
+            "control-has-no-effect",
+            control=control.name,
+            collective=control.sweep.collective,
+            off=", ".join(f"{name}={value}" for name, value in sorted(switched_off(control.sweep).items())),
+            treatment=treatment.name,
+            slow=number(slow),
+            fast=number(fast),
+        )
+        reasons.append(reason)
     return Check("control", Verdict.INCONCLUSIVE, "; ".join(reasons)) if reasons else None
-
-
-def _compared(control: Arm, treatment: Arm) -> str | None:
-    slow, fast = control.plateau_gb_s, treatment.plateau_gb_s
-    if not slow or not fast or slow < _AS_FAST * fast:
-        return None
-    off = ", ".join(f"{name}={value}" for name, value in sorted(switched_off(control.sweep).items()))
-    return Reason.of(
-        "control-has-no-effect",
-        control=control.name,
-        collective=control.sweep.collective,
-        off=off,
-        treatment=treatment.name,
-        slow=number(slow),
-        fast=number(fast),
-    )
 
 
 def _is_off(name: str, value: str) -> bool:
@@ -208,8 +203,3 @@ def _that_matter(sweep: Sweep, nodes: int) -> set[str]:
     inside = {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"}
     several = sweep.ranks is None or sweep.ranks > nodes
     return set(switched_off(sweep)) & ((network if nodes > 1 else set()) | (inside if several else set()))
-
-
-def _is_treatment(sweep: Sweep, control: Sweep, off: set[str], nodes: int) -> bool:
-    same = (sweep.collective, sweep.ranks) == (control.collective, control.ranks)
-    return same and _that_matter(sweep, nodes) < off

@@ -13,7 +13,7 @@ every size, and `network` what a sweep without an arm yields.
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -76,15 +76,17 @@ def conclude(
     strange = other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     wrong, mixed = wrong_results(sweep), interleaved(printed)
+    if wrong and strange:
+        wrong = wrong[0], join((wrong[1], strange[1]))
     problem = (
-        (_both(wrong, strange) if wrong else None)
+        wrong
         or (strange if strange and strange[0] is Verdict.FAIL else None)
         or (incomplete if incomplete and incomplete[0] is Verdict.FAIL else None)
         or (_over_sockets(setting, transport) if rows else None)
         or incomplete
         or strange
         or mixed
-        or _one_rank(setting)
+        or ((Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None)  # busbw is 0 by definition
         or _missing_sizes(setting, result, rows)
         or _missing_nics(setting, transport)
         or (_slow_sizes(setting, sweep, rows) if sweep else None)
@@ -93,16 +95,13 @@ def conclude(
     measurements = () if of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
-        reason = f"{setting.name}: {_span(rows)}, every result right" + (f", {way}" if way else "")
+        first, last = format_size(rows[0].size), format_size(rows[-1].size)
+        span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
+        reason = f"{setting.name}: {span}, every result right" + (f", {way}" if way else "")
         return SweepOutcome(setting.name, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
     return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
-
-
-def _span(rows: Sequence[Row]) -> str:
-    first, last = format_size(rows[0].size), format_size(rows[-1].size)
-    return f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
@@ -115,23 +114,12 @@ def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem 
     return slow or without_plateau(setting.sizes) or falls_off(rows, rate)
 
 
-def _both(problem: Problem, other: Problem | None) -> Problem:
-    """The first with the reason of the other behind its own."""
-    return (problem[0], join((problem[1], other[1]))) if other else problem
-
-
-def _one_rank(setting: Setting) -> Problem | None:
-    """Return a problem for a single rank, whose busbw is 0 by definition."""
-    return (Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None
-
-
 def wrong_results(sweep: Sweep | None) -> Problem | None:
     """Return a problem if results were wrong, which outweighs all others."""
     rows = sorted(sweep.rows, key=lambda row: row.size) if sweep else []
     wrong = [
         f"{timing.wrong} at {format_size(row.size)} {placement.replace('_', '-')}"
-        for row in rows
-        for placement, timing in _sides(row)
+        for row, placement, timing in _timings(rows)
         if timing.wrong and timing.wrong > 0
     ]
     if wrong:
@@ -178,7 +166,7 @@ def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | No
 
 def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:
     checked = [row for row in rows if any(side.checked for side in row.sides)]
-    missing = [size for size in setting.sizes if _is_due(setting, size) and _row_of(setting, size, checked) is None]
+    missing = [size for size in _due_sizes(setting) if _row_of(setting, size, checked) is None]
     if not missing:
         return None
     names = ", ".join(format_size(size) for size in missing[:8]) + (" and more" if len(missing) > 8 else "")
@@ -189,9 +177,9 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> 
     )
 
 
-def _is_due(setting: Setting, size: int) -> bool:
-    """Return whether the message gives every rank a part, so that it must have a row."""
-    return _smallest(setting, size) > 0
+def _due_sizes(setting: Setting) -> list[int]:
+    """Sizes that must have a row, as they give every rank a part."""
+    return [size for size in setting.sizes if _smallest(setting, size) > 0]
 
 
 def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
@@ -218,32 +206,19 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
     shared |= {"arm": setting.arm} if setting.arm else {}
     shared |= setting.called_with
     if setting.arm not in (INTRA, LATENCY):
-        yield from _busbw_by_size(setting, sweep, rows, shared)
+        for row, placement, timing in _timings(rows):
+            busbw, printed = busbw_of(setting, sweep, row.size, timing), timing.busbw_gb_s
+            if busbw is not None:
+                conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
+                yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
     if setting.arm != LATENCY and (top := _top(setting, sweep, rows)):
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement("busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top)
     if setting.arm != INTRA and not sweep.launch_times:
-        yield from _latencies(setting, rows if setting.arm == LATENCY else rows[:1], shared)
-
-
-def _busbw_by_size(
-    setting: Setting, sweep: Sweep, rows: Sequence[Row], shared: Mapping[str, ConditionValue]
-) -> Iterator[Measurement]:
-    for row in rows:
-        for placement, timing in _sides(row):
-            busbw = busbw_of(setting, sweep, row.size, timing)
-            if busbw is None:
-                continue
-            conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
-            printed = timing.busbw_gb_s
-            yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
-
-
-def _latencies(setting: Setting, rows: Sequence[Row], shared: Mapping[str, ConditionValue]) -> Iterator[Measurement]:
-    for row in rows:
-        if row.out_of_place and (time_us := row.out_of_place.time_us):
-            conditions = {**shared, "message_bytes": row.size}
-            yield Measurement("latency", time_us, "us", setting.subject, conditions, (time_us,), better="lower")
+        for row in rows if setting.arm == LATENCY else rows[:1]:
+            if row.out_of_place and (time_us := row.out_of_place.time_us):
+                conditions = {**shared, "message_bytes": row.size}
+                yield Measurement("latency", time_us, "us", setting.subject, conditions, (time_us,), better="lower")
 
 
 def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
@@ -255,18 +230,19 @@ def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ..
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
     if setting.is_whole_on_gpus and without_plateau(setting.sizes):
         return ()
-    due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
+    due = plateau_sizes(_due_sizes(setting))
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [busbw_of(setting, sweep, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
     present = tuple(rate for rate in rates if rate is not None)
     return present if len(present) == len(due) else ()
 
 
-def _sides(row: Row) -> Iterator[tuple[str, Timing]]:
-    if row.out_of_place:
-        yield "out_of_place", row.out_of_place
-    if row.in_place:
-        yield "in_place", row.in_place
+def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
+    for row in rows:
+        if row.out_of_place:
+            yield row, "out_of_place", row.out_of_place
+        if row.in_place:
+            yield row, "in_place", row.in_place
 
 
 def busbw_of(setting: Setting, sweep: Sweep, size: int, timing: Timing) -> float | None:

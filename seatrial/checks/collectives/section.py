@@ -134,14 +134,12 @@ class Collectives(Strict):
         """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there come last."""
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
         usual = self.gpu if gpus else self.cpu
-        arms = [arm for arm in self.arms if possible[arm]]
-        return [
-            *(PlannedSweep(operation, usual) for operation in self.operations),
-            *(
-                PlannedSweep(ARM_OPERATION, self.latency_sizes(gpus=gpus) if arm == LATENCY else usual, arm)
-                for arm in arms
-            ),
-        ]
+        sweeps = [PlannedSweep(operation, usual) for operation in self.operations]
+        for arm in self.arms:
+            if possible[arm]:
+                sizes = self.latency_sizes(gpus=gpus) if arm == LATENCY else usual
+                sweeps.append(PlannedSweep(ARM_OPERATION, sizes, arm))
+        return sweeps
 
 
 # GB/s (1e9 bytes) of busbw.
@@ -153,32 +151,28 @@ _SIDES = 2  # out of place and in place
 
 def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
     """Each sweep, in order."""
-    planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
-    return [PlannedPart(_in_words(sweep), _seconds(sweep, nodes), section.timeout_s) for sweep in planned]
-
-
-def _in_words(sweep: PlannedSweep) -> str:
-    sizes = sweep.sizes
-    arm = f" ({sweep.arm})" if sweep.arm else ""
-    more = f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
-    span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
-    iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
-    return f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
+    parts = []
+    for sweep in section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus):
+        sizes = sweep.sizes
+        arm = f" ({sweep.arm})" if sweep.arm else ""
+        more = f", {' '.join(sizes.args)}" if isinstance(sizes, GpuSweepSizes) and sizes.args else ""
+        span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
+        iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
+        what = f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}{more}"
+        parts.append(PlannedPart(what, _seconds(sweep, nodes), section.timeout_s))
+    return parts
 
 
 def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
     ranks = nodes.slots if sweep.arm == INTRA else nodes.ranks
     factor = COLLECTIVES[sweep.operation].factor(ranks) or 1.0
-    rate = _rate_gb_s(sweep, nodes) * 1e9
-    each = [_LATENCY_S[nodes.gpus] + size * factor / rate for size in sweep.sizes.sizes()]
+    if not nodes.gpus:
+        rate_gb_s = _GLOO
+    elif sweep.arm == NETWORK:
+        rate_gb_s = _NIC
+    else:
+        rate_gb_s = _NVLINK if nodes.count == 1 or sweep.arm == INTRA else _FABRIC
+    each = [_LATENCY_S[nodes.gpus] + size * factor / (rate_gb_s * 1e9) for size in sweep.sizes.sizes()]
     rounds = sweep.sizes.warmup_iterations + _SIDES * (sweep.sizes.iterations + 1)
     checked = _SIDES * sum(sweep.sizes.sizes()) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
     return START_S[nodes.gpus] + rounds * sum(each) + checked
-
-
-def _rate_gb_s(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
-    if not nodes.gpus:
-        return _GLOO
-    if sweep.arm == NETWORK:
-        return _NIC
-    return _NVLINK if nodes.count == 1 or sweep.arm == INTRA else _FABRIC

@@ -25,10 +25,10 @@ from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
-from seatrial.nccl import Row, Sweep, SweepReader, TransportReader
+from seatrial.nccl import Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
-from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun, mpirun_argv, variables
+from seatrial.remote.mpi import flooding_nodes, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
@@ -58,7 +58,12 @@ def sweep(
     """
     once = partial(sweep_once, run, settings=settings, planned=planned, is_repeat=is_repeat, writes_json=writes_json)
     if planned.arm == INTRA:
-        outcomes = _each_node(testbed, lambda node, alone: once(alone, label=name_log(f"{planned.label}-{node}")))
+        answers = on_each(
+            testbed.nodes,
+            lambda node: once(testbed.part([node.name], node.name), label=name_log(f"{planned.label}-{node.name}")),
+            at_once(testbed),
+        )
+        outcomes = {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
         return _combined(f"{planned.operation} ({INTRA})", outcomes)
     return once(testbed, label=name_log(planned.label), verbose=verbose)
 
@@ -83,7 +88,7 @@ def sweep_once(
     testbed = of_processes(testbed, gpus_each)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
-    env = {**_nccl_debug(testbed, verbose=verbose and setting.fabric is not None), **_environment(testbed, planned.arm)}
+    env = _environment(testbed, planned.arm, verbose=verbose and setting.fabric is not None)
     reader = _OutputReader(planned, quiet=bool(testbed.label))
     try:
         result = mpirun(
@@ -102,8 +107,11 @@ def sweep_once(
         return SweepOutcome(setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True)
     finally:
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
-    if result.flooded:
-        return _flooded(setting.name, result, flooding_nodes(testbed, argv, env))
+    if result.flooded:  # its numbers may be anything, so they are not looked at
+        suspects = flooding_nodes(testbed, argv, env)
+        verdict, why = classify_failure(result, began=False)
+        why = naming_flooders(placed(setting.name, why), suspects)
+        return SweepOutcome(setting.name, verdict, why, suspects=suspects)
     if exact and gpus_each > 1:
         exact = replace(exact, ranks=None)  # the file lists one device of each process
     outcome = conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
@@ -111,6 +119,11 @@ def sweep_once(
 
 
 def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool) -> Setting:
+    called_with: dict[str, ConditionValue] = {}  # what was measured otherwise is another series
+    if (gpus_each := gpus_per_process(testbed, planned.sizes)) > 1:
+        called_with["gpus_per_process"] = gpus_each
+    if testbed.has_gpus and isinstance(planned.sizes, GpuSweepSizes) and planned.sizes.args:
+        called_with["args"] = " ".join(planned.sizes.args)
     return Setting(
         planned.operation,
         settings.dtype,
@@ -122,7 +135,7 @@ def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: Planned
         is_whole_on_gpus=testbed.has_gpus and not is_repeat and planned.arm != LATENCY,
         arm=planned.arm,
         node=testbed.head.name if planned.arm == INTRA else "",
-        called_with=_called_with(testbed, planned.sizes),
+        called_with=called_with,
     )
 
 
@@ -136,25 +149,12 @@ def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
     return replace(testbed, nodes=tuple(replace(node, slots=node.slots // gpus_each) for node in testbed.nodes))
 
 
-def _called_with(testbed: Testbed, sizes: SweepSizes) -> dict[str, ConditionValue]:
-    """The conditions of the call: what was measured otherwise is another series."""
-    gpus_each = gpus_per_process(testbed, sizes)
-    args = " ".join(sizes.args) if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) else ""
-    return {**({"gpus_per_process": gpus_each} if gpus_each > 1 else {}), **({"args": args} if args else {})}
-
-
 def _argv(
     run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str, json_file: str | None
 ) -> list[str]:
     if testbed.has_gpus:
         return nccl_argv(settings, planned.operation, json_file, planned.sizes)
     return gloo_argv(run, testbed, settings, planned, label)
-
-
-def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
-    """Whatever numbers are in a flood may be anything, so they are not looked at."""
-    verdict, reason = classify_failure(result, began=False)
-    return SweepOutcome(operation, verdict, naming_flooders(placed(operation, reason), suspects), suspects=suspects)
 
 
 def naming_flooders(reason: str, suspects: Sequence[Suspect]) -> str:
@@ -169,9 +169,14 @@ def planned_sweeps(testbed: Testbed, settings: Collectives) -> list[PlannedSweep
     return settings.sweeps(nodes=len(testbed.nodes), slots=slots, gpus=testbed.has_gpus)
 
 
-def _environment(testbed: Testbed, arm: str) -> Mapping[str, str]:
-    """Return NCCL's variables for the arm; gloo has none."""
-    return ENVIRONMENT[arm] if arm and testbed.has_gpus else {}
+def _environment(testbed: Testbed, arm: str, *, verbose: bool) -> dict[str, str]:
+    """Return NCCL's variables for its log, unless the cluster file sets one, and for the arm; gloo has none."""
+    if not testbed.has_gpus:
+        return {}
+    debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
+    if not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
+        debug = {}
+    return {**debug, **(ENVIRONMENT[arm] if arm else {})}
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
@@ -181,27 +186,21 @@ def _fabric(run: Run, testbed: Testbed) -> str | None:
     return network_of(dict(testbed.env).get("NCCL_NET") or run.cluster.fabric)
 
 
-def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
-    if not testbed.has_gpus or not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
-        return {}
-    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
-
-
 def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
     """Return the command line of each sweep of a run, with the environment that mpirun is given, for a shell."""
     settings = run.suite.section(Collectives)
-    return (
-        [_command(run, testbed, settings, planned) for planned in planned_sweeps(testbed, settings)] if settings else []
-    )
-
-
-def _command(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep) -> str:
-    verbose = _fabric(run, testbed) is not None and planned.label == settings.operations[0]
-    env = {**_nccl_debug(testbed, verbose=verbose), **_environment(testbed, planned.arm)}
-    bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
-    argv = _argv(run, bed, settings, planned, planned.label, None)
-    values = {name: secrets_of(run.cluster).out_of_text(value) for name, value in variables(bed, env).items()}
-    return shlex.join([*(f"{name}={value}" for name, value in values.items()), *mpirun_argv(bed, argv, env)])
+    if settings is None:
+        return []
+    commands = []
+    for planned in planned_sweeps(testbed, settings):
+        verbose = _fabric(run, testbed) is not None and planned.label == settings.operations[0]
+        env = _environment(testbed, planned.arm, verbose=verbose)
+        bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
+        argv = _argv(run, bed, settings, planned, planned.label, None)
+        values = {name: secrets_of(run.cluster).out_of_text(value) for name, value in variables(bed, env).items()}
+        words = [*(f"{name}={value}" for name, value in values.items()), *mpirun_argv(bed, argv, env)]
+        commands.append(shlex.join(words))
+    return commands
 
 
 def nccl_argv(
@@ -251,21 +250,17 @@ class _OutputReader:
         if not is_from(line, 0):  # the table is rank 0's
             return
         for row in self._reader.feed(line):
-            self._log_row(row)
+            self._rows += 1
+            side = row.out_of_place or row.in_place
+            if self._quiet or self._rows > _MOST_LOGGED_ROWS or not side or side.time_us is None:
+                continue
+            rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
+            wrong = f"  {side.wrong} wrong" if side.wrong else ""
+            log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
 
     def sweep(self) -> Sweep | None:
         """The fullest sweep, if any."""
         return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
-
-    def _log_row(self, row: Row) -> None:
-        self._rows += 1
-        if self._rows > _MOST_LOGGED_ROWS or self._quiet:
-            return
-        side = row.out_of_place or row.in_place
-        if side and side.time_us is not None:
-            rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
-            wrong = f"  {side.wrong} wrong" if side.wrong else ""
-            log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
 
 
 def can_write_json(testbed: Testbed, operation: str) -> bool:
@@ -307,16 +302,6 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
 
 
-_BROKEN = (Verdict.FAIL, Verdict.CORRUPT)
-
-
-def _each_node(testbed: Testbed, once: Callable[[str, Testbed], SweepOutcome]) -> dict[str, SweepOutcome]:
-    """Sweep over the ranks of each node of `testbed`, by its name and a testbed of it alone."""
-    nodes = testbed.nodes
-    answers = on_each(nodes, lambda n: once(n.name, testbed.part([n.name], n.name)), at_once(testbed))
-    return {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
-
-
 def at_once(testbed: Testbed) -> int:
     """All nodes, but no more ranks than cores where one machine plays all of them: they would measure each other."""
     if testbed.shared_cores is None:
@@ -333,26 +318,20 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     bad = {node: outcome for node, outcome in outcomes.items() if outcome.verdict is not Verdict.PASS}
     verdict = worst(outcome.verdict for outcome in outcomes.values())
     measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
-    summary = f"{name}: {_span([m.value for m in measurements])} on {len(outcomes)} nodes, every result right"
+    plateaus = [m.value for m in measurements]
+    low, high = number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0))
+    span = low if low == high else f"{low} to {high}"
+    summary = f"{name}: {span} GB/s on {len(outcomes)} nodes, every result right"
+    broken = tuple(
+        Suspect("node", node, 1.0, outcome.reason)
+        for node, outcome in bad.items()
+        if outcome.verdict in (Verdict.FAIL, Verdict.CORRUPT) and not outcome.fabric_gone
+    )
     return SweepOutcome(
         name,
         verdict,
         join([placed(node, outcome.reason) for node, outcome in bad.items()]) or summary,
         measurements,
         fabric_gone=any(outcome.fabric_gone for outcome in bad.values()),
-        suspects=_suspects(bad) if len(bad) < len(outcomes) else (),
-    )
-
-
-def _span(plateaus: Sequence[float]) -> str:
-    low, high = number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0))
-    return f"{low} GB/s" if low == high else f"{low} to {high} GB/s"
-
-
-def _suspects(bad: Mapping[str, SweepOutcome]) -> tuple[Suspect, ...]:
-    """The nodes that were there and failed by themselves."""
-    return tuple(
-        Suspect("node", node, 1.0, outcome.reason)
-        for node, outcome in bad.items()
-        if outcome.verdict in _BROKEN and not outcome.fabric_gone
+        suspects=broken if len(bad) < len(outcomes) else (),
     )

@@ -22,6 +22,7 @@ from seatrial.checks.connectivity.inventory import (
 from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
+    Contacts,
     ask_inventories,
     contact_nodes,
     is_crowded,
@@ -32,7 +33,7 @@ from seatrial.checks.connectivity.stages import (
     try_reach,
 )
 from seatrial.checks.connectivity.throughput import explore
-from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, PlannedNodes, PlannedPart, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, Metric, PlannedNodes, PlannedPart, StepResult
 from seatrial.checks.failures import starved_reason
 from seatrial.config.run import Run
 from seatrial.model.baseline import Tolerance
@@ -50,8 +51,6 @@ from seatrial.remote.peers import try_streams
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import count, some_of
-
-Contacts = Mapping[str, NodeConnection]  # by node name
 
 
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
@@ -250,19 +249,12 @@ def connectivity(context: CheckContext) -> StepResult:
     findings.seconds = time.monotonic() - started
     notes = [*unknown({name: contact.versions for name, contact in contacts.items()}), *findings.notes]
     facts = {name: contact.facts for name, contact in contacts.items()}
-    fingerprint = _fingerprint(findings.testbed, facts)
+    versions = facts[findings.testbed.head.name]["versions"] if findings.testbed.nodes else {}
+    fingerprint = {package: version for package, version in versions.items() if version}
     return StepResult(findings.check(), findings.testbed, facts, fingerprint, tuple(notes), findings)
 
 
-def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
-    """The head's software, version by package."""
-    if not testbed.nodes:
-        return {}
-    versions = facts[testbed.head.name]["versions"]
-    return {package: version for package, version in versions.items() if version}
-
-
-def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
+def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     needs_mpirun = findings.testbed.launcher is None
     if needs_mpirun and contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
@@ -283,7 +275,7 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
 
 
-def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
+def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
     """The state of every GPU, and what nodes that should be alike have otherwise."""
     inventories = findings.inventories = ask_inventories(findings, contacts)
     broken = broken_gpus(inventories)
@@ -296,7 +288,7 @@ def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection])
     findings.blame(broken, {suspect.name for suspect in broken})
 
 
-def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
+def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
     """Measure TCP from and to every node; the comparison with peers names slow ones."""
     testbed, timeout_s = findings.testbed, settings_of(run).timeout_s
     plan = plan_of(run, testbed)
@@ -313,7 +305,7 @@ def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: 
         findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
 
 
-def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
+def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
     """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
     tries = itertools.count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}

@@ -18,7 +18,6 @@ from seatrial.remote.node_probe import Inventory, KernelEvent, ask_inventory
 from seatrial.remote.ssh import connected, fan_out, on_each
 from seatrial.text.words import some_of
 
-_CONNECT_S = 30
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
 _CLEAR_MINORITY = 3  # one of three nodes and fewer
 Event = TypeVar("Event", bound=KernelEvent)
@@ -43,11 +42,15 @@ class Rise:
 def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
     """Ask the nodes that have counters once more; return the checks with evidence of what rose, and notes."""
     found = context.recall(Findings)
-    before = {name: node for name, node in found.inventories.items() if _has_counters(node)} if found else {}
+    before = {
+        name: node
+        for name, node in (found.inventories if found else {}).items()
+        if node.gpus or any(port.kind != "network" for port in node.ports)
+    }
     testbed = context.testbed
 
     def ask(node: Node) -> Inventory:
-        with connected(testbed, node, _CONNECT_S) as transport:
+        with connected(testbed, node, 30) as transport:
             return ask_inventory(testbed, transport)
 
     answers = on_each([node for node in testbed.nodes if node.name in before], ask, fan_out(testbed))
@@ -56,10 +59,6 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
     new = {name: _new_errors(before[name], node) for name, node in after.items()}
     notes = [Reason.of("errors-in-run", what=error) for error in driver_errors(new)]
     return [_with_evidence(check, rises, len(before)) for check in checks], [*_notes(rises), *notes]
-
-
-def _has_counters(inventory: Inventory) -> bool:
-    return bool(inventory.gpus) or any(port.kind != "network" for port in inventory.ports)
 
 
 def risen(before: Inventories, after: Inventories) -> list[Rise]:

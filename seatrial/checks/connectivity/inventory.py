@@ -4,7 +4,7 @@ Blamed is only what a GPU itself reports as damage or as slowed down by hardware
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
@@ -63,17 +63,13 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
 
 
 def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
-    """Remarks for people, without blame."""
-    return [*_of_gpus(inventories), *driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
-
-
-def _of_gpus(inventories: Inventories) -> Iterator[str]:
-    """Yield one remark for all GPUs with the same reason."""
+    """Remarks for people, without blame; one for all GPUs with the same reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):
             names[reason].append(f"{node}/{gpu.name}")
-    return (placed(some_of(those), reason) for reason, those in names.items())
+    of_gpus = [placed(some_of(those), reason) for reason, those in names.items()]
+    return [*of_gpus, *driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
 
 
 def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
@@ -131,20 +127,15 @@ def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[str
             by_attribute[models.get(node, ""), attribute][node] = value
     for (_, attribute), value_by_node in by_attribute.items():
         common, count = Counter(value_by_node.values()).most_common(1)[0]
-        for other, nodes in _unlike(value_by_node, common).items():
+        unlike: dict[str, list[str]] = defaultdict(list)
+        for node, value in value_by_node.items():
+            if value != common:
+                unlike[value].append(node)
+        if len(unlike) > _MOST_VALUES:
+            unlike = {f"one of {len(unlike)} other values": [node for those in unlike.values() for node in those]}
+        for other, nodes in unlike.items():
             values = {"attribute": attribute, "other": other, "common": common, "count": count}
             yield Reason.of("nodes-unequal", nodes=some_of(nodes), all=len(value_by_node), **values)
-
-
-def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str]]:
-    """The nodes by their value, where it is another one; many values are one entry."""
-    nodes: dict[str, list[str]] = defaultdict(list)
-    for node, value in value_by_node.items():
-        if value != common:
-            nodes[value].append(node)
-    if len(nodes) <= _MOST_VALUES:
-        return nodes
-    return {f"one of {len(nodes)} other values": [node for those in nodes.values() for node in those]}
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:
@@ -237,21 +228,17 @@ def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None =
     differences: dict[str, list[tuple[str, float]]] = {node: [] for node in by_node}
     for package in COMPARED:
         model_by_node = (models or {}) if package in _OF_THE_HOST else {}
-        for peers in _by_model(by_node, model_by_node):
-            for node, difference in _differences(peers, package):
+        peers: dict[str, dict[str, Versions]] = defaultdict(dict)  # by model
+        for node, versions in by_node.items():
+            peers[model_by_node.get(node, "")][node] = versions
+        for alike in peers.values():
+            for node, difference in _differences(alike, package):
                 differences[node].append(difference)
     return [
         Suspect("node", node, round(min(share for _, share in own), 2), join(text for text, _ in own))
         for node, own in differences.items()
         if own
     ]
-
-
-def _by_model(by_node: Mapping[str, Versions], models: Mapping[str, str]) -> Iterable[Mapping[str, Versions]]:
-    peers: dict[str, dict[str, Versions]] = defaultdict(dict)
-    for node, versions in by_node.items():
-        peers[models.get(node, "")][node] = versions
-    return peers.values()
 
 
 def unknown(by_node: Mapping[str, Versions]) -> list[str]:
@@ -283,12 +270,14 @@ def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tupl
             yield node, (reason, count / len(reported))
 
 
-_BY_VERBS = frozenset({"InfiniBand", "Ethernet"})  # EFA has a module of its own for GPUDirect RDMA
-
-
 def slow_paths(inventories: Inventories) -> Iterator[Reason]:
     """Yield one remark for all nodes or ports with the same reason; none for nodes without GPUs or RDMA."""
-    fast = {name: up for name, node in inventories.items() if node.gpus and (up := _rdma(node.ports))}
+    fast: dict[str, list[PortState]] = {}
+    for name, node in inventories.items():
+        # EFA has a module of its own for GPUDirect RDMA.
+        up = [port for port in node.ports if port.up and port.kind in ("InfiniBand", "Ethernet")]
+        if node.gpus and up:
+            fast[name] = up
     redirecting = {name: inventories[name].redirecting_switches or 0 for name in fast}
     if nodes := [name for name, switches in redirecting.items() if switches]:
         yield Reason.of("acs-redirects", nodes=some_of(nodes), switches=max(redirecting.values()))
@@ -301,20 +290,9 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
         yield Reason.of("nic-strict-ordering", ports=some_of(names))
     slow: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, port in ports:
-        if links := _slow_link(port):
-            slow[links].append(name)
+        width, widest = port.pcie_width, port.pcie_width_max
+        speed, fastest = port.pcie_gt_s, port.pcie_gt_s_max
+        if width and widest and speed and fastest and (width < widest or speed < fastest):
+            slow[f"x{width} {speed:g} GT/s", f"x{widest} {fastest:g} GT/s"].append(name)
     for (link, best), names in slow.items():
         yield Reason.of("nic-pcie-slow", ports=some_of(names), link=link, best=best)
-
-
-def _rdma(ports: list[PortState]) -> list[PortState]:
-    return [port for port in ports if port.kind in _BY_VERBS and port.up]
-
-
-def _slow_link(port: PortState) -> tuple[str, str] | None:
-    """The PCIe link of a port and the best that it can have, where that is more."""
-    width, widest = port.pcie_width, port.pcie_width_max
-    speed, fastest = port.pcie_gt_s, port.pcie_gt_s_max
-    if width and widest and speed and fastest and (width < widest or speed < fastest):
-        return f"x{width} {speed:g} GT/s", f"x{widest} {fastest:g} GT/s"
-    return None

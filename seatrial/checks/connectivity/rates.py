@@ -21,6 +21,10 @@ from seatrial.remote.node_probe import Inventory
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import number, some_of
 
+log = logging.getLogger("seatrial.connectivity")
+
+NAME = "connectivity"
+
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 _SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 
@@ -164,22 +168,17 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
     ]
     sides, across = _cut(level)
     if across:
-        suspects.append(_slow_cut(sides, [streams[pair] for pair in across], min(usual.values())))
-    return suspects + _slow_link_suspects(streams, slow_links(level).keys() - across, usual)
-
-
-def _slow_link_suspects(streams: Streams, slow: Collection[Pair], usual: Mapping[str, float]) -> list[Suspect]:
-    slowest: dict[str, Pair] = {}
-    for pair in sorted(slow, key=lambda pair: -streams[pair]):
+        name, parties = cut_names(sides)
+        best, within = number(max(streams[pair] for pair in across)), number(min(usual.values()))
+        reason = Reason.of("tcp-cut-slow", parties=parties, streams=len(across), rate=best, usual=within)
+        suspects.append(Suspect("link", name, 0.8, reason))
+    slowest: dict[str, Pair] = {}  # of the two directions of a link
+    for pair in sorted(slow_links(level).keys() - across, key=lambda pair: -streams[pair]):
         slowest[link_name(*pair)] = pair
-    return [
-        Suspect("link", name, 0.8, Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=_lower(usual, a, b)))
-        for name, (a, b) in slowest.items()
-    ]
-
-
-def _lower(usual: Mapping[str, float], a: str, b: str) -> str:
-    return number(min(usual[a], usual[b]))
+    for name, (a, b) in slowest.items():
+        reason = Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=number(min(usual[a], usual[b])))
+        suspects.append(Suspect("link", name, 0.8, reason))
+    return suspects
 
 
 def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
@@ -209,12 +208,6 @@ def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
 def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
     first, second = (next((i for i, side in enumerate(sides) if name in side), None) for name in pair)
     return first is not None and second is not None and first != second
-
-
-def _slow_cut(sides: Sequence[frozenset[str]], rates: Sequence[float], usual: float) -> Suspect:
-    name, parties = cut_names(sides)
-    values = {"streams": len(rates), "rate": number(max(rates)), "usual": number(usual)}
-    return Suspect("link", name, 0.8, Reason.of("tcp-cut-slow", parties=parties, **values))
 
 
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
@@ -265,11 +258,6 @@ def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
         return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"
     more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
     return f"{'; '.join(slow[:3])}{more}; the faster half reaches {number(_faster_half(egress(streams).values()))} MB/s"
-
-
-log = logging.getLogger("seatrial.connectivity")
-
-NAME = "connectivity"
 
 
 @dataclass(slots=True)
@@ -324,9 +312,7 @@ class Findings:
             log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
             self.suspects.append(suspect)
             self.problems.append(placed(suspect.name, suspect.evidence))
-        self._take_out(set(set_aside))
-
-    def _take_out(self, names: set[str]) -> None:
+        names = set(set_aside)
         unblamed = sorted(names - {suspect.name for suspect in self.suspects})
         if unblamed and not self._all_doubts():
             self.problems.append(Reason.of("left-out-without-blame", unblamed=host_list(unblamed)))

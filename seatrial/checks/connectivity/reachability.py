@@ -1,7 +1,7 @@
 """Blame for nodes that cannot reach each other, by the pairs that were tried. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.reason import Reason
@@ -69,7 +69,11 @@ def blame(tried: TriedPairs) -> Blame:
     if len(names) > 2 and 2 * len(failed) == sum(map(len, peers.values())):
         error = next(iter(failed.values()))
         return Blame((), tuple(names[1:]), Reason.of("no-pair-works", pairs=len(failed), problem=error))
-    sides = connected(_working(peers, failed))
+    working = {name: set(others) for name, others in peers.items()}
+    for a, b in map(tuple, failed):
+        working[a].discard(b)
+        working[b].discard(a)
+    sides = connected(working)
     if len(sides) < 2:
         return _greedy(failed, peers)
     across = {pair: error for pair, error in failed.items() if not any(pair <= side for side in sides)}
@@ -79,16 +83,10 @@ def blame(tried: TriedPairs) -> Blame:
     rest = _greedy(
         {pair: why for pair, why in failed.items() if pair <= left}, {name: peers[name] & left for name in left}
     )
-    return Blame((_cut(sides, across), *rest.suspects), (*cut_off, *rest.set_aside))
-
-
-def _working(peers: Mapping[str, set[str]], failed: Iterable[frozenset[str]]) -> dict[str, set[str]]:
-    """Return the peers of each node that it reaches and that reach it."""
-    working = {name: set(others) for name, others in peers.items()}
-    for a, b in map(tuple, failed):
-        working[a].discard(b)
-        working[b].discard(a)
-    return working
+    name, parties = cut_names(sides)
+    error = next(iter(across.values()), "not tried")
+    cut = Suspect("link", name, 0.9, Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error))
+    return Blame((cut, *rest.suspects), (*cut_off, *rest.set_aside))
 
 
 def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
@@ -104,12 +102,6 @@ def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
         left -= side
         sides.append(frozenset(side))
     return sorted((side for side in sides if len(side) > 1), key=lambda side: natural(min(side, key=natural)))
-
-
-def _cut(sides: Sequence[frozenset[str]], across: Mapping[frozenset[str], str]) -> Suspect:
-    name, parties = cut_names(sides)
-    error = next(iter(across.values()), "not tried")
-    return Suspect("link", name, 0.9, Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error))
 
 
 def cut_names(sides: Sequence[frozenset[str]]) -> tuple[str, str]:

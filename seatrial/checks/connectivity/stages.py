@@ -41,6 +41,7 @@ TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (rou
 WITNESSES = 3  # nodes that try a login which failed for another one
 MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
 
+Contacts = Mapping[str, NodeConnection]  # by node name
 Peers = Mapping[str, Sequence[str]]  # whom each node tries
 
 
@@ -53,14 +54,13 @@ def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = N
     most = MAX_PEERS if shared_cores is None else shared_cores * PAIRS_PER_CORE // max(1, len(names))
     count = min(len(names) - 1, max(2, most))
     chosen = random.Random(seed)
-    return {name: _peers_of(index, names, count, chosen) for index, name in enumerate(names)}
-
-
-def _peers_of(index: int, names: Sequence[str], count: int, chosen: random.Random) -> list[str]:
-    following = [*names[index + 1 :], *names[:index]]
-    if count >= len(following):
-        return following
-    return [following[0], *chosen.sample(following[1:], count - 1)]
+    peers = {}
+    for index, name in enumerate(names):
+        following = [*names[index + 1 :], *names[:index]]
+        if count < len(following):
+            following = [following[0], *chosen.sample(following[1:], count - 1)]
+        peers[name] = following
+    return peers
 
 
 def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) -> dict[str, list[str]]:
@@ -111,7 +111,12 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
     findings.blame_nodes(failed)
-    _without_python(findings, contacts)
+    lacking = [name for name, contact in contacts.items() if contact.versions.get("python") == ""]
+    if len(lacking) < len(contacts):
+        findings.blame_nodes(dict.fromkeys(lacking, Reason.of("node-python-missing", python=testbed.python)))
+    elif lacking:
+        findings.testbed = replace(findings.testbed, python="")
+        findings.notes.append(Reason.of("probes-left-out"))
     findings.measurements += [
         Measurement("ssh_connect", contact.connect_ms, "ms", Subject("node", name), better=None)
         for name, contact in contacts.items()
@@ -119,23 +124,12 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     return contacts
 
 
-def _without_python(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
-    """Nodes that alone lack Python are set aside; where none has it, the probes are left out."""
-    lacking = [name for name, contact in contacts.items() if contact.versions.get("python") == ""]
-    if len(lacking) < len(contacts):
-        reason = Reason.of("node-python-missing", python=findings.testbed.python)
-        findings.blame_nodes(dict.fromkeys(lacking, reason))
-    elif lacking:
-        findings.testbed = replace(findings.testbed, python="")
-        findings.notes.append(Reason.of("probes-left-out"))
-
-
 def is_crowded(testbed: Testbed) -> bool:
     """Return whether many nodes share the cores of one machine, so that nothing is tried twice."""
     return testbed.shared_cores is not None and len(testbed.nodes) > ONE_BY_ONE_UP_TO
 
 
-def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) -> dict[str, Inventory]:
+def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Inventory]:
     """Ask the remaining nodes for their hardware; a remark names those that do not answer."""
     testbed = findings.testbed
     nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes  # the others are the same machine
@@ -145,7 +139,7 @@ def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) 
     return {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
 
 
-def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Every node reaches its peers' sshd, tried from inside; then logins work where MPI logs in."""
     if not findings.testbed.python:  # mpirun makes the logins that it needs
         return
@@ -153,46 +147,33 @@ def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeou
     try_logins(findings, contacts, timeout_s)
 
 
-def try_reach(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Every node reaches its peers' sshd."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
     peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
-    reached = _ask_nodes(findings, contacts, peers, _reach(timeout_s))
+    reached = _ask_nodes(findings, contacts, peers, partial(reach_peers, timeout_s=timeout_s))
     log.info("%d of %d pairs reach each other", reached.count - len(reached.failed), reached.count)
     _judge(findings, reached)
 
 
-def try_logins(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
     """Logins work where MPI logs in."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
-    logins = _ask_nodes(findings, contacts, peers_to_log_in_to(names, testbed.shared_cores), _log_in(timeout_s))
+    log_in = partial(log_in_to_peers, timeout_s=timeout_s)
+    logins = _ask_nodes(findings, contacts, peers_to_log_in_to(names, testbed.shared_cores), log_in)
     log.info("%d of %d logins between nodes work", logins.count - len(logins.failed), logins.count)
     if logins.failed:
-        more = _ask_nodes(findings, contacts, second_logins(names, logins.failed), _log_in(timeout_s))
+        more = _ask_nodes(findings, contacts, second_logins(names, logins.failed), log_in)
         logins = merged(logins, more)
     _judge(findings, logins)
 
 
-Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # what fails, by peer
+Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # the error by peer, "" if none
 
 
-def _reach(timeout_s: float) -> Question:
-    return lambda testbed, contact, peers: reach_peers(testbed, contact, peers, timeout_s)
-
-
-def _log_in(timeout_s: float) -> Question:
-    def ask(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node]) -> dict[str, str]:
-        errors = log_in_to_peers(testbed, contact, peers, timeout_s)
-        return {peer: error for peer, error in errors.items() if error}
-
-    return ask
-
-
-def _ask_nodes(
-    findings: Findings, contacts: Mapping[str, NodeConnection], peers: Peers, question: Question
-) -> TriedPairs:
+def _ask_nodes(findings: Findings, contacts: Contacts, peers: Peers, question: Question) -> TriedPairs:
     """Ask nodes about their peers; a node that floods is blamed, and its answer does not count."""
     testbed = findings.testbed
     by_name = {node.name: node for node in testbed.nodes}
@@ -208,8 +189,8 @@ def _ask_nodes(
     for name, answer in answers.items():
         if isinstance(answer, FloodError):
             continue
-        why = dict.fromkeys(peers[name], answer.reason) if isinstance(answer, RemoteError) else answer
-        failed |= {(name, peer): error for peer, error in why.items()}
+        errors = dict.fromkeys(peers[name], answer.reason) if isinstance(answer, RemoteError) else answer
+        failed |= {(name, peer): error for peer, error in errors.items() if error}
     counted = {name: peers[name] for name, answer in answers.items() if not isinstance(answer, FloodError)}
     return TriedPairs(counted, failed)
 
@@ -219,9 +200,6 @@ def _judge(findings: Findings, tried: TriedPairs) -> None:
     if blamed.setup:
         findings.doubts.append(blamed.setup)
     findings.blame(blamed.suspects, blamed.set_aside)
-
-
-_ENDED_EARLY = (Verdict.FAIL, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,20 +253,17 @@ def _excused(testbed: Testbed, findings: Findings) -> RollCall:
     problems = [
         problem for problem in (*findings.problems, *findings.doubts) if problem.partition(":")[0] not in excuses
     ]
-    return RollCall(findings.testbed, blamed, (*problems, *_placed(excuses)))
-
-
-def _placed(excuses: Mapping[str, str]) -> list[str]:
-    """Each reason once, with the nodes that it holds for: a job that ends takes all of its nodes away."""
-    nodes_by_reason: dict[Hashable, list[str]] = {}
+    nodes_by_reason: dict[Hashable, list[str]] = {}  # a job that ends takes all of its nodes away
     for name, why in excuses.items():
         nodes_by_reason.setdefault(identity(why), []).append(name)
-    return [placed(host_list(sorted(names)), excuses[names[0]]) for names in nodes_by_reason.values()]
+    placed_excuses = [placed(host_list(sorted(names)), excuses[names[0]]) for names in nodes_by_reason.values()]
+    return RollCall(findings.testbed, blamed, (*problems, *placed_excuses))
 
 
 def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:
     """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get through."""
-    now = roll_call(run, testbed) if verdict in _ENDED_EARLY or repeated.over else None
+    ended_early = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
+    now = roll_call(run, testbed) if ended_early or repeated.over else None
     if now and now.problems:
         verdict, reason = now.verdict, now.reason(reason)
         repeated.suspects += now.suspects

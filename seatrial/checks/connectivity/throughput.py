@@ -130,20 +130,18 @@ def second_tries(streams: Streams) -> list[list[Pair]]:
 
     In lists of disjoint pairs, several where fewer are healthy than look slow: no node is blamed untried.
     """
-    doubtful = list(slow_nodes(streams, DOUBTFUL_FACTOR))
+    doubtful = slow_nodes(streams, DOUBTFUL_FACTOR)
     receiving = ingress(streams)
     free = [name for name in egress(streams) if name not in doubtful and name in receiving]
-    starts = range(0, len(doubtful), len(free))[:_TURNS] if free else ()
-    return [_partnered(doubtful[start : start + len(free)], free, streams) for start in starts]
-
-
-def _partnered(doubtful: Sequence[str], free: Sequence[str], streams: Streams) -> list[Pair]:
-    left, pairs = list(free), []
-    for name in doubtful:
-        partner = next((peer for peer in left if (name, peer) not in streams), left[0])
-        left.remove(partner)
-        pairs.append((name, partner))
-    return pairs
+    lists = []
+    for start in range(0, len(doubtful), len(free))[:_TURNS] if free else ():
+        left, pairs = list(free), []
+        for name in doubtful[start : start + len(free)]:
+            partner = next((peer for peer in left if (name, peer) not in streams), left[0])
+            left.remove(partner)
+            pairs.append((name, partner))
+        lists.append(pairs)
+    return lists
 
 
 def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> list[list[Pair]]:

@@ -1,6 +1,5 @@
 """Answers of the probes `devices` and `disk`: their measurements, problems, and digests that disagree."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,20 +217,13 @@ def _groups(
     return groups
 
 
-log = logging.getLogger("seatrial.devices")
-
-_PROBE = "disk"
-
-MegabytesPerSecond = Annotated[float, Field(gt=0, lt=1e9)]
-
-
 class DiskAnswer(NodeAnswer):
     """Output of the probe; no tool if other nodes of the machine took all of the time."""
 
     tool: Literal["fio", "python"] | None = None
     filesystem: Text = ""
-    write_mb_s: MegabytesPerSecond | None = None
-    read_mb_s: MegabytesPerSecond | None = None
+    write_mb_s: Rate | None = None
+    read_mb_s: Rate | None = None
     wrong: Text = ""
 
     def measurements(self, node: str) -> Iterator[Measurement]:
@@ -251,13 +243,7 @@ def measure_disk(testbed: Testbed, node: Node, section: Disk, timeout_s: float) 
     """The node's disk. Raises RemoteError."""
     options = ["--bytes", str(section.bytes), "--seconds", f"{section.seconds:g}", "--timeout-s", f"{timeout_s:g}"]
     options += ["--folder", section.folder] if section.folder else []
-    return run_probe(testbed, node, _PROBE, options, DiskAnswer, timeout_s)[-1]
-
-
-def log_disks(answers: DiskAnswers) -> None:
-    for name, answer in answers.items():
-        if isinstance(answer, DiskAnswer) and answer.tool:
-            log.info("%s: disk %.0f MB/s written, %.0f MB/s read", name, answer.write_mb_s or 0, answer.read_mb_s or 0)
+    return run_probe(testbed, node, "disk", options, DiskAnswer, timeout_s)[-1]
 
 
 def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:

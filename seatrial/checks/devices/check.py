@@ -17,12 +17,12 @@ from seatrial.checks.devices.answers import (
     PROBE,
     DeviceMeasurement,
     DevicesAnswer,
+    DiskAnswer,
     DiskAnswers,
     Problem,
     disagreements,
     disk_measurements,
     disk_problems,
-    log_disks,
     measure_disk,
     summary,
 )
@@ -50,9 +50,17 @@ def devices(context: CheckContext) -> StepResult:
     for name, measured in by_node.items():
         log.info("%s: %s", name, summary(measured))
     disks = _disks(context.testbed, section)
-    log_disks(disks)
-    problems = [*_broken(answers), *disagreements(by_node), *_busy(by_node), *disk_problems(disks)]
-    suspects, bad = _blamed(problems, context.testbed)
+    for name, disk in disks.items():
+        if isinstance(disk, DiskAnswer) and disk.tool:
+            log.info("%s: disk %.0f MB/s written, %.0f MB/s read", name, disk.write_mb_s or 0, disk.read_mb_s or 0)
+    problems = [*_broken(answers), *disagreements(by_node)]
+    if busy := [name for name, measured in by_node.items() if not measured]:
+        problems.append(Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy))))
+    problems += disk_problems(disks)
+    suspects = tuple(problem.suspect for problem in problems if problem.suspect)
+    bad = {suspect.name.partition("/")[0] for suspect in suspects}
+    if len(bad) == len(context.testbed.nodes) > 1:  # every node has a fault, such as its image's
+        suspects, bad = (), set()
     found = sum(map(len, by_node.values()))
     check = Check(
         PROBE,
@@ -81,18 +89,6 @@ def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
     if disk is None:
         return {}
     return on_each(testbed.nodes, lambda node: measure_disk(testbed, node, disk, section.timeout_s))
-
-
-def _blamed(problems: Sequence[Problem], testbed: Testbed) -> tuple[tuple[Suspect, ...], set[str]]:
-    """The suspects, and the nodes to take out; none where every node has a fault, such as its image's."""
-    suspects = tuple(problem.suspect for problem in problems if problem.suspect)
-    bad = {suspect.name.partition("/")[0] for suspect in suspects}
-    return ((), set()) if len(bad) == len(testbed.nodes) > 1 else (suspects, bad)
-
-
-def _busy(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
-    if busy := [name for name, measured in by_node.items() if not measured]:
-        yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
 
 
 def _broken(answers: Answers) -> Iterator[Problem]:
@@ -127,24 +123,20 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         log_repeat(f"devices of {some_of([node.name for node in nodes], 3)}", doubts)
 
     def again(node: Node) -> None:
-        if not left.over:
-            _repeat_node(context, node, metrics[node.name], repeated)
+        """Measure again what was in doubt, devices or disk."""
+        if left.over:
+            return
+        doubtful = metrics[node.name]
+        section, of_disk = context.section(Devices).only(doubtful), doubtful & {"disk_write", "disk_read"}
+        answers = on_each([node], lambda node: measure(context.testbed, node, section)) if doubtful - of_disk else {}
+        disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
+        for problem in (*_broken(answers), *disk_problems(disks)):
+            repeated.suspects += [problem.suspect] if problem.suspect else []
+            repeated.broke(problem.verdict, problem.reason)
+        repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
 
     on_each(nodes, again, 1 if context.testbed.shared_cores else max(1, len(nodes)))
 
-
-def _repeat_node(context: CheckContext, node: Node, metrics: set[str], repeated: Repeated) -> None:
-    """Measure again what was in doubt, devices or disk."""
-    section, of_disk = context.section(Devices).only(metrics), metrics & _DISK
-    answers = on_each([node], lambda node: measure(context.testbed, node, section)) if metrics - of_disk else {}
-    disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
-    for problem in (*_broken(answers), *disk_problems(disks)):
-        repeated.suspects += [problem.suspect] if problem.suspect else []
-        repeated.broke(problem.verdict, problem.reason)
-    repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
-
-
-_DISK = frozenset({"disk_write", "disk_read"})
 
 DEVICES = CheckType(
     name=PROBE,

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from seatrial.checks.contract import CheckType, PlannedNodes, PlannedPart
+from seatrial.checks.contract import PlannedNodes, PlannedPart
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Suite
@@ -15,17 +15,17 @@ from seatrial.model.errors import InputError
 
 SHIPPED = ("quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32")
 
-
 _NEEDED = {kind.after for kind in CHECKS}
 
 
-def _field(kind: CheckType) -> Any:
-    """The section as a field; `null` leaves a check out, unless others come after it."""
-    optional = kind.section if kind.name in _NEEDED else kind.section | None
-    return (optional, Field(kind.default, description=kind.description))
-
-
-_SECTIONS: dict[str, Any] = {kind.name: _field(kind) for kind in CHECKS}
+# `null` leaves a check out, unless others come after it.
+_SECTIONS: dict[str, Any] = {
+    kind.name: (
+        kind.section if kind.name in _NEEDED else kind.section | None,
+        Field(kind.default, description=kind.description),
+    )
+    for kind in CHECKS
+}
 SuiteFile: type[Suite] = create_model("Suite", __base__=Suite, __doc__=Suite.__doc__, **_SECTIONS)
 
 
@@ -70,7 +70,8 @@ def outline(name: str, nodes: PlannedNodes) -> Outline:
         if section is not None and nodes.ranks >= kind.least_ranks
         for part in kind.plan(section, nodes)
     )
-    return Outline(name, _purpose(name), nodes, parts)
+    comment = (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    return Outline(name, comment.removeprefix("#").strip(), nodes, parts)
 
 
 def outlines(nodes: PlannedNodes) -> list[Outline]:
@@ -80,9 +81,3 @@ def outlines(nodes: PlannedNodes) -> list[Outline]:
 
 def nodes_of(cluster: Cluster) -> PlannedNodes:
     return PlannedNodes(cluster.nodes, cluster.slots, bool(cluster.gpus))
-
-
-def _purpose(name: str) -> str:
-    """The comment that the file begins with."""
-    first = (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0]
-    return first.removeprefix("#").strip()

@@ -3,7 +3,7 @@
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -27,7 +27,6 @@ from seatrial.checks.contract import (
 )
 from seatrial.checks.failures import classify_failure, gave_up, lost_ranks, node_of
 from seatrial.checks.training.result import (
-    TrainingResult,
     measured,
     problem,
     read_event,
@@ -45,6 +44,11 @@ from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ranks import from_rank_0, is_from
 
+log = logging.getLogger("seatrial.training")
+
+_NAME = "training"
+_SUMS = "torch-all_reduce"  # the log's name
+_LOGGED_STEPS = 10  # how many of a run's steps are logged
 _EVENT = '{"event": "all_reduce"'
 
 
@@ -66,10 +70,6 @@ class Sums(NodeAnswer):
     backend: Text
     ranks: list[RankSums] = Field(max_length=100_000)
 
-    @property
-    def bad(self) -> list[RankSums]:
-        return [rank for rank in self.ranks if rank.wrong]
-
 
 def read_sums(line: str) -> Sums | None:
     """The event in a line of output, whatever stands before it; None if it has no whole one."""
@@ -82,44 +82,26 @@ def read_sums(line: str) -> Sums | None:
         return None
 
 
-def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
+def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     """The check after one mpirun of the probe; it passes if every element of every rank was right."""
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
-        return Check(name, verdict, reason, result.seconds)
-    right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {len(sums.ranks)} ranks"
-    verdict, reason = _problem(sums, testbed) or (Verdict.PASS, right)
-    suspects = tuple(_suspects(sums, testbed)) if verdict is Verdict.CORRUPT else ()
-    return Check(name, verdict, reason, result.seconds, suspects=suspects)
-
-
-def _problem(sums: Sums, testbed: Testbed) -> tuple[Verdict, str] | None:
-    if len(sums.ranks) != testbed.world_size:
-        values = {"ranks": len(sums.ranks), "world_size": testbed.world_size}
-        return Verdict.FAIL, Reason.of("training-ranks-missing", **values)
-    bad = sums.bad
+        return Check(_NAME, verdict, reason, result.seconds)
+    ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
+    if ranks != testbed.world_size:
+        reason = Reason.of("training-ranks-missing", ranks=ranks, world_size=testbed.world_size)
+        return Check(_NAME, Verdict.FAIL, reason, result.seconds)
     if not bad:
-        return None
+        right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
+        return Check(_NAME, Verdict.PASS, right, result.seconds)
     wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
-    values = {"wrong": wrong, "bad": len(bad), "ranks": len(sums.ranks), "first": first, "rounds": sums.rounds}
-    return Verdict.CORRUPT, Reason.of("sums-wrong", **values)
-
-
-def _suspects(sums: Sums, testbed: Testbed) -> Iterator[Suspect]:
-    """The nodes of a few ranks that received what the others did not; where most have it, its sender is unknown."""
-    bad = sums.bad
-    for rank in bad if 2 * len(bad) < len(sums.ranks) else ():
+    reason = Reason.of("sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds)
+    suspects = []
+    for rank in bad if 2 * len(bad) < ranks else ():  # where most received it, its sender is unknown
         evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
-        yield Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence)
-
-
-log = logging.getLogger("seatrial.training")
-
-_NAME = "training"
-_SUMS = "torch-all_reduce"  # the log's name
-
-_LOGGED_STEPS = 10  # how many of a run's steps are logged
+        suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
+    return Check(_NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
 
 
 def training(context: CheckContext) -> StepResult:
@@ -146,7 +128,7 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
         _SUMS,
         argv,
         is_done=lambda line: read_sums(line) is not None,
-        conclude=lambda result: conclude_sums(_NAME, testbed, result),
+        conclude=lambda result: conclude_sums(testbed, result),
     )
     log.info("%s", check.reason)
     return check
@@ -154,14 +136,15 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
 
 def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
-    steps = settings.workload(gpus=testbed.has_gpus).steps
+    workload = settings.workload(gpus=testbed.has_gpus)
+    probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
     return _on_ranks(
         run,
         testbed,
         settings,
         label,
-        training_argv(run, testbed, settings, label),
-        on_line=lambda line: _log_step(line, steps),
+        [*probe, *workload.arguments(), *rendezvous_argv(run, testbed, label, settings.timeout_s)],
+        on_line=lambda line: _log_step(line, workload.steps),
         is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
         conclude=lambda result: conclude(run, testbed, settings, result),
     )
@@ -212,13 +195,6 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     return replace(check, verdict=now.verdict, reason=now.reason(check.reason), suspects=suspects)
 
 
-def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _NAME) -> list[str]:
-    """The command line of the training probe, whose ranks meet under that label."""
-    probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
-    workload = settings.workload(gpus=testbed.has_gpus).arguments()
-    return [*probe, *workload, *rendezvous_argv(run, testbed, label, settings.timeout_s)]
-
-
 def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
     """The check after one mpirun of the probe. Pure.
 
@@ -232,7 +208,10 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
     if problem_found is None and not result.ok:
         problem_found = classify_failure(result, began=True)
-    verdict, reason = problem_found or (Verdict.PASS, _summary(trained))
+    step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
+    learned = f"the loss fell by {trained.loss_drop or 0:.0%} in {len(trained.losses)} steps of {step_ms:.0f} ms"
+    good = f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
+    verdict, reason = problem_found or (Verdict.PASS, good)
     return Check(
         _NAME,
         verdict,
@@ -257,23 +236,13 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
     repeated.broke(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
 
 
-def _summary(trained: TrainingResult) -> str:
-    step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
-    learned = f"the loss fell by {trained.loss_drop or 0:.0%} in {len(trained.losses)} steps of {step_ms:.0f} ms"
-    return f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
-
-
 def _log_step(line: str, steps: int) -> None:
     event = read_event(line) if is_from(line, 0) else None
-    if not event or event["event"] != "step" or event["step"] % _every(steps):
+    if not event or event["event"] != "step" or event["step"] % max(1, steps // _LOGGED_STEPS):
         return
     loss = event["loss"]
     shown = f"loss {loss:.4f}  {event['step_time_ms'] or 0:.0f} ms" if loss is not None else "loss is not finite"
     log.info("step %3d  %s", event["step"], shown)
-
-
-def _every(steps: int) -> int:
-    return max(1, steps // _LOGGED_STEPS)
 
 
 TRAINING = CheckType(

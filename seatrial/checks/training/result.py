@@ -102,8 +102,12 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
     """The first problem of a complete result, if any."""
     if len(result.ranks) != world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(result.ranks), world_size=world_size)
-    if result.last_loss is None or result.first_loss is None or not all(rank.finite for rank in result.ranks):
-        return Verdict.CORRUPT, _not_finite(result)
+    bad = [rank for rank in result.ranks if not rank.finite]
+    if bad or result.last_loss is None or result.first_loss is None:
+        step = next((i for i, loss in enumerate(result.losses) if loss is None), None)
+        value = f"in the loss of step {step}" if step is not None else "in the parameters"
+        first = f", first on rank {bad[0].rank} ({bad[0].host})" if len(bad) == 1 else ""
+        return Verdict.CORRUPT, Reason.of("training-not-finite", value=value, first=first)
     if len({rank.checksum for rank in result.ranks}) > 1:
         odd = ", ".join(f"rank {rank.rank} on {rank.host}" for rank in _odd(result.ranks)) or "no majority agrees"
         return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
@@ -114,17 +118,6 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
             "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{min_loss_drop:.0%}"
         )
     return None
-
-
-def _not_finite(result: TrainingResult) -> str:
-    step = next((i for i, loss in enumerate(result.losses) if loss is None), None)
-    bad = [rank for rank in result.ranks if not rank.finite]
-    first = f", first on rank {bad[0].rank} ({bad[0].host})" if len(bad) == 1 else ""
-    return Reason.of(
-        "training-not-finite",
-        value=f"in the loss of step {step}" if step is not None else "in the parameters",
-        first=first,
-    )
 
 
 def suspects(result: TrainingResult) -> Iterator[Suspect]:
@@ -165,8 +158,18 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
         yield Measurement("step_time", middle, "ms", subject, where, tuple(result.step_time_ms), better="lower")
     for metric, value, unit in _recorded(result, testbed, cluster.hardware.name, workload):
         yield Measurement(metric, value, unit, subject, where, better=None)
+    judged = testbed.has_gpus  # processors that compete say nothing of a node
     for node in testbed.nodes:
-        yield from _of_node(node.name, result, where, judged=testbed.has_gpus)
+        own = [rank for rank in result.ranks if rank.host == node.name]
+        steps = tuple(rank.step_time_ms_median for rank in own if rank.step_time_ms_median is not None)
+        computes = tuple(rank.compute_ms_median for rank in own if rank.compute_ms_median is not None)
+        subject = Subject("node", node.name)
+        if steps:
+            yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
+        if computes:
+            yield Measurement(
+                "compute_time", max(computes), "ms", subject, where, computes, "lower" if judged else None
+            )
 
 
 def _recorded(
@@ -184,16 +187,3 @@ def _recorded(
         peak = peak_tflops(hardware, workload.precision) if testbed.has_gpus else None
         if peak:
             yield "mfu", tflops / peak, ""
-
-
-def _of_node(
-    name: str, result: TrainingResult, where: dict[str, ConditionValue], *, judged: bool
-) -> Iterator[Measurement]:
-    subject = Subject("node", name)
-    ranks = [rank for rank in result.ranks if rank.host == name]
-    steps = tuple(rank.step_time_ms_median for rank in ranks if rank.step_time_ms_median is not None)
-    computes = tuple(rank.compute_ms_median for rank in ranks if rank.compute_ms_median is not None)
-    if steps:
-        yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
-    if computes:
-        yield Measurement("compute_time", max(computes), "ms", subject, where, computes, "lower" if judged else None)

@@ -107,15 +107,15 @@ class Workload(Strict):
 
     def arguments(self) -> list[str]:
         """The probe's arguments that say what is trained, and how long."""
-        fields = type(self).model_fields
-        shown = [name for name in _OPTIONS if name in _ALWAYS or getattr(self, name) != fields[name].default]
+        words = []
+        for name, option in _OPTIONS.items():
+            value = getattr(self, name)
+            if name in _ALWAYS or value != type(self).model_fields[name].default:
+                words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
         size = self.transformer.model_dump() if self.model == "transformer" else {}
-        sizes = [word for name, value in size.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        return [word for name in shown for word in self._argument(name)] + sizes
-
-    def _argument(self, name: str) -> list[str]:
-        value = getattr(self, name)
-        return [f"--{_OPTIONS[name]}"] if value is True else [f"--{_OPTIONS[name]}", str(value)]
+        for name, value in size.items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
 
 
 # The probe's options, by field; those of _ALWAYS have other defaults there.
@@ -167,20 +167,14 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     workload, rounds = section.workload(gpus=nodes.gpus), section.all_reduce_rounds
     sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
     parts = [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)] if rounds else []
-    return [*parts, PlannedPart(_words(workload), _seconds(workload, gpus=nodes.gpus), section.timeout_s)]
-
-
-def _words(workload: Workload) -> str:
     batch = f"batch {workload.batch_per_rank} for each rank"
     inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
-    return f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
-
-
-def _seconds(workload: Workload, *, gpus: bool) -> float:
-    rate = _GPU_FLOPS_S[workload.precision] if gpus else _CPU_FLOPS_S
-    step = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[gpus]
+    what = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
+    rate = _GPU_FLOPS_S[workload.precision] if nodes.gpus else _CPU_FLOPS_S
+    step_s = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[nodes.gpus]
     steps = workload.steps + _FORWARD * workload.inference_steps
-    return START_S[gpus] + steps * step + (_COMPILING_S if workload.compile else 0.0)
+    about_s = START_S[nodes.gpus] + steps * step_s + (_COMPILING_S if workload.compile else 0.0)
+    return [*parts, PlannedPart(what, about_s, section.timeout_s)]
 
 
 def _flops(workload: Workload) -> float:
