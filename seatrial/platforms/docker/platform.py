@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial.launch")
 
 AT_ONCE = 8  # requests to one daemon
-_LOG_TAIL = 20  # lines of a container that ended
 
 
 class ContainerAddress(NodeAddress):
@@ -132,20 +131,15 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
 def why_ended(container: "Container") -> str:
     """Explain the end of a container."""
     state: Mapping[str, object] = container.attrs.get("State") or {}
-    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _log_end(container)
+    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
+    if not problem:
+        with suppress(GoneError, LaunchError), asked("logs"):
+            problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
         how=f"ended with status {state.get('ExitCode', '?')}: {printable(problem)[:500] or 'it printed nothing'}",
     )
-
-
-def _log_end(container: "Container") -> str:
-    try:
-        with asked("logs"):
-            return last_line(container.logs(tail=_LOG_TAIL)[-10_000:].decode(errors="replace"))
-    except (GoneError, LaunchError):
-        return ""
 
 
 def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
@@ -157,21 +151,6 @@ def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
 
 
 Labels = Mapping[str, str]
-
-
-def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
-    """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
-    every: list[Labels] = [container.labels for container in daemon.containers()]
-    every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
-    labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
-    objects = [
-        Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
-        for run_id, labels in labels_by_run.items()
-        if is_abandoned(run_id, labels)
-    ]
-    return objects + states.leftovers(
-        KIND, "its keys on this machine", lambda folder: folder.name not in labels_by_run and _is_of(folder, settings)
-    )
 
 
 def is_abandoned(run_id: str, labels: Labels) -> bool:
@@ -311,7 +290,20 @@ class Docker(RunsWithState[DockerState]):
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        return leftovers(self._daemon, self._settings)
+        """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
+        every: list[Labels] = [container.labels for container in self._daemon.containers()]
+        every += [network.attrs.get("Labels") or {} for network in self._daemon.networks()]
+        labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
+        objects = [
+            Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
+            for run_id, labels in labels_by_run.items()
+            if is_abandoned(run_id, labels)
+        ]
+
+        def is_ours(folder: Path) -> bool:
+            return folder.name not in labels_by_run and _is_of(folder, self._settings)
+
+        return objects + states.leftovers(KIND, self.leaves, is_ours)
 
     def missing(self) -> list[str]:
         return problems(self._daemon, self._cluster, self._settings)
