@@ -24,8 +24,6 @@ from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
 
-_NOT_FOUND = 127
-
 
 class CommandError(LaunchError):
     """A command ended with an error; `message` is what it printed last."""
@@ -67,7 +65,7 @@ class Login:
         end in time.
         """
         status, output, errors = self._finished(argv, stdin, timeout_s)
-        if status == _NOT_FOUND:
+        if status == 127:  # of a shell that does not find it
             raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
         if status:
             raise self._failed(argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}")
@@ -124,7 +122,6 @@ def _message(program: str, errors: str) -> str:
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
 
 
-_AT_ONCE = 8  # logins: sshd drops some of more than ten (MaxStartups)
 # sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
 _WITH_PROFILE = """\
 command -v sbatch >/dev/null || . /etc/profile </dev/null >/dev/null 2>&1 || :
@@ -137,7 +134,7 @@ class RemoteLogin(Login):
 
     def __init__(self, settings: SlurmPlatform, host: str) -> None:
         self._settings, self._host = settings, host
-        self._turn = threading.Semaphore(_AT_ONCE)
+        self._turn = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
         self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
 
     @property
