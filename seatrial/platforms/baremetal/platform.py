@@ -7,8 +7,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,14 +60,6 @@ def deadline_of(folder: Path) -> float:
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
 
 
-@contextmanager
-def all_untouched(folder: Path, hosts: Collection[str]) -> Iterator[None]:
-    """Record that nothing is started on any host yet, so that a failure in here leaves teardown nothing to ask."""
-    states.write_private(folder / "untouched.json", json.dumps(list(hosts)))
-    yield
-    (folder / "untouched.json").unlink()
-
-
 def remember_untouched(folder: Path, started: Started) -> None:
     """Record the hosts that no login succeeded on; they have nothing to clear."""
     untouched = [
@@ -83,27 +75,6 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
     except (InputError, ValueError):
         return list(hosts)
     return [host for host in hosts if host not in untouched]
-
-
-def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type: type[Hosts]) -> None:
-    """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
-    with suppress(InputError):
-        at_launch = states.recall(folder).platform  # the cluster file may have changed since
-        settings = at_launch if isinstance(at_launch, BaremetalPlatform) else settings
-    container = {"program": settings.runtime, "name": container_name(settings, run_id)}
-    request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
-    hosts = hosts_type(settings, folder / "ssh_config")
-    touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
-    answers = hosts.ask_each(request, 25, touched)
-    remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
-    deadline = deadline_of(folder)
-    if not remaining or time.time() > deadline:
-        states.remove_folder(folder)
-        return
-    (folder / states.KEY_FILE).unlink(missing_ok=True)
-    until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
-    numbers = {"count": len(remaining), "hosts": len(settings.hosts)}
-    raise SeatrialError(Reason.of("baremetal-hosts-remain", **numbers, problems=some_of(remaining), until=until))
 
 
 def _problem(answer: Answer | SeatrialError) -> str | None:
@@ -125,23 +96,7 @@ def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, no
     return Reason.of("baremetal-jump-silent", jump=jump, problem=problem) if problem else None
 
 
-def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[Hosts]) -> list[str]:
-    """Everything that would keep a run from starting, on every host. Changes nothing on them."""
-    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
-        config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(settings))
-        run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
-        container = container_of(run, settings, run_folder(settings, run.run_id))
-        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
-        answers = hosts_type(settings, config).ask_each(request, 30, settings.hosts)
-    if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
-        return [without_ssh.reason]
-    return [
-        problem for host, answer in answers.items() for problem in _host_problems(host, answer, settings, container)
-    ]
-
-
-def _host_problems(
+def _problems(
     host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
 ) -> Iterator[str]:
     if isinstance(answer, SeatrialError):
@@ -205,8 +160,10 @@ class Baremetal(RunsWithState[BaremetalState]):
         states.write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
         if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
-            with all_untouched(folder, self._settings.hosts):
-                ensure_images(hosts, self._settings, container)
+            # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
+            states.write_private(folder / "untouched.json", json.dumps(self._settings.hosts))
+            ensure_images(hosts, self._settings, container)
+            (folder / "untouched.json").unlink()
         started = start_nodes(hosts, run, self._settings, run_key, host_key)
         remember_untouched(folder, started)
         addresses = addresses_of(started, hosts, run.cluster.ssh_port)
@@ -256,11 +213,40 @@ class Baremetal(RunsWithState[BaremetalState]):
 
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, self.kind)
-        if folder.exists():
-            stop_run(run_id, folder, self._settings, self.hosts_type)
+        if not folder.exists():
+            return
+        settings = self._settings
+        with suppress(InputError):
+            at_launch = states.recall(folder).platform  # the cluster file may have changed since
+            settings = at_launch if isinstance(at_launch, BaremetalPlatform) else settings
+        container = {"program": settings.runtime, "name": container_name(settings, run_id)}
+        request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
+        hosts = self.hosts_type(settings, folder / "ssh_config")
+        touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
+        answers = hosts.ask_each(request, 25, touched)
+        remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
+        deadline = deadline_of(folder)
+        if not remaining or time.time() > deadline:
+            states.remove_folder(folder)
+            return
+        (folder / states.KEY_FILE).unlink(missing_ok=True)  # `reap` tries again until the deadline
+        until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
+        numbers = {"count": len(remaining), "hosts": len(settings.hosts)}
+        raise SeatrialError(Reason.of("baremetal-hosts-remain", **numbers, problems=some_of(remaining), until=until))
 
     def missing(self) -> list[str]:
-        return problems(self._cluster, self._settings, self.hosts_type)
+        """List what would keep a run from starting, on every host. Changes nothing on them."""
+        cluster, settings = self._cluster, self._settings
+        run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
+        container = container_of(run, settings, run_folder(settings, run.run_id))
+        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
+        with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+            config = Path(folder) / "ssh_config"
+            config.write_text(ssh_config(settings))
+            answers = self.hosts_type(settings, config).ask_each(request, 30, settings.hosts)
+        if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
+            return [without_ssh.reason]
+        return [reason for host, answer in answers.items() for reason in _problems(host, answer, settings, container)]
 
 
 class _Loopback(Hosts):

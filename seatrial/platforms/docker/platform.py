@@ -142,14 +142,6 @@ def why_ended(container: "Container") -> str:
     )
 
 
-def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
-    """Wait for sshd. Raises LaunchError where none answers in time, or no container runs any more."""
-    if not wait_for_sshd(testbed, timeout_s, lambda: _running(daemon.containers(testbed.run_id)), 0.2):
-        host = daemon.remote_host or "this machine"
-        values = {"nodes": some_of([node.name for node in testbed.nodes]), "limit_s": f"{timeout_s:g}"}
-        raise LaunchError(Reason.of("docker-nodes-silent", **values, address=host))
-
-
 Labels = Mapping[str, str]
 
 
@@ -220,7 +212,10 @@ class Docker(RunsWithState[DockerState]):
         state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
-        check_sshd(daemon, testbed, self._settings.start_timeout_s)
+        limit_s = self._settings.start_timeout_s
+        if not wait_for_sshd(testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2):
+            values = {"nodes": some_of([node.name for node in testbed.nodes]), "limit_s": f"{limit_s:g}"}
+            raise LaunchError(Reason.of("docker-nodes-silent", **values, address=daemon.remote_host or "this machine"))
         return testbed
 
     def _network(self, run_id: str) -> str | None:

@@ -93,16 +93,6 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     return keeper
 
 
-def check_sshd(testbed: Testbed, folder: Path) -> None:
-    """Wait for sshd. Raises LaunchError where none answers in time."""
-    # One core starts four nodes in a second, with others at work beside it. Connectivity names those that are late.
-    timeout_s = 5.0 + len(testbed.nodes) / (4.0 * (testbed.shared_cores or 1))
-    if not wait_for_sshd(testbed, timeout_s):
-        head = testbed.head
-        problem = _last_line(folder / "nodes" / head.name / "node.log")
-        raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
-
-
 def _dial(state: Path, node: Node, timeout_s: float) -> socket.socket:
     """Ask the keeper for a connection into the run's network. Raises OSError with the cause, as a direct one would."""
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
@@ -171,7 +161,12 @@ class Local:
         write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
-        check_sshd(testbed, folder)
+        # One core starts four nodes in a second, with others at work beside it. Connectivity names those that are late.
+        timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
+        if not wait_for_sshd(testbed, timeout_s):
+            head = testbed.head
+            problem = _last_line(folder / "nodes" / head.name / "node.log")
+            raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
         return testbed
 
     def attach(self, run_id: str) -> Testbed:

@@ -290,9 +290,13 @@ class Runai(RunsWithState[RunaiState]):
         folder, run_key, host_key = states.begin(run, _KIND)
         self._client.run(submit_argv(run, self._settings), timeout_s=120)
         self._wait(run.run_id)
-        program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key)
-        nodes = self._start(run.run_id, pod_names(self._settings, run.run_id, run.cluster.nodes), program)
-        state = RunaiState(host_key=host_key.public, nodes=tuple(nodes))
+        program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key).encode()
+        pods = pod_names(self._settings, run.run_id, run.cluster.nodes)
+        answers = call_each(pods, lambda pod: self._started(run.run_id, pod, program), AT_ONCE)
+        if problems := [answer for answer in answers if isinstance(answer, str)]:
+            raise LaunchError(join(problems))
+        nodes = tuple(answer for answer in answers if isinstance(answer, PodAddress))
+        state = RunaiState(host_key=host_key.public, nodes=nodes)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port)
@@ -318,13 +322,6 @@ class Runai(RunsWithState[RunaiState]):
                 raise LaunchError(Reason.of("runai-queued-too-long", **values))
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])
-
-    def _start(self, run_id: str, pods: list[str], program: str) -> list[PodAddress]:
-        """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
-        answers = call_each(pods, lambda pod: self._started(run_id, pod, program.encode()), AT_ONCE)
-        if problems := [answer for answer in answers if isinstance(answer, str)]:
-            raise LaunchError(join(problems))
-        return [answer for answer in answers if isinstance(answer, PodAddress)]
 
     def _started(self, run_id: str, pod: str, program: bytes) -> PodAddress | str:
         """Start sshd in a pod; its address, or why it failed."""
