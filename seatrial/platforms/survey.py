@@ -82,7 +82,6 @@ def _open_fields(nodes: int, fabric: str | None, image: str | None) -> Draft:
 _PRODUCT = "nvidia.com/gpu.product"
 _GKE = "cloud.google.com/gke-accelerator"
 _INSTANCE = "node.kubernetes.io/instance-type"
-_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 _NICS = 32  # of p5; a plugin offers a device that pods share 63 times and more
 _NOT_OF_A_SITE = re.compile(
     r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
@@ -160,7 +159,7 @@ def _kubeconfig(context: str | None) -> tuple[str | None, str]:
 
 def _offer(node: Any) -> _Offer:
     labels, offered = node["metadata"].get("labels", {}), node["status"].get("allocatable", {})
-    counts = (str(offered.get(name, "0")) for name in _GPU_RESOURCES)
+    counts = (str(offered.get(name, "0")) for name in ("nvidia.com/gpu", "amd.com/gpu"))
     gpus = max(int(count) if re.fullmatch(r"\d{1,4}", count) else 0 for count in counts)
     return _Offer(gpus, *(str(labels.get(key, "")) for key in (_PRODUCT, _GKE, _INSTANCE)))
 

@@ -167,7 +167,6 @@ def _is_of(folder: Path, settings: DockerPlatform) -> bool:
     return isinstance(other, DockerPlatform) and (other.host, other.context) == (settings.host, settings.context)
 
 
-_LOG_LINES = 100_000
 _LOG_BYTES = 64 * 1024**2
 
 
@@ -314,7 +313,7 @@ def _log_of(container: "Container") -> str:
     """The end of the container's log."""
     chunks, size = [], 0
     with suppress(GoneError), asked(f"logs of {container.name}"):
-        for chunk in container.logs(stream=True, follow=False, tail=_LOG_LINES):
+        for chunk in container.logs(stream=True, follow=False, tail=100_000):
             chunks.append(chunk)
             size += len(chunk)
             if size > _LOG_BYTES:

@@ -57,9 +57,6 @@ _NEVER = {
     "ReservationDeleted": "the reservation is gone",
     "NodeNotAvail": "a node that it names is not available",
 }
-_MORE_THAN_ONE_JOB_MAY = re.compile(r"(QOS|Assoc)Max\w*PerJob\w*")
-_LESS_THAN_A_JOB_MUST = re.compile(r"(QOS|Assoc)Min\w*")
-_TAKEN_BY_OTHERS = re.compile(r"(?:QOS|Assoc)(?:Grp|Max)\w*")  # limits over all jobs of a user, an account or a QOS
 _WAIT = {
     "Resources": "waiting for nodes to become free",
     "Priority": "jobs of higher priority come first",
@@ -118,9 +115,9 @@ def never_starts(job: Job) -> str | None:
 
 
 def _never(pending: str) -> str | None:
-    if _MORE_THAN_ONE_JOB_MAY.fullmatch(pending):
+    if re.fullmatch(r"(QOS|Assoc)Max\w*PerJob\w*", pending):
         return "it asks for more than one job may have"
-    if _LESS_THAN_A_JOB_MUST.fullmatch(pending):
+    if re.fullmatch(r"(QOS|Assoc)Min\w*", pending):
         return "it asks for less than a job of its QOS or account must"
     return _NEVER.get(_pending_code(pending))
 
@@ -130,7 +127,7 @@ def waits_for(pending: str) -> str:
     code = _pending_code(pending)
     if known := _never(pending) or _WAIT.get(code):
         return known
-    if _TAKEN_BY_OTHERS.fullmatch(code):
+    if re.fullmatch(r"(QOS|Assoc)(Grp|Max)\w*", code):
         return "other jobs of the user, the account or the QOS use up what these may have together"
     return pending
 
@@ -271,7 +268,6 @@ def node_addresses(login: Login, nodes: str) -> dict[str, str]:
 
 
 _POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
-_SHOWN = 4  # different problems of steps in one line
 _LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
@@ -399,5 +395,5 @@ def _step_problems(problem_by_task: Mapping[int, str]) -> list[str]:
         tasks.setdefault(problem, []).append(task)
     return [
         Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=problem)
-        for problem, group in list(tasks.items())[:_SHOWN]
+        for problem, group in list(tasks.items())[:4]
     ]

@@ -36,20 +36,13 @@ class CommandError(LaunchError):
 class Login:
     """This machine as the login node."""
 
-    @property
-    def place(self) -> str:
-        """The name of the login node in messages."""
-        return "this machine"
+    place = "this machine"  # in messages
+    lost_status: int | None = None  # the exit status of a command whose connection was lost; None without connection
 
     @property
     def user(self) -> str:
         """The user who submits jobs, whom the nodes let in."""
         return getpass.getuser()
-
-    @property
-    def lost_status(self) -> int | None:
-        """The exit status of a command whose connection was lost; None if there is no connection."""
-        return None
 
     def keep_files_in(self, folder: Path) -> None:
         """Keep the files of the login in that folder from now on, if it exists, so that they go with the run."""
@@ -132,14 +125,12 @@ exec "$@"
 class RemoteLogin(Login):
     """The login node that a cluster file names."""
 
+    lost_status = SSH_FAILED
+
     def __init__(self, settings: SlurmPlatform, host: str) -> None:
-        self._settings, self._host = settings, host
+        self._settings, self._host, self.place = settings, host, host
         self._turn = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
         self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
-
-    @property
-    def place(self) -> str:
-        return self._host
 
     @cached_property
     def user(self) -> str:
@@ -150,10 +141,6 @@ class RemoteLogin(Login):
         settings = self._settings
         options = list(login_options(settings))
         return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
-
-    @property
-    def lost_status(self) -> int:
-        return SSH_FAILED
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         with self._turn:
