@@ -38,7 +38,7 @@ def testbed_of(
     key_file: Path,
     dial: Dial,
     workdir: str,
-    network: str | None,
+    network: str | None = None,
     env: Mapping[str, str] | None = None,
     python: str = "python3",
     blameless_reason: Callable[[Node], str | None] | None = None,

@@ -4,8 +4,8 @@ import json
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -159,7 +159,7 @@ class Hosts:
         """Send one request to a host. Raises HostError, or MissingError where this machine has no ssh."""
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
-        with self._turn(proxied):
+        with self._through_jumps if proxied else nullcontext():
             status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
         answer = _answer(host, output)
         if answer is None and status == SSH_FAILED:
@@ -184,14 +184,6 @@ class Hosts:
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(self._config)]
 
-    @contextmanager
-    def _turn(self, proxied: bool) -> Iterator[None]:
-        if not proxied:
-            yield
-            return
-        with self._through_jumps:
-            yield
-
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""
         _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
@@ -215,7 +207,7 @@ class Hosts:
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """A stream to a port of a host behind others, by ssh. Raises OSError."""
-        with self._turn(proxied=True):
+        with self._through_jumps:
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
 

@@ -180,7 +180,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         return (self._folder(run_id) / "nodes.json").exists()
 
     def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
-        folder = states.run_folder(run_id, self.kind)
+        folder = self._folder(run_id)
         hosts, addresses = self._hosts(folder), {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -196,13 +196,12 @@ class Baremetal(RunsWithState[BaremetalState]):
             dial=dial,
             workdir=f"{node_folder(self._settings, run_id)}/work",
             python=self._settings.python if self._settings.runtime == "none" else self._settings.container_python,
-            network=None,
             blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, addresses[node.name]),
         )
         return replace(testbed, shared_cores=state.shared_cores)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        state = states.run_folder(run_id, self.kind)
+        state = self._folder(run_id)
         if not state.exists():
             return  # nothing was started
         request = {"verb": "log", "folder": run_folder(self._settings, run_id), "bytes": _LOG_BYTES}
@@ -212,7 +211,7 @@ class Baremetal(RunsWithState[BaremetalState]):
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, self.kind)
+        folder = self._folder(run_id)
         if not folder.exists():
             return
         settings = self._settings

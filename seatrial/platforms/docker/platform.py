@@ -241,7 +241,7 @@ class Docker(RunsWithState[DockerState]):
             run_id,
             nodes_of(self._cluster, state),
             user="root",
-            key_file=states.run_folder(run_id, KIND) / states.KEY_FILE,
+            key_file=self._folder(run_id) / states.KEY_FILE,
             dial=dial,
             workdir="/tmp/seatrial",
             network=state.network,
@@ -257,7 +257,7 @@ class Docker(RunsWithState[DockerState]):
         return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        if not states.run_folder(run_id, KIND).exists():
+        if not self._folder(run_id).exists():
             return  # nothing was created
         legal = set(self._cluster.node_names())
         for container in self._daemon.containers(run_id):
@@ -266,7 +266,7 @@ class Docker(RunsWithState[DockerState]):
                 write_log(folder / "nodes" / f"{name}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, KIND)
+        folder = self._folder(run_id)
 
         def remove(container: "Container") -> None:
             with suppress(GoneError), asked(f"remove {container.name}"):

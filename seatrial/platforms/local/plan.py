@@ -11,12 +11,10 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import Fault, LinkFault, NodeFault, SwitchFault
 
-PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
-SWITCH = "switch.sh"
 _END_ALL = "kill -KILL -1"  # all processes of a node but its first, which then ends too
 
 
@@ -68,7 +66,7 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
         LocalNode(
             index=i,
             name=name,
-            namespace=f"{PREFIX}{run_id}-{name}",
+            namespace=f"seatrial-{run_id}-{name}",
             address=str(NETWORK[i + 2]),
             folder=state / "nodes" / name,
         )

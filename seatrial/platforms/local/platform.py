@@ -260,7 +260,7 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
     passwd = Path("/etc/passwd").read_text()
     files = {
         "network.batch": planning.network_batch(plan, cluster),
-        planning.SWITCH: planning.switch_script(plan, cluster),
+        "switch.sh": planning.switch_script(plan, cluster),
         planning.NEIGHBOURS: planning.neighbour_batch(plan),
         "hosts": planning.hosts_file(plan.nodes),
     }

@@ -351,11 +351,10 @@ class Runai(RunsWithState[RunaiState]):
             run_id,
             nodes_of(self._cluster, state),
             user=state.nodes[0].user,
-            key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
+            key_file=self._folder(run_id) / states.KEY_FILE,
             dial=dial,
             workdir=f"{default_folder(run_id)}/work",
             python=self._settings.python,
-            network=None,
             blameless_reason=lambda _: self._why_gone(run_id),
         )
 
@@ -367,7 +366,7 @@ class Runai(RunsWithState[RunaiState]):
             return None
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        if not states.run_folder(run_id, _KIND).exists():
+        if not self._folder(run_id).exists():
             return  # nothing was submitted
 
         def node_log(pod: str) -> str:
@@ -381,7 +380,7 @@ class Runai(RunsWithState[RunaiState]):
             write_log(folder / "nodes" / f"{pod}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, _KIND)
+        folder = self._folder(run_id)
         if not folder.exists() and self._client.describe(run_id) is None:
             return
         self._client.delete(run_id)

@@ -229,7 +229,6 @@ class Slurm(RunsWithState[SlurmState]):
             dial=self._login.dial,
             workdir=state.workdir,
             python=self._settings.python,
-            network=None,
             blameless_reason=lambda node: blameless_reason(
                 self._login, run_id, state.job_id, state.restarts, node.name
             ),

@@ -166,7 +166,7 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script for measuring by hand, with the sizes of the run's suite."""
-    cluster, names = run.cluster, _probe_names(run)
+    cluster, names = run.cluster, list(_probe_names(run))
     variables = {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}
     plain, probing = (
         container_of(cluster, run.nodes_image, variables, mounts) for mounts in ((), ['"$probes":"$probes":ro'])
@@ -255,10 +255,12 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     yield ""
 
 
-def _probe_names(run: Run) -> list[str]:
+def _probe_names(run: Run) -> Iterator[str]:
     """The probes that the script starts."""
-    of_processors = run.suite.section(Collectives) and not run.cluster.gpus
-    return ["collective"] * bool(of_processors) + ["training"] * bool(run.suite.section(Training))
+    if run.suite.section(Collectives) and not run.cluster.gpus:
+        yield "collective"
+    if run.suite.section(Training):
+        yield "training"
 
 
 def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator[str]:
