@@ -96,7 +96,7 @@ def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, no
     return Reason.of("baremetal-jump-silent", jump=jump, problem=problem) if problem else None
 
 
-def _problems(
+def _host_problems(
     host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
 ) -> Iterator[str]:
     if isinstance(answer, SeatrialError):
@@ -211,6 +211,7 @@ class Baremetal(RunsWithState[BaremetalState]):
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
+        """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
         folder = self._folder(run_id)
         if not folder.exists():
             return
@@ -228,7 +229,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         if not remaining or time.time() > deadline:
             states.remove_folder(folder)
             return
-        (folder / states.KEY_FILE).unlink(missing_ok=True)  # `reap` tries again until the deadline
+        (folder / states.KEY_FILE).unlink(missing_ok=True)
         until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
         numbers = {"count": len(remaining), "hosts": len(settings.hosts)}
         raise SeatrialError(Reason.of("baremetal-hosts-remain", **numbers, problems=some_of(remaining), until=until))
@@ -245,7 +246,9 @@ class Baremetal(RunsWithState[BaremetalState]):
             answers = self.hosts_type(settings, config).ask_each(request, 30, settings.hosts)
         if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
             return [without_ssh.reason]
-        return [reason for host, answer in answers.items() for reason in _problems(host, answer, settings, container)]
+        return [
+            reason for host, answer in answers.items() for reason in _host_problems(host, answer, settings, container)
+        ]
 
 
 class _Loopback(Hosts):
