@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from seatrial.model.testbed import Testbed
     from seatrial.text.redact import Secrets
 
-__all__ = ["REASONS", "Isolator", "Leftover", "Platform", "Rendered", "isolator_for", "platform_for", "platforms"]
 _SETTINGS = {
     "local": "seatrial.platforms.local:LocalPlatform",
     "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",

@@ -79,9 +79,6 @@ _STRICT = {
     "LogLevel": "ERROR",
     "ServerAliveInterval": "15",
 }
-# Behind the user's own, so only where they say nothing: OpenSSH's default takes a tenth of a second of processor time
-# on either side, to keep what is sent secret for decades. The keys of a run are worthless when it is over.
-_KEX = "^curve25519-sha256"
 _NAMES_PER_LINE = 32
 _USUAL = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
@@ -102,7 +99,9 @@ def client_config(
     lines.append("Match all")
     for path in (own_config,) if own_config else _USUAL:
         lines.append(f'    Include "{Path(path).expanduser().absolute()}"')
-    lines.append(f"    KexAlgorithms {_KEX}")
+    # Behind the user's own, so only where they say nothing: OpenSSH's default takes a tenth of a second of processor
+    # time on either side, to keep what is sent secret for decades. The keys of a run are worthless when it is over.
+    lines.append("    KexAlgorithms ^curve25519-sha256")
     return "\n".join(lines) + "\n"
 
 
@@ -151,8 +150,14 @@ Options = Callable[[], dict[str, str]]
 
 def reason_of(host: str, errors: str, options: Options) -> Reason:
     """Explain a failed login. `options()` returns ssh's configuration for the host, as `ssh -G` prints it."""
-    if reason := _about_host_key(host, errors, options):
-        return reason
+    if match := _REVOKED.search(errors):
+        return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
+    if match := _CHANGED.search(errors):
+        place, entry = _host_text(match[1]), _OFFENDING.search(errors)
+        file = printable(entry[1]) if entry else _files(options())
+        return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
+    if match := _UNKNOWN.search(errors):
+        return Reason.of("baremetal-host-key-unknown", host=host, place=_host_text(match[2]), file=_files(options()))
     if match := _REFUSED.search(errors):
         user = printable(options().get("user", "?"))
         return Reason.of("baremetal-login-refused", host=host, user=user, methods=printable(match[1]))
@@ -162,18 +167,6 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
         return Reason.of("baremetal-unreachable", host=host, problem=problem)
     code = "baremetal-connection-lost" if _LOST.search(errors) else "baremetal-ssh-failed"
     return Reason.of(code, host=host, problem=problem)
-
-
-def _about_host_key(host: str, errors: str, options: Options) -> Reason | None:
-    if match := _REVOKED.search(errors):
-        return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
-    if match := _CHANGED.search(errors):
-        place, entry = _host_text(match[1]), _OFFENDING.search(errors)
-        file = printable(entry[1]) if entry else _files(options())
-        return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
-    if match := _UNKNOWN.search(errors):
-        return Reason.of("baremetal-host-key-unknown", host=host, place=_host_text(match[2]), file=_files(options()))
-    return None
 
 
 def is_silent(reason: str) -> bool:
@@ -217,22 +210,16 @@ def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> sock
         theirs.close()
         threading.Thread(target=process.wait, name=f"tunnel to {host}", daemon=True).start()
         try:
-            _wait_for_greeting(ours, timeout_s, lambda: tail(errors))
+            if not select.select([ours], [], [], timeout_s)[0]:  # sshd speaks first
+                raise TimeoutError
+            if not ours.recv(1, socket.MSG_PEEK):
+                raise ConnectionError(printable(" ".join(tail(errors).split()))[-300:] or "the tunnel ended")
         except OSError:
             ours.close()
             process.kill()
             raise
     ours.settimeout(timeout_s)
     return ours
-
-
-def _wait_for_greeting(stream: socket.socket, timeout_s: float, errors: Callable[[], str]) -> None:
-    """Wait for sshd, which speaks first. Raises OSError where it does not, or the tunnel ends."""
-    readable, _, _ = select.select([stream], [], [], timeout_s)
-    if not readable:
-        raise TimeoutError
-    if not stream.recv(1, socket.MSG_PEEK):
-        raise ConnectionError(printable(" ".join(errors().split()))[-300:] or "the tunnel ended")
 
 
 def environment() -> dict[str, str]:

@@ -32,8 +32,6 @@ from seatrial.system.state_home import state_home, unusable
 if TYPE_CHECKING:
     from seatrial.config.run import Run
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_RECORD_BYTES = 4096
 _NEVER = 1e11  # in seconds of the epoch
 _FILE_BYTES = 16 * 1024**2  # known_hosts of thousands of nodes
 KEY_FILE = "id_ed25519"  # private key that logs in to the nodes
@@ -139,7 +137,7 @@ def run_folder(run_id: str, kind: str) -> Path:
 
 
 def is_run_id(text: str) -> bool:
-    return bool(_RUN_ID.fullmatch(text))
+    return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text))
 
 
 def _is_trusted(place: Path) -> bool:
@@ -184,7 +182,7 @@ def read_owner(folder: Path, name: str) -> Process | None:
 def _record(path: Path) -> dict[str, Any]:
     """The JSON object in a file of this user; empty if it is missing or broken."""
     try:
-        content = json.loads(read_private(path, _RECORD_BYTES))
+        content = json.loads(read_private(path, 4096))
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

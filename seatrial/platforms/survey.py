@@ -79,11 +79,9 @@ def _open_fields(nodes: int, fabric: str | None, image: str | None) -> Draft:
 
 # --- Kubernetes
 
-_PRODUCT, _GKE, _INSTANCE = (
-    *("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"),
-    "node.kubernetes.io/instance-type",
-)
-_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+_PRODUCT = "nvidia.com/gpu.product"
+_GKE = "cloud.google.com/gke-accelerator"
+_INSTANCE = "node.kubernetes.io/instance-type"
 _NICS = 32  # of p5; a plugin offers a device that pods share 63 times and more
 _NOT_OF_A_SITE = re.compile(
     r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
@@ -130,8 +128,7 @@ def kubernetes(choose: Choose, context: str | None, namespace: str | None) -> Dr
     nodes = offers[offer][:_MOST]
     family = _family(offer)
     fabric = _FABRICS.get(family) or _FABRICS.get(offer.instance)
-    several = sum(bool(each.gpus) for each in offers) > 1
-    return {
+    draft = {
         "name": Seen(current or "kubernetes"),
         "nodes": Seen(len(nodes), f"ready nodes of this kind: {len(nodes)} of {len(ready)}"),
         **_hardware(offer.gpus, offer.product or offer.accelerator),
@@ -139,10 +136,14 @@ def kubernetes(choose: Choose, context: str | None, namespace: str | None) -> Dr
         **({"platform.context": Seen(current)} if current else {}),
         "platform.namespace": Seen(settings.namespace),
         **_submitted(api, choose, nodes),
-        **({"platform.machine": Seen(family)} if family != "generic" else {}),
-        **(_selected(offer) if several and family == "generic" else {}),
-        **_of_nodes(nodes, is_family=family != "generic"),
     }
+    labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
+    selected = next(({key: value} for key, value in labels if value), {})
+    if family != "generic":
+        draft["platform.machine"] = Seen(family)
+    elif selected and sum(bool(each.gpus) for each in offers) > 1:
+        draft["platform.node_selector"] = Seen(selected, "the cluster has other GPU nodes too")
+    return draft | _of_nodes(nodes, is_family=family != "generic")
 
 
 def _kubeconfig(context: str | None) -> tuple[str | None, str]:
@@ -158,7 +159,7 @@ def _kubeconfig(context: str | None) -> tuple[str | None, str]:
 
 def _offer(node: Any) -> _Offer:
     labels, offered = node["metadata"].get("labels", {}), node["status"].get("allocatable", {})
-    counts = (str(offered.get(name, "0")) for name in _GPU_RESOURCES)
+    counts = (str(offered.get(name, "0")) for name in ("nvidia.com/gpu", "amd.com/gpu"))
     gpus = max(int(count) if re.fullmatch(r"\d{1,4}", count) else 0 for count in counts)
     return _Offer(gpus, *(str(labels.get(key, "")) for key in (_PRODUCT, _GKE, _INSTANCE)))
 
@@ -203,12 +204,6 @@ def _submitted(api: "Api", choose: Choose, nodes: Sequence[Any]) -> Draft:
         note = f"labels of the nodes: {', '.join(levels[:8])}"
         draft["platform.topology"] = Seen({"preferred": levels[0]}, note, unset=True)
     return draft
-
-
-def _selected(offer: _Offer) -> Draft:
-    labels = ((_PRODUCT, offer.product), (_GKE, offer.accelerator), (_INSTANCE, offer.instance))
-    selected = next(({key: value} for key, value in labels if value), {})
-    return {"platform.node_selector": Seen(selected, "the cluster has other GPU nodes too")} if selected else {}
 
 
 def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
@@ -264,6 +259,7 @@ class _Partition:
 
 def slurm(choose: Choose, context: str | None, namespace: str | None) -> Draft:
     """Draft the largest group of equal nodes of a partition. Raises MissingError, LaunchError."""
+    from seatrial.platforms.slurm import SlurmPlatform, seconds
     from seatrial.platforms.slurm.login import Login
 
     login = Login()
@@ -282,9 +278,14 @@ def slurm(choose: Choose, context: str | None, namespace: str | None) -> Draft:
         **_hardware(gpus, kind),
         **_open_fields(nodes, None, None),
         "platform.partition": Seen(name, f"there are {', '.join(order[:8])}"),
-        **_short_limit(partition.limit),
     }
-    runtime = _runtime(login)
+    with suppress(ValueError):  # infinite
+        if seconds(partition.limit) < seconds(SlurmPlatform(kind="slurm").time_limit):
+            draft["platform.time_limit"] = Seen(partition.limit, "the partition's own")
+    runtime = next((name for name in ("apptainer", "singularity") if shutil.which(name)), None)
+    with suppress(SeatrialError):
+        if "--container-image" in login.run(["srun", "--help"], timeout_s=20):
+            runtime = "pyxis"
     draft["image"] = Seen(IMAGE, unset=True)
     draft["platform.runtime"] = Seen(runtime or "pyxis", "found here" if runtime else "", unset=True)
     return draft
@@ -305,23 +306,6 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
         gpu = re.search(r"(?:^|,)gpu:(?:([A-Za-z0-9_.-]{1,63}):)?(\d{1,4})(?![\w.-])", gres)
         partition.nodes[(int(gpu[2]), gpu[1] or "") if gpu else (0, "")] += int(count[:6])
     return partitions
-
-
-def _short_limit(limit: str) -> Draft:
-    """Return the time limit where the partition's is shorter than the default."""
-    from seatrial.platforms.slurm import SlurmPlatform, seconds
-
-    with suppress(ValueError):  # infinite
-        if seconds(limit) < seconds(SlurmPlatform(kind="slurm").time_limit):
-            return {"platform.time_limit": Seen(limit, "the partition's own")}
-    return {}
-
-
-def _runtime(login: Any) -> str | None:
-    with suppress(SeatrialError):
-        if "--container-image" in login.run(["srun", "--help"], timeout_s=20):
-            return "pyxis"
-    return next((name for name in ("apptainer", "singularity") if shutil.which(name)), None)
 
 
 # --- RunAI

@@ -38,7 +38,7 @@ def testbed_of(
     key_file: Path,
     dial: Dial,
     workdir: str,
-    network: str | None,
+    network: str | None = None,
     env: Mapping[str, str] | None = None,
     python: str = "python3",
     blameless_reason: Callable[[Node], str | None] | None = None,
@@ -84,7 +84,6 @@ def wait_for_sshd(
     return True
 
 
-_SCRIPTS = (IMAGES / "common" / "bin" / "seatrial-functions", Path(__file__).with_name("sshd") / "node.sh")
 MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
 
 
@@ -110,8 +109,8 @@ def node_script(
         **({"LISTEN": listen} if listen else {}),
     }
     assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    # The entry point of images uses the same functions.
-    functions, script = (file.read_text() for file in _SCRIPTS)
+    functions = (IMAGES / "common/bin/seatrial-functions").read_text()  # which the entry point of images uses too
+    script = Path(__file__).with_name("sshd").joinpath("node.sh").read_text()
     return assignments + functions.removeprefix("#!/bin/sh\n") + script
 
 

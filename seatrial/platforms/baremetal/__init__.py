@@ -123,24 +123,20 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
             yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
         for host in sorted(set(expand(tuple(self.host_settings))) - set(self.hosts)):
             yield f"platform.host_settings: {host} is not one of hosts"
-        yield from self._image_problems(cluster)
-        yield from super().problems(cluster)
-
-    def _image_problems(self, cluster: Cluster) -> Iterator[str]:
         for name in ("mounts", "devices", "ulimits"):
             if getattr(self, name) and not (self.has_daemon or (name == "mounts" and self.runtime != "none")):
                 yield f"platform.{name}: has no use with platform.runtime {self.runtime}; leave it out"
+        image = cluster.image.planned if cluster.image else None
         if self.runtime == "none":
             if cluster.image is not None:
                 yield "platform.runtime: must say what starts the image: docker, podman, apptainer or singularity"
-            return
-        image = cluster.image.planned if cluster.image else None
-        if image is None:
+        elif image is None:
             yield f"image: is required with platform.runtime {self.runtime}"
         elif self.has_daemon and cluster.image_is_a_file:
             yield f"image: {self.runtime} starts a reference such as repo/name:tag, is {image!r}"
         elif not self.has_daemon and not image.endswith(".sif"):
             yield f"image: {self.runtime} starts a .sif file on the hosts, is {image!r}"
+        yield from super().problems(cluster)
 
 
 class ThisMachinePlatform(PlatformSettings):

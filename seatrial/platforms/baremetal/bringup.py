@@ -64,16 +64,13 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
         read_only = ",readonly" if mount.read_only else ""
         yield f"--mount=type=bind,source={mount.source},target={mount.target}{read_only}"
     yield from (f"--device={path}" for path in settings.devices)
-    yield from _gpus(cluster, settings)
-
-
-def _gpus(cluster: Cluster, settings: BaremetalPlatform) -> tuple[str, ...]:
-    """Options for all GPUs of the host: docker has one for NVIDIA's, podman uses CDI, AMD's are ordinary devices."""
+    # All GPUs of the host: docker has an option for NVIDIA's, podman uses CDI, AMD's are ordinary devices.
     if not cluster.gpus:
-        return ("--env=NVIDIA_VISIBLE_DEVICES=void",)  # images of NVIDIA's ask for all of them
-    if has_amd_gpus(cluster):
-        return "--device=/dev/kfd", "--device=/dev/dri"
-    return ("--gpus=all",) if settings.runtime == "docker" else ("--device=nvidia.com/gpu=all",)
+        yield "--env=NVIDIA_VISIBLE_DEVICES=void"  # images of NVIDIA's ask for all of them
+    elif has_amd_gpus(cluster):
+        yield from ("--device=/dev/kfd", "--device=/dev/dri")
+    else:
+        yield "--gpus=all" if settings.runtime == "docker" else "--device=nvidia.com/gpu=all"
 
 
 def by_hand(container: Container) -> str:
@@ -183,12 +180,17 @@ def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress
     refusals = [reason for reason in problems.values() if not is_silent(reason)]
     if refusals or len(problems) == len(started):
         raise LaunchError(some_reasons(refusals or list(problems.values())))
-    for reason in problems.values():
-        log.warning("%s", reason)
-    return tuple(
-        _silent_address(hosts, host, port) if isinstance(answer, SeatrialError) else answer
-        for host, answer in started.items()
-    )
+    addresses = []
+    for host, answer in started.items():
+        if isinstance(answer, SeatrialError):
+            log.warning("%s", answer.reason)
+            options = hosts.options(host)
+            address, user = options.get("hostname", host), options.get("user", "root")
+            proxied = hosts.is_proxied(host)
+            addresses.append(HostAddress(name=host, address=address, port=port, user=user, proxied=proxied))
+        else:
+            addresses.append(answer)
+    return tuple(addresses)
 
 
 def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> HostAddress:
@@ -208,9 +210,3 @@ def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, obje
         kernel=answer.kernel,
         cores=answer.cores,
     )
-
-
-def _silent_address(hosts: Hosts, host: str, port: int) -> HostAddress:
-    options = hosts.options(host)
-    address, user = options.get("hostname", host), options.get("user", "root")
-    return HostAddress(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))

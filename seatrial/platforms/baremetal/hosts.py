@@ -4,8 +4,8 @@ import json
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,6 @@ from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 
 MARK = "seatrial-host: "
-_LOG_CHARACTERS = 8 * 1024**2
 
 
 class Holder(BaseModel):
@@ -64,7 +63,7 @@ class Answer(BaseModel):
     cores: int = Field(1, ge=1, le=100_000)
     remaining: list[int] = Field([], max_length=10_000)
     folder_left: bool = False
-    log: str = Field("", max_length=_LOG_CHARACTERS)
+    log: str = Field("", max_length=8 * 1024**2)
     missing: list[str] = Field([], max_length=100)
     free_bytes: int = Field(0, ge=0)
     writable: bool = True
@@ -122,27 +121,18 @@ def _modules() -> str:
 
 def ssh_config(settings: BaremetalPlatform) -> str:
     """The configuration of ssh for the hosts. Pure, but for the home folder in it."""
-    hosts_by_options = {tuple(hosts): options for options, hosts in _by_options(settings).items()}
-    return client_config(hosts_by_options, settings.login_timeout_s, settings.ssh_config)
-
-
-def _by_options(settings: BaremetalPlatform) -> dict[tuple[str, ...], list[str]]:
-    """The hosts by their options of ssh, without those that have none."""
     own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in settings.hosts:
-        if options := tuple(login_options(_login(settings, own.get(host, LoginSettings())))):
+        part = own.get(host, LoginSettings())
+        fields = {name: getattr(part, name) or getattr(settings, name) for name in LoginSettings.model_fields}
+        if options := tuple(login_options(LoginSettings(**fields))):
             groups.setdefault(options, []).append(host)
-    return groups
-
-
-def _login(settings: BaremetalPlatform, own: LoginSettings) -> LoginSettings:
-    return LoginSettings(**{name: getattr(own, name) or getattr(settings, name) for name in LoginSettings.model_fields})
+    options_of = {tuple(hosts): options for options, hosts in groups.items()}
+    return client_config(options_of, settings.login_timeout_s, settings.ssh_config)
 
 
 AT_ONCE = 32
-_THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)
-_PROGRAM_MISSING = (126, 127)
 _SHOWN = 8  # reasons in one line
 
 Item = TypeVar("Item")
@@ -163,17 +153,22 @@ class Hosts:
 
     def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
         self._settings, self._config = settings, config
-        self._through_jumps = threading.Semaphore(_THROUGH_A_JUMP)
+        self._through_jumps = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
 
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
         """Send one request to a host. Raises HostError, or MissingError where this machine has no ssh."""
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
-        with self._turn(proxied):
+        with self._through_jumps if proxied else nullcontext():
             status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
         answer = _answer(host, output)
+        if answer is None and status == SSH_FAILED:
+            raise HostError(reason_of(host, errors, lambda: self.options(host)))
+        if answer is None and status in (126, 127):  # of a shell that cannot run the program
+            raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python))
         if answer is None:
-            raise HostError(self._failure(host, status, errors))
+            problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
+            raise HostError(Reason.of("baremetal-host-failed", host=host, problem=problem))
         if answer.problem is not None:
             raise HostError(Reason.of("baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]))
         return answer
@@ -188,22 +183,6 @@ class Hosts:
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(self._config)]
-
-    @contextmanager
-    def _turn(self, proxied: bool) -> Iterator[None]:
-        if not proxied:
-            yield
-            return
-        with self._through_jumps:
-            yield
-
-    def _failure(self, host: str, status: int, errors: str) -> str:
-        if status == SSH_FAILED:
-            return reason_of(host, errors, lambda: self.options(host))
-        if status in _PROGRAM_MISSING:
-            return Reason.of("baremetal-host-lacks", host=host, programs=self._settings.python)
-        problem = printable(" ".join(errors.split()))[-500:] or f"status {status}"
-        return Reason.of("baremetal-host-failed", host=host, problem=problem)
 
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""
@@ -228,7 +207,7 @@ class Hosts:
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """A stream to a port of a host behind others, by ssh. Raises OSError."""
-        with self._turn(proxied=True):
+        with self._through_jumps:
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
 

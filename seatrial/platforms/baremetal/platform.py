@@ -7,8 +7,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +48,6 @@ from seatrial.text.words import some_of
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_STOP_TIMEOUT_S = 25.0
 _NEVER = 1e11
 
 
@@ -59,14 +58,6 @@ def deadline_of(folder: Path) -> float:
     except (InputError, ValueError):
         return 0.0  # nothing was started
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
-
-
-@contextmanager
-def all_untouched(folder: Path, hosts: Collection[str]) -> Iterator[None]:
-    """Record that nothing is started on any host yet, so that a failure in here leaves teardown nothing to ask."""
-    states.write_private(folder / "untouched.json", json.dumps(list(hosts)))
-    yield
-    (folder / "untouched.json").unlink()
 
 
 def remember_untouched(folder: Path, started: Started) -> None:
@@ -84,41 +75,6 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
     except (InputError, ValueError):
         return list(hosts)
     return [host for host in hosts if host not in untouched]
-
-
-def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type: type[Hosts]) -> None:
-    """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
-    settings = _remembered(folder, settings)
-    container = {"program": settings.runtime, "name": container_name(settings, run_id)}
-    request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
-    hosts = hosts_type(settings, folder / "ssh_config")
-    touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
-    answers = hosts.ask_each(request, _STOP_TIMEOUT_S, touched)
-    remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
-    deadline = deadline_of(folder)
-    if not remaining or time.time() > deadline:
-        states.remove_folder(folder)
-        return
-    (folder / states.KEY_FILE).unlink(missing_ok=True)
-    until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
-    raise SeatrialError(
-        Reason.of(
-            "baremetal-hosts-remain",
-            count=len(remaining),
-            hosts=len(settings.hosts),
-            problems=some_of(remaining),
-            until=until,
-        )
-    )
-
-
-def _remembered(folder: Path, settings: BaremetalPlatform) -> BaremetalPlatform:
-    """The settings at launch; the cluster file may have changed since."""
-    try:
-        platform = states.recall(folder).platform
-    except InputError:
-        return settings
-    return platform if isinstance(platform, BaremetalPlatform) else settings
 
 
 def _problem(answer: Answer | SeatrialError) -> str | None:
@@ -140,26 +96,6 @@ def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, no
     return Reason.of("baremetal-jump-silent", jump=jump, problem=problem) if problem else None
 
 
-_CHECK_TIMEOUT_S = 30.0
-_FREE_BYTES = 100 * 1024**2
-
-
-def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[Hosts] = Hosts) -> list[str]:
-    """Everything that would keep a run from starting, on every host. Changes nothing on them."""
-    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
-        config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(settings))
-        run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
-        container = container_of(run, settings, run_folder(settings, run.run_id))
-        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
-        answers = hosts_type(settings, config).ask_each(request, _CHECK_TIMEOUT_S, settings.hosts)
-    if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
-        return [without_ssh.reason]
-    return [
-        problem for host, answer in answers.items() for problem in _host_problems(host, answer, settings, container)
-    ]
-
-
 def _host_problems(
     host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
 ) -> Iterator[str]:
@@ -174,20 +110,17 @@ def _host_problems(
             f"a run pulls it, or `{container.program} pull` does now" if container.name else "there is no such file"
         )
         yield image_missing(container, host, advice)
-    if problem := _folder_problem(answer):
+    problem = ""
+    if not answer.writable:
+        problem = "is not writable for the user who logs in"
+    elif not answer.executable:
+        problem = "does not let programs run (it is mounted noexec)"
+    elif answer.free_bytes < 100 * 1024**2:
+        problem = f"has {answer.free_bytes // 1024**2} MiB free"
+    if problem:
         yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
     if answer.held is not None:
         yield Reason.of("baremetal-host-busy", host=host, holder=answer.held)
-
-
-def _folder_problem(answer: Answer) -> str | None:
-    if not answer.writable:
-        return "is not writable for the user who logs in"
-    if not answer.executable:
-        return "does not let programs run (it is mounted noexec)"
-    if answer.free_bytes < _FREE_BYTES:
-        return f"has {answer.free_bytes // 1024**2} MiB free"
-    return None
 
 
 _LOG_BYTES = 1024**2  # of each host
@@ -205,23 +138,20 @@ class Baremetal(RunsWithState[BaremetalState]):
 
     def render(self, run: Run) -> Rendered:
         folder = node_folder(self._settings, run.run_id)
-        python = shlex.quote(self._settings.python)
+        python, hosts = shlex.quote(self._settings.python), self._settings.hosts
         container = container_of(run, self._settings, run_folder(self._settings, run.run_id))
+        port = run.cluster.ssh_port
+        nodes = [HostAddress(name=host, address=host, port=port, user="root", proxied=False) for host in hosts]
+        state = BaremetalState(host_key="", nodes=tuple(nodes))
         return Rendered(
             {
                 **({"container.sh": by_hand(container)} if container else {}),
                 "ssh_config": ssh_config(self._settings),
-                "commands": "".join(f"ssh -F ssh_config {host} {python} -I -S -\n" for host in self._settings.hosts),
-                "node.sh": node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder),
+                "commands": "".join(f"ssh -F ssh_config {host} {python} -I -S -\n" for host in hosts),
+                "node.sh": node_script(run.run_id, port, MADE_LATER, MADE_LATER, folder),
             },
-            self._testbed(run.run_id, self._unseen(run.cluster.ssh_port)),
+            self._testbed(run.run_id, state),
         )
-
-    def _unseen(self, port: int) -> BaremetalState:
-        """The hosts before they have answered."""
-        hosts = self._settings.hosts
-        nodes = [HostAddress(name=name, address=name, port=port, user="root", proxied=False) for name in hosts]
-        return BaremetalState(host_key="", nodes=tuple(nodes))
 
     def launch(self, run: Run) -> Testbed:
         folder, run_key, host_key = states.begin(run, self.kind)
@@ -230,8 +160,10 @@ class Baremetal(RunsWithState[BaremetalState]):
         states.write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
         if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
-            with all_untouched(folder, self._settings.hosts):
-                ensure_images(hosts, self._settings, container)
+            # Nothing is started on any host yet: a failure here leaves teardown nothing to ask.
+            states.write_private(folder / "untouched.json", json.dumps(self._settings.hosts))
+            ensure_images(hosts, self._settings, container)
+            (folder / "untouched.json").unlink()
         started = start_nodes(hosts, run, self._settings, run_key, host_key)
         remember_untouched(folder, started)
         addresses = addresses_of(started, hosts, run.cluster.ssh_port)
@@ -248,7 +180,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         return (self._folder(run_id) / "nodes.json").exists()
 
     def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
-        folder = states.run_folder(run_id, self.kind)
+        folder = self._folder(run_id)
         hosts, addresses = self._hosts(folder), {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -264,13 +196,12 @@ class Baremetal(RunsWithState[BaremetalState]):
             dial=dial,
             workdir=f"{node_folder(self._settings, run_id)}/work",
             python=self._settings.python if self._settings.runtime == "none" else self._settings.container_python,
-            network=None,
             blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, addresses[node.name]),
         )
         return replace(testbed, shared_cores=state.shared_cores)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        state = states.run_folder(run_id, self.kind)
+        state = self._folder(run_id)
         if not state.exists():
             return  # nothing was started
         request = {"verb": "log", "folder": run_folder(self._settings, run_id), "bytes": _LOG_BYTES}
@@ -280,15 +211,44 @@ class Baremetal(RunsWithState[BaremetalState]):
             write_log(folder / "nodes" / f"{host}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, self.kind)
-        if folder.exists():
-            stop_run(run_id, folder, self._settings, self.hosts_type)
+        """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
+        folder = self._folder(run_id)
+        if not folder.exists():
+            return
+        settings = self._settings
+        with suppress(InputError):
+            at_launch = states.recall(folder).platform  # the cluster file may have changed since
+            settings = at_launch if isinstance(at_launch, BaremetalPlatform) else settings
+        container = {"program": settings.runtime, "name": container_name(settings, run_id)}
+        request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
+        hosts = self.hosts_type(settings, folder / "ssh_config")
+        touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
+        answers = hosts.ask_each(request, 25, touched)
+        remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
+        deadline = deadline_of(folder)
+        if not remaining or time.time() > deadline:
+            states.remove_folder(folder)
+            return
+        (folder / states.KEY_FILE).unlink(missing_ok=True)
+        until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
+        numbers = {"count": len(remaining), "hosts": len(settings.hosts)}
+        raise SeatrialError(Reason.of("baremetal-hosts-remain", **numbers, problems=some_of(remaining), until=until))
 
     def missing(self) -> list[str]:
-        return problems(self._cluster, self._settings, self.hosts_type)
-
-
-_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+        """List what would keep a run from starting, on every host. Changes nothing on them."""
+        cluster, settings = self._cluster, self._settings
+        run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
+        container = container_of(run, settings, run_folder(settings, run.run_id))
+        request = {"verb": "check", "mpirun": cluster.mpi.mpirun, "container": asdict(container) if container else None}
+        with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+            config = Path(folder) / "ssh_config"
+            config.write_text(ssh_config(settings))
+            answers = self.hosts_type(settings, config).ask_each(request, 30, settings.hosts)
+        if without_ssh := next((answer for answer in answers.values() if isinstance(answer, MissingError)), None):
+            return [without_ssh.reason]
+        return [
+            reason for host, answer in answers.items() for reason in _host_problems(host, answer, settings, container)
+        ]
 
 
 class _Loopback(Hosts):
@@ -320,8 +280,9 @@ def platform(cluster: "Cluster") -> Baremetal:
     settings = cluster.platform
     if isinstance(settings, ThisMachinePlatform):
         host = socket.gethostname().partition(".")[0]
+        is_legal = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", host)
         fields = {
-            "hosts": [host if _HOST_NAME.fullmatch(host) else ThisMachine.kind],
+            "hosts": [host if is_legal else ThisMachine.kind],
             "folder": settings.folder,
             "python": settings.python or sys.executable,
         }

@@ -66,11 +66,10 @@ REASONS = {
 register(REASONS)
 
 MAX_NODES = 64  # one host's containers; a bridge network of Docker has 254 addresses or more
-_OWN_FOLDERS = ("/etc/seatrial", "/run/seatrial", "/root/.ssh")
 
 
 def _legal_target(value: str) -> str:
-    for own in _OWN_FOLDERS:
+    for own in ("/etc/seatrial", "/run/seatrial", "/root/.ssh"):
         if value == "/" or f"{own}/".startswith(f"{value}/") or value.startswith(f"{own}/"):
             raise ValueError(f"{value!r} hides {own}, which a node needs; choose another folder")
     return value
@@ -135,12 +134,6 @@ class DockerPlatform(PlatformSettings):
         return here if hardware == "cpu" else None
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
-        yield from self._own_problems(cluster)
-        if self.gpus:
-            yield from self._gpu_problems(cluster)
-        yield from super().problems(cluster)
-
-    def _own_problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.image is None:
             yield "image: is required with platform docker: the containers' image"
         if cluster.nodes > MAX_NODES:
@@ -151,13 +144,12 @@ class DockerPlatform(PlatformSettings):
             yield "platform.context: not together with platform.host; leave one of them out"
         if self.ipc == "host" and self.shared_memory_gib:
             yield "platform.shared_memory_gib: not with ipc: host, whose /dev/shm is the host's"
-
-    def _gpu_problems(self, cluster: Cluster) -> Iterator[str]:
         named = [gpu for gpus in self.gpus for gpu in gpus]
-        if len(self.gpus) != cluster.nodes:
+        if self.gpus and len(self.gpus) != cluster.nodes:
             yield f"platform.gpus: needs one list for each of the {cluster.nodes} nodes, has {len(self.gpus)}"
         for i, gpus in enumerate(self.gpus):
             if len(gpus) != cluster.gpus:
                 yield f"platform.gpus: node-{i} needs {cluster.gpus} GPUs (gpus_per_node), has {len(gpus)}"
         if twice := next((gpu for gpu in named if named.count(gpu) > 1), None):
             yield f"platform.gpus: GPU {twice} is in two places; each container needs GPUs of its own"
+        yield from super().problems(cluster)

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 MIN_API = (1, 41)  # Docker 20.10 and Podman 4
 _TIMEOUT_S = 60
 _SOCKET = "unix:///var/run/docker.sock"
-_WORDS = 500
 
 
 class GoneError(SeatrialError):
@@ -54,18 +54,12 @@ class Daemon:
 
     def __init__(self, settings: DockerPlatform) -> None:
         self._settings = settings
-        self._client: DockerClient | None = None
         self.address = _SOCKET
         self.source = "the default"
 
-    @property
+    @cached_property
     def client(self) -> "DockerClient":
         """The client. Raises MissingError where no daemon answers, or one that is too old."""
-        if self._client is None:
-            self._client = self._connect()
-        return self._client
-
-    def _connect(self) -> "DockerClient":
         import docker
         from docker.errors import DockerException
 
@@ -90,6 +84,7 @@ class Daemon:
 
     def _options(self) -> dict[str, Any]:
         """Arguments of DockerClient. As docker does: what is set here, then DOCKER_HOST, then the context."""
+        from docker.context import ContextAPI
         from docker.utils import kwargs_from_env
 
         if self._settings.host:
@@ -98,11 +93,6 @@ class Daemon:
         if not self._settings.context and os.environ.get("DOCKER_HOST"):
             self.address, self.source = os.environ["DOCKER_HOST"], "DOCKER_HOST"
             return dict(kwargs_from_env())
-        return self._options_of_context()
-
-    def _options_of_context(self) -> dict[str, Any]:
-        from docker.context import ContextAPI
-
         name = self._settings.context or os.environ.get("DOCKER_CONTEXT")
         self.source = f"context {printable(name or 'of ~/.docker/config.json')}"
         context = ContextAPI.get_context(name)
@@ -186,7 +176,7 @@ def asked(action: str) -> Iterator[None]:
 def error_text(error: Exception) -> str:
     """The message of the daemon, in one bounded line."""
     text = getattr(error, "explanation", None) or getattr(error, "strerror", None) or str(error)
-    return printable(one_line(text))[:_WORDS] or type(error).__name__
+    return printable(one_line(text))[:500] or type(error).__name__
 
 
 def _label(run_id: str | None) -> str:
@@ -198,7 +188,6 @@ def _index(node: str) -> int:
     return int(number) if number.isdecimal() and len(number) < 6 else 0
 
 
-_TRIAL_S = 60
 # One device file per GPU; a MIG device is a part of one.
 _COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
 
@@ -209,34 +198,28 @@ def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> li
     plan = DockerPlan(run, settings, states.this_owner(KIND), time.time())
     try:
         info = daemon.info()
-        lacking = [*_gpu_runtime(daemon, plan, info)]
-        if lacking or not isinstance(cluster.image, Prebuilt):
-            return lacking  # an image that is yet to be built cannot be tried
-        return [*_image(daemon, plan)] if not daemon.has_image(plan.image) else [*_trial(daemon, plan)]
+        if uses_cdi(plan):
+            runtime, there = "CDI devices", bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices"))
+        else:
+            runtime, there = "nvidia runtime", "nvidia" in (info.get("Runtimes") or {})
+        if cluster.gpus and not there:
+            return [Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)]
+        if not isinstance(cluster.image, Prebuilt):
+            return []  # an image that is yet to be built cannot be tried
+        return [*_trial(daemon, plan)] if daemon.has_image(plan.image) else [*_missing_image(plan.image)]
     except SeatrialError as error:
         return [error.reason]
 
 
-def _gpu_runtime(daemon: Daemon, plan: DockerPlan, info: Body) -> Iterator[str]:
-    if not plan.run.cluster.gpus:
-        return
-    if uses_cdi(plan):
-        runtime, there = "CDI devices", bool(info.get("CDISpecDirs") or info.get("DiscoveredDevices"))
-    else:
-        runtime, there = "nvidia runtime", "nvidia" in (info.get("Runtimes") or {})
-    if not there:
-        yield Reason.of("docker-gpus-missing", address=printable(daemon.address), runtime=runtime)
-
-
-def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
+def _missing_image(image: str) -> Iterator[str]:
     """Look for the image in its registry from this machine."""
     from seatrial.builders.registry import look_up
 
     try:
-        if look_up(plan.image) is None:
-            yield Reason.of("docker-image-missing", image=plan.image, problem="its registry does not have it")
+        if look_up(image) is None:
+            yield Reason.of("docker-image-missing", image=image, problem="its registry does not have it")
     except (UnreachableError, MissingError) as error:
-        yield Reason.of("docker-image-missing", image=plan.image, problem=error.reason)
+        yield Reason.of("docker-image-missing", image=image, problem=error.reason)
 
 
 def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
@@ -251,7 +234,7 @@ def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
     try:
         with asked("start a container for a trial"):
             container.start()
-            container.wait(timeout=_TRIAL_S)
+            container.wait(timeout=60)
             counted = last_line(container.logs(tail=1).decode(errors="replace"))
     finally:
         with asked("remove the container of the trial"):

@@ -22,7 +22,6 @@ MADE = "seatrial.made"  # label, in seconds of the epoch
 EXPIRES = "seatrial.expires"  # label, in seconds of the epoch: when anybody may take it for abandoned
 
 Body = dict[str, Any]
-_GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,8 @@ class DockerPlan:
     settings: DockerPlatform
     owner: str = "<this host>"
     made_s: float | None = None  # seconds of the epoch
-    published_on: str = (
-        "127.0.0.1"  # address of the Docker host for sshd's port; all of them where it is another machine
-    )
+    # Address of the Docker host for sshd's port; all of them where it is another machine.
+    published_on: str = "127.0.0.1"
 
     @property
     def network(self) -> str:
@@ -69,13 +67,19 @@ def network_body(plan: DockerPlan) -> Body:
 def container_body(plan: DockerPlan, index: int) -> Body:
     """The container that is node number `index`."""
     cluster, node = plan.run.cluster, plan.run.cluster.node_names()[index]
+    env = {
+        "SEATRIAL_SSH_PORT": str(cluster.ssh_port),
+        "SEATRIAL_MAX_SECONDS": str(plan.lives_s),
+        **({} if cluster.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),  # images of NVIDIA's ask for all of them
+        **cluster.env,
+    }
     body: Body = {
         "Image": plan.image,
         "Hostname": node,
         "User": "0",
         "Entrypoint": ENTRY_POINT,
         "Cmd": [],
-        "Env": [f"{name}={value}" for name, value in _environment(plan, index).items()],
+        "Env": [f"{name}={value}" for name, value in env.items()],
         "Labels": {**plan.labels, NODE: node},
         "HostConfig": _host_config(plan, index),
     }
@@ -83,18 +87,6 @@ def container_body(plan: DockerPlan, index: int) -> Body:
         body["ExposedPorts"] = {f"{cluster.ssh_port}/tcp": {}}
         body["NetworkingConfig"] = {"EndpointsConfig": {plan.network: {"Aliases": [node]}}}
     return body
-
-
-def _environment(plan: DockerPlan, index: int) -> dict[str, str]:
-    """The variables of the cluster file, and those that the entry point reads."""
-    cluster, gpus = plan.run.cluster, plan.run.cluster.gpus
-    visible = {"NVIDIA_VISIBLE_DEVICES": "void"} if not gpus else {}  # images of NVIDIA's ask for all of them
-    return {
-        "SEATRIAL_SSH_PORT": str(cluster.ssh_port),
-        "SEATRIAL_MAX_SECONDS": str(plan.lives_s),
-        **visible,
-        **cluster.env,
-    }
 
 
 def _host_config(plan: DockerPlan, index: int) -> Body:
@@ -117,7 +109,7 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
         "RestartPolicy": {"Name": "no"},
     }
     if settings.ipc == "private":
-        config["ShmSize"] = int((settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * _GIB)
+        config["ShmSize"] = int((settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * 1024**3)
     if settings.network == "own":
         config["PortBindings"] = {f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]}
     return {key: value for key, value in config.items() if value != []}

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial.launch")
 
 AT_ONCE = 8  # requests to one daemon
-_LOG_TAIL = 20  # lines of a container that ended
 
 
 class ContainerAddress(NodeAddress):
@@ -132,7 +131,10 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
 def why_ended(container: "Container") -> str:
     """Explain the end of a container."""
     state: Mapping[str, object] = container.attrs.get("State") or {}
-    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _log_end(container)
+    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
+    if not problem:
+        with suppress(GoneError, LaunchError), asked("logs"):
+            problem = last_line(container.logs(tail=20)[-10_000:].decode(errors="replace"))
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
@@ -140,38 +142,7 @@ def why_ended(container: "Container") -> str:
     )
 
 
-def _log_end(container: "Container") -> str:
-    try:
-        with asked("logs"):
-            return last_line(container.logs(tail=_LOG_TAIL)[-10_000:].decode(errors="replace"))
-    except (GoneError, LaunchError):
-        return ""
-
-
-def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
-    """Wait for sshd. Raises LaunchError where none answers in time, or no container runs any more."""
-    if not wait_for_sshd(testbed, timeout_s, lambda: _running(daemon.containers(testbed.run_id)), 0.2):
-        host = daemon.remote_host or "this machine"
-        values = {"nodes": some_of([node.name for node in testbed.nodes]), "limit_s": f"{timeout_s:g}"}
-        raise LaunchError(Reason.of("docker-nodes-silent", **values, address=host))
-
-
 Labels = Mapping[str, str]
-
-
-def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
-    """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
-    every: list[Labels] = [container.labels for container in daemon.containers()]
-    every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
-    labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
-    objects = [
-        Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
-        for run_id, labels in labels_by_run.items()
-        if is_abandoned(run_id, labels)
-    ]
-    return objects + states.leftovers(
-        KIND, "its keys on this machine", lambda folder: folder.name not in labels_by_run and _is_of(folder, settings)
-    )
 
 
 def is_abandoned(run_id: str, labels: Labels) -> bool:
@@ -196,7 +167,6 @@ def _is_of(folder: Path, settings: DockerPlatform) -> bool:
     return isinstance(other, DockerPlatform) and (other.host, other.context) == (settings.host, settings.context)
 
 
-_LOG_LINES = 100_000
 _LOG_BYTES = 64 * 1024**2
 
 
@@ -241,7 +211,10 @@ class Docker(RunsWithState[DockerState]):
         state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
-        check_sshd(daemon, testbed, self._settings.start_timeout_s)
+        limit_s = self._settings.start_timeout_s
+        if not wait_for_sshd(testbed, limit_s, lambda: _running(daemon.containers(run.run_id)), 0.2):
+            values = {"nodes": some_of([node.name for node in testbed.nodes]), "limit_s": f"{limit_s:g}"}
+            raise LaunchError(Reason.of("docker-nodes-silent", **values, address=daemon.remote_host or "this machine"))
         return testbed
 
     def _network(self, run_id: str) -> str | None:
@@ -268,7 +241,7 @@ class Docker(RunsWithState[DockerState]):
             run_id,
             nodes_of(self._cluster, state),
             user="root",
-            key_file=states.run_folder(run_id, KIND) / states.KEY_FILE,
+            key_file=self._folder(run_id) / states.KEY_FILE,
             dial=dial,
             workdir="/tmp/seatrial",
             network=state.network,
@@ -284,7 +257,7 @@ class Docker(RunsWithState[DockerState]):
         return Reason.of("docker-node-ended", node=node.name, how="is gone")
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        if not states.run_folder(run_id, KIND).exists():
+        if not self._folder(run_id).exists():
             return  # nothing was created
         legal = set(self._cluster.node_names())
         for container in self._daemon.containers(run_id):
@@ -293,7 +266,7 @@ class Docker(RunsWithState[DockerState]):
                 write_log(folder / "nodes" / f"{name}.log", text, secrets)
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, KIND)
+        folder = self._folder(run_id)
 
         def remove(container: "Container") -> None:
             with suppress(GoneError), asked(f"remove {container.name}"):
@@ -311,7 +284,20 @@ class Docker(RunsWithState[DockerState]):
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        return leftovers(self._daemon, self._settings)
+        """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
+        every: list[Labels] = [container.labels for container in self._daemon.containers()]
+        every += [network.attrs.get("Labels") or {} for network in self._daemon.networks()]
+        labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
+        objects = [
+            Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
+            for run_id, labels in labels_by_run.items()
+            if is_abandoned(run_id, labels)
+        ]
+
+        def is_ours(folder: Path) -> bool:
+            return folder.name not in labels_by_run and _is_of(folder, self._settings)
+
+        return objects + states.leftovers(KIND, self.leaves, is_ours)
 
     def missing(self) -> list[str]:
         return problems(self._daemon, self._cluster, self._settings)
@@ -327,7 +313,7 @@ def _log_of(container: "Container") -> str:
     """The end of the container's log."""
     chunks, size = [], 0
     with suppress(GoneError), asked(f"logs of {container.name}"):
-        for chunk in container.logs(stream=True, follow=False, tail=_LOG_LINES):
+        for chunk in container.logs(stream=True, follow=False, tail=100_000):
             chunks.append(chunk)
             size += len(chunk)
             if size > _LOG_BYTES:

@@ -20,8 +20,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-NETWORK_S, NETWORK_S_PER_NODE = 20, 0.5  # for the nodes to have addresses, on a machine that others use too
-
 
 def main(state: Path) -> None:
     spec = json.loads((state / "spec.json").read_text())
@@ -46,7 +44,7 @@ def main(state: Path) -> None:
 
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
     """Wait until every node has its address or its script has ended: an earlier connection waits a second for ARP."""
-    deadline = time.monotonic() + NETWORK_S + NETWORK_S_PER_NODE * len(nodes)
+    deadline = time.monotonic() + 20 + 0.5 * len(nodes)  # on a machine that others use too
     waiting = list(zip(spec["nodes"], nodes, strict=True))
     while waiting and time.monotonic() < deadline:
         waiting = [

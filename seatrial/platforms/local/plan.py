@@ -11,15 +11,11 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import Fault, LinkFault, NodeFault, SwitchFault
 
-PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
-SWITCH = "switch.sh"
-COMPUTE_FAULT = "SEATRIAL_COMPUTE_FAULT"  # seatrial/remote/probes/devices.py reads it
 _END_ALL = "kill -KILL -1"  # all processes of a node but its first, which then ends too
-_SLOW_CPU = Path(__file__).with_name("slow_cpu.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +41,14 @@ class LocalPlan:
     def waiting(self, cluster: Cluster) -> dict[Path, str]:
         """The FIFOs at which faults wait for a check, with its name: of nodes, and of the switch."""
         folders = {node.name: node.folder for node in self.nodes}
-        later = [fault for fault in cluster.faults if fault.after]
-        return {
-            folder / f"after-{fault.after}": fault.after or ""
-            for fault in later
-            for folder in ([folders[name] for name in fault.nodes] if _on_nodes(fault) else [])
-            + ([self.state] if _on_switch(fault) else [])
-        }
+        fifos: dict[Path, str] = {}
+        for fault in cluster.faults:
+            if fault.after:
+                at = [folders[name] for name in fault.nodes] if _on_nodes(fault) else []
+                if isinstance(fault, SwitchFault) or (isinstance(fault, LinkFault) and fault.rate):
+                    at.append(self.state)
+                fifos |= {folder / f"after-{fault.after}": fault.after for folder in at}
+        return fifos
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
         LocalNode(
             index=i,
             name=name,
-            namespace=f"{PREFIX}{run_id}-{name}",
+            namespace=f"seatrial-{run_id}-{name}",
             address=str(NETWORK[i + 2]),
             folder=state / "nodes" / name,
         )
@@ -167,6 +164,7 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
     commands = dict[str | None, list[str]]()
     for fault in faults:
         commands.setdefault(fault.after, []).extend(_fault_commands(plan, node, fault))
+    etc = _quote(node.folder / "etc")
     lines = [
         "set -eu",
         "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",  # its discovery goes from every node to all others
@@ -174,7 +172,13 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         f"ip -batch {_quote(plan.state / NEIGHBOURS)}",
         f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
-        *_own_etc(plan, node),
+        # /etc as the machine has it, but for the run's own hosts and passwd. Not by binding the two files: the kernel
+        # undoes that on all nodes when the machine's own file is replaced, as each package does that adds a user.
+        f"mkdir {etc}",
+        f"mount --bind /etc {etc}",
+        "mount -t tmpfs tmpfs /etc",
+        f"ln -s {etc}/* /etc",
+        f"ln -sf {_quote(plan.state / 'hosts')} {_quote(node.folder / 'passwd')} /etc",
         "mount -t proc proc /proc",
         "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
         # What sshd needs: as root its empty folder, as a plain user the right to a port below 1024.
@@ -183,22 +187,6 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _own_etc(plan: LocalPlan, node: LocalNode) -> list[str]:
-    """/etc as the machine has it, but for the run's own hosts and passwd.
-
-    Not by binding the two files: the kernel undoes that on all nodes when the machine's own file is replaced, as each
-    package does that adds a user.
-    """
-    machine = _quote(node.folder / "etc")
-    return [
-        f"mkdir {machine}",
-        f"mount --bind /etc {machine}",
-        "mount -t tmpfs tmpfs /etc",
-        f"ln -s {machine}/* /etc",
-        f"ln -sf {_quote(plan.state / 'hosts')} {_quote(node.folder / 'passwd')} /etc",
-    ]
 
 
 def interface_batch(node: LocalNode) -> str:
@@ -239,10 +227,6 @@ def _on_nodes(fault: Fault) -> bool:
     return isinstance(fault, NodeFault) or (isinstance(fault, LinkFault) and bool(fault.state or fault.loss))
 
 
-def _on_switch(fault: Fault) -> bool:
-    return isinstance(fault, SwitchFault) or (isinstance(fault, LinkFault) and bool(fault.rate))
-
-
 def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[str]:
     if isinstance(fault, LinkFault):
         other = next(n for n in plan.nodes if n.name in fault.link and n.name != node.name)
@@ -255,7 +239,8 @@ def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[
         if fault.rate:
             yield f"tc qdisc add dev eth0 root {_token_bucket(fault.rate)}"
         if fault.cpu_share:
-            yield shlex.join([sys.executable, "-I", str(_SLOW_CPU), f"{fault.cpu_share:g}"]) + " &"
+            program = Path(__file__).with_name("slow_cpu.py")
+            yield shlex.join([sys.executable, "-I", str(program), f"{fault.cpu_share:g}"]) + " &"
         if fault.memory:
             yield f"ulimit -v {fault.memory // 1024}"
         if fault.sshd and fault.after:
@@ -322,7 +307,7 @@ def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
     path = os.environ.get("PATH", os.defpath)
     faults = [fault for fault in cluster.faults if isinstance(fault, NodeFault) and node.name in fault.nodes]
     wrong = [f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes]
-    computing = {COMPUTE_FAULT: wrong[-1]} if wrong else {}
+    computing = {"SEATRIAL_COMPUTE_FAULT": wrong[-1]} if wrong else {}  # seatrial/remote/probes/devices.py reads it
     return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp"), **computing}
 
 

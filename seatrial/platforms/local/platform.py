@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import LinkFault, NodeFault
@@ -24,18 +24,16 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
-from seatrial.platforms.local.plan import Account, LocalNode, LocalPlan
+from seatrial.platforms.local.plan import Account, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
-from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair
+from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair, pinned_keys
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import kill_own, process
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import last_line, tail_of
 from seatrial.text.redact import Secrets
 
-ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity names the ones that do not
 _BEGIN_S = 30.0  # for a fault to begin after a check: a few processes
-_STARTS_PER_CORE_S = 4.0  # nodes that one core starts in a second, with others at work beside it
 
 
 def write_files(
@@ -52,7 +50,16 @@ def write_files(
     for node in plan.nodes:
         answered_with = new_key_pair() if node.name in wrong else host_keys[node.name]
         files[f"nodes/{node.name}/ssh_host_ed25519_key"] = answered_with.private
-    files["spec.json"] = json.dumps({"private_run": os.geteuid() != 0, "nodes": [_spec(node) for node in plan.nodes]})
+    spec = [
+        {
+            "namespace": node.namespace,
+            "script": str(node.folder / "node.sh"),
+            "log": str(node.folder / "node.log"),
+            "up": str(node.folder / "up"),
+        }
+        for node in plan.nodes
+    ]
+    files["spec.json"] = json.dumps({"private_run": os.geteuid() != 0, "nodes": spec})
     for name, text in files.items():
         path = plan.state / name
         closed_folder(path.parent)
@@ -62,15 +69,6 @@ def write_files(
     for node in plan.nodes:
         closed_folder(node.folder / "tmp")
     closed_folder(plan.state / "work")
-
-
-def _spec(node: LocalNode) -> dict[str, str]:
-    return {
-        "namespace": node.namespace,
-        "script": str(node.folder / "node.sh"),
-        "log": str(node.folder / "node.log"),
-        "up": str(node.folder / "up"),
-    }
 
 
 def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
@@ -95,37 +93,23 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     return keeper
 
 
-def check_sshd(testbed: Testbed, folder: Path) -> None:
-    """Wait for sshd. Raises LaunchError where none answers in time."""
-    timeout_s = ANSWER_TIMEOUT_S + len(testbed.nodes) / (_STARTS_PER_CORE_S * (testbed.shared_cores or 1))
-    if not wait_for_sshd(testbed, timeout_s):
-        head = testbed.head
-        problem = _last_line(folder / "nodes" / head.name / "node.log")
-        raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
-
-
-def _dial(keeper: Path, node: Node, timeout_s: float) -> socket.socket:
+def _dial(state: Path, node: Node, timeout_s: float) -> socket.socket:
     """Ask the keeper for a connection into the run's network. Raises OSError with the cause, as a direct one would."""
-    with socket.socket(socket.AF_UNIX) as client, _opened(keeper.parent) as folder:
-        client.settimeout(timeout_s + 5)
-        client.connect(f"/proc/self/fd/{folder}/{keeper.name}")  # a socket's path may have 107 bytes only
-        client.sendall(f"{node.address} {node.port} {timeout_s}".encode())
-        answer, descriptors, _, _ = socket.recv_fds(client, 64, 1)
+    folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(timeout_s + 5)
+            client.connect(f"/proc/self/fd/{folder}/keeper.sock")  # a socket's path may have 107 bytes only
+            client.sendall(f"{node.address} {node.port} {timeout_s}".encode())
+            answer, descriptors, _, _ = socket.recv_fds(client, 64, 1)
+    finally:
+        os.close(folder)
     if descriptors:
         return socket.socket(fileno=descriptors[0])
     if answer == b"timeout":
         raise TimeoutError("connection timed out")
     code = int(answer or b"5")
     raise OSError(code, os.strerror(code))
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def begin_faults(fifos: Sequence[Path]) -> None:
@@ -146,7 +130,6 @@ def _last_line(path: Path) -> str:
     return "nothing"
 
 
-NETNS_FOLDER = Path("/run/netns")
 _KIND = "local"
 
 
@@ -168,7 +151,7 @@ class Local:
 
     def launch(self, run: Run) -> Testbed:
         loses = any(isinstance(fault, LinkFault) and fault.loss for fault in run.cluster.faults)
-        if lacking := missing({"iptables": "iptables"} if loses else {}) or problems(run.cluster.nodes):
+        if lacking := missing(needs_iptables=loses) or problems(run.cluster.nodes):
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
@@ -178,12 +161,15 @@ class Local:
         write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
-        check_sshd(testbed, folder)
+        # One core starts four nodes in a second, with others at work beside it. Connectivity names those that are late.
+        timeout_s = 5.0 + len(nodes) / (4.0 * (testbed.shared_cores or 1))
+        if not wait_for_sshd(testbed, timeout_s):
+            head = testbed.head
+            problem = _last_line(folder / "nodes" / head.name / "node.log")
+            raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
         return testbed
 
     def attach(self, run_id: str) -> Testbed:
-        from seatrial.remote.ssh import pinned_keys
-
         folder = states.run_folder(run_id, _KIND)
         cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")
         if not keeper or not keeper.alive:
@@ -218,7 +204,11 @@ class Local:
             started_here.kill()
             started_here.communicate()
         for namespace in _namespaces_of(folder):
-            _delete_namespace(namespace)
+            listing = ["ip", "netns", "pids", namespace]  # also those started by hand
+            for pid in subprocess.run(listing, capture_output=True, text=True, check=False).stdout.split():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
@@ -246,16 +236,13 @@ def _account() -> Account:
 
 
 def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
-    def dial(node: Node, timeout_s: float) -> socket.socket:
-        return _dial(plan.state / "keeper.sock", node, timeout_s)
-
     testbed = testbed_of(
         cluster,
         plan.run_id,
         nodes,
         user=account.name,
         key_file=plan.state / states.KEY_FILE,
-        dial=dial,
+        dial=partial(_dial, plan.state),
         workdir=str(plan.state / "work"),
         python=sys.executable,
         network=str(planning.NETWORK),
@@ -273,7 +260,7 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
     passwd = Path("/etc/passwd").read_text()
     files = {
         "network.batch": planning.network_batch(plan, cluster),
-        planning.SWITCH: planning.switch_script(plan, cluster),
+        "switch.sh": planning.switch_script(plan, cluster),
         planning.NEIGHBOURS: planning.neighbour_batch(plan),
         "hosts": planning.hosts_file(plan.nodes),
     }
@@ -293,66 +280,38 @@ def _namespaces_of(folder: Path) -> list[str]:
         spec = json.loads(states.read_file(folder, "spec.json"))
     except (InputError, ValueError):  # it was ended before it made any
         return []
-    return [node["namespace"] for node in spec["nodes"] if (NETNS_FOLDER / node["namespace"]).exists()]
+    return [node["namespace"] for node in spec["nodes"] if Path("/run/netns", node["namespace"]).exists()]
 
 
-def _delete_namespace(name: str) -> None:
-    """Delete a namespace, after all processes in it, also those started by hand."""
-    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(int(pid), signal.SIGKILL)
-    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
-_PROC = Path("/proc")
-_NODES_OF_ANY_MACHINE = 16  # so many need no check: the usual limits carry them
-PROCESSES_PER_NODE = 8  # at most: its shell and sshd, a session with its shell and probe, a daemon of MPI and a rank
-MEMORY_MIB_PER_NODE = 32  # of the same
-
-
-@dataclass(frozen=True, slots=True)
-class HostResource:
-    """A resource of this machine: how much nodes need, how much is free, and how to raise it."""
-
-    resource: str
-    needed: int
-    available: int
-    remedy: str
-
-
-def problems(node_count: int, proc: Path = _PROC) -> list[str]:
+def problems(node_count: int, proc: Path = Path("/proc")) -> list[str]:
     """List limits of this machine that are too low for `node_count` nodes, each with the setting to change."""
-    if node_count <= _NODES_OF_ANY_MACHINE:
-        return []
+    if node_count <= 16:
+        return []  # the usual limits of any machine carry them
+    running = sum(entry.name.isdigit() for entry in proc.iterdir())
+    # At most: a node's shell and sshd, a session with its shell and probe, a daemon of MPI and a rank.
+    processes, memory_mib = node_count * 8, node_count * 32
+    pids = _number(proc / "sys/kernel/pid_max") - running
+    threads = _number(proc / "sys/kernel/threads-max") - running
+    namespaces = _number(proc / "sys/user/max_net_namespaces")
+    more_pids, more_namespaces = _rounded(running + processes), _rounded(node_count + 1)
+    needs = [
+        ("processes", processes, pids, f"sysctl -w kernel.pid_max={more_pids}"),
+        ("processes", processes, threads, f"sysctl -w kernel.threads-max={more_pids}"),
+        ("network namespaces", node_count + 1, namespaces, f"sysctl -w user.max_net_namespaces={more_namespaces}"),
+        ("MiB of memory", memory_mib, _available_mib(proc), "use fewer nodes"),
+    ]
     return [
         Reason.of(
             "local-machine-too-small",
             nodes=node_count,
-            resource=need.resource,
-            needed=need.needed,
-            available=need.available,
-            remedy=need.remedy,
+            resource=resource,
+            needed=needed,
+            available=available,
+            remedy=remedy,
         )
-        for need in _needs(node_count, proc)
-        if need.available < need.needed
+        for resource, needed, available, remedy in needs
+        if available < needed
     ]
-
-
-def _needs(node_count: int, proc: Path) -> Iterator[HostResource]:
-    running = sum(entry.name.isdigit() for entry in proc.iterdir())
-    processes = node_count * PROCESSES_PER_NODE
-    for setting in ("pid_max", "threads-max"):
-        free = _number(proc / "sys/kernel" / setting) - running
-        yield HostResource("processes", processes, free, f"sysctl -w kernel.{setting}={_rounded(running + processes)}")
-    namespaces = _number(proc / "sys/user/max_net_namespaces")
-    yield HostResource(
-        "network namespaces",
-        node_count + 1,
-        namespaces,
-        f"sysctl -w user.max_net_namespaces={_rounded(node_count + 1)}",
-    )
-    yield HostResource("MiB of memory", node_count * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
 
 
 def _number(path: Path) -> int:
@@ -384,10 +343,11 @@ _TOOLS = {
 }
 
 
-def missing(also: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """Programs and rights that this machine lacks; `also` are further programs, with their packages."""
+def missing(needs_iptables: bool = False) -> list[str]:
+    """Programs and rights that this machine lacks."""
+    tools = _TOOLS | ({"iptables": "iptables"} if needs_iptables else {})
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    absent = [(tool, package) for tool, package in (_TOOLS | dict(also)).items() if not shutil.which(tool, path=path)]
+    absent = [(tool, package) for tool, package in tools.items() if not shutil.which(tool, path=path)]
     reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in absent]
     return [*reasons] or _namespace_problems()
 

@@ -22,17 +22,13 @@ def main(share: float) -> None:
     while True:
         time.sleep(_LOOK_S)
         now, used = time.monotonic(), _used()
-        due = min(due + rate * (now - looked), _BURST_S) - _increase(before, used)
+        increase_s = sum(ticks - before.get(pid, 0) for pid, ticks in used.items()) / _TICKS
+        due = min(due + rate * (now - looked), _BURST_S) - increase_s
         before, looked = used, now
         if due < 0:
             os.kill(-1, signal.SIGSTOP)  # all but this process and the first of the namespace
             time.sleep(-due / rate)
             os.kill(-1, signal.SIGCONT)
-
-
-def _increase(before: dict[str, int], used: dict[str, int]) -> float:
-    """Seconds of processor time that were used in between."""
-    return sum(ticks - before.get(pid, 0) for pid, ticks in used.items()) / _TICKS
 
 
 def _used() -> dict[str, int]:

@@ -39,9 +39,7 @@ log = logging.getLogger("seatrial.launch")
 # The schema is not published, and differs between versions: the first of these names that is there counts.
 _PHASE = ("actualPhase", "phase", "status")
 _MESSAGES = ("message", "reason")
-_RUNNING = "Running"
 _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
-_DEPTH, _MESSAGES_SHOWN = 8, 3
 
 
 class DescribedWorkload(BaseModel):
@@ -89,12 +87,6 @@ def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
     return [*submit, "--command", "--", "sleep", str(settings.deadline_s)]
 
 
-def command_argv(settings: RunaiPlatform, verb: str, run_id: str, *options: str) -> list[str]:
-    """Another command about the workload of a run."""
-    named = ["runai", "training", settings.framework, verb, workload_name(run_id)]
-    return [*named, f"--project={settings.project}", *options]
-
-
 def read_workload(text: str) -> DescribedWorkload:
     """Parse the output of `describe --output json`; phase Unknown for any other text."""
     try:
@@ -104,14 +96,14 @@ def read_workload(text: str) -> DescribedWorkload:
     phases = [value for key in _PHASE for value in _values(document, key)]
     messages = dict.fromkeys(printable(value)[:300] for key in _MESSAGES for value in _values(document, key) if value)
     try:
-        return DescribedWorkload(phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-_MESSAGES_SHOWN:])
+        return DescribedWorkload(phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-3:])
     except ValidationError:
         return DescribedWorkload(phase="Unknown")
 
 
 def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
     """The texts under that key, those that are nearest to the top of each branch first."""
-    if depth > _DEPTH:
+    if depth > 8:
         return
     if isinstance(document, dict):
         if isinstance(value := document.get(key), str):
@@ -172,6 +164,11 @@ class Client:
     def __init__(self, settings: RunaiPlatform) -> None:
         self._settings = settings
 
+    def _argv(self, verb: str, run_id: str, *options: str) -> list[str]:
+        """A command about the workload of a run."""
+        named = ["runai", "training", self._settings.framework, verb, workload_name(run_id)]
+        return [*named, f"--project={self._settings.project}", *options]
+
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """Run a command and return its output.
 
@@ -193,9 +190,8 @@ class Client:
 
     def describe(self, run_id: str) -> DescribedWorkload | None:
         """The run's workload; None if RunAI has none."""
-        argv = command_argv(self._settings, "describe", run_id, "--output=json")
         try:
-            return read_workload(self.run(argv))
+            return read_workload(self.run(self._argv("describe", run_id, "--output=json")))
         except CommandError as error:
             if error.is_absent:
                 return None
@@ -204,7 +200,7 @@ class Client:
     def delete(self, run_id: str) -> None:
         """Delete the workload and wait until its pods are gone. Raises LaunchError if they stay."""
         try:
-            self.run(command_argv(self._settings, "delete", run_id), timeout_s=120)
+            self.run(self._argv("delete", run_id), timeout_s=120)
         except CommandError as error:
             if not error.is_absent:
                 raise
@@ -220,12 +216,12 @@ class Client:
         """Run a line for the shell in a pod and return its output."""
         wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
         options = (f"--pod={pod}", "--stdin", wait, "--", "sh", "-c", script)
-        return self.run(command_argv(self._settings, "exec", run_id, *options), stdin=stdin, timeout_s=timeout_s)
+        return self.run(self._argv("exec", run_id, *options), stdin=stdin, timeout_s=timeout_s)
 
     def dial(self, run_id: str, pod: str, port: int, timeout_s: float) -> socket.socket:
         """A stream to a port of the pod, by `runai exec`: port-forward would open it to other users of this machine."""
         program = (self._settings.python, "-c", _TUNNEL, str(port))
-        argv = command_argv(self._settings, "exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
+        argv = self._argv("exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -294,9 +290,13 @@ class Runai(RunsWithState[RunaiState]):
         folder, run_key, host_key = states.begin(run, _KIND)
         self._client.run(submit_argv(run, self._settings), timeout_s=120)
         self._wait(run.run_id)
-        program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key)
-        nodes = self._start(run.run_id, pod_names(self._settings, run.run_id, run.cluster.nodes), program)
-        state = RunaiState(host_key=host_key.public, nodes=tuple(nodes))
+        program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key).encode()
+        pods = pod_names(self._settings, run.run_id, run.cluster.nodes)
+        answers = call_each(pods, lambda pod: self._started(run.run_id, pod, program), AT_ONCE)
+        if problems := [answer for answer in answers if isinstance(answer, str)]:
+            raise LaunchError(join(problems))
+        nodes = tuple(answer for answer in answers if isinstance(answer, PodAddress))
+        state = RunaiState(host_key=host_key.public, nodes=nodes)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port)
@@ -311,7 +311,7 @@ class Runai(RunsWithState[RunaiState]):
             if why := ending(run_id, workload):
                 raise LaunchError(why)
             assert workload is not None
-            if workload.phase == _RUNNING:
+            if workload.phase == "Running":
                 return
             if workload.shown != logged:
                 logged = workload.shown
@@ -322,13 +322,6 @@ class Runai(RunsWithState[RunaiState]):
                 raise LaunchError(Reason.of("runai-queued-too-long", **values))
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])
-
-    def _start(self, run_id: str, pods: list[str], program: str) -> list[PodAddress]:
-        """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
-        answers = call_each(pods, lambda pod: self._started(run_id, pod, program.encode()), AT_ONCE)
-        if problems := [answer for answer in answers if isinstance(answer, str)]:
-            raise LaunchError(join(problems))
-        return [answer for answer in answers if isinstance(answer, PodAddress)]
 
     def _started(self, run_id: str, pod: str, program: bytes) -> PodAddress | str:
         """Start sshd in a pod; its address, or why it failed."""
@@ -358,11 +351,10 @@ class Runai(RunsWithState[RunaiState]):
             run_id,
             nodes_of(self._cluster, state),
             user=state.nodes[0].user,
-            key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
+            key_file=self._folder(run_id) / states.KEY_FILE,
             dial=dial,
             workdir=f"{default_folder(run_id)}/work",
             python=self._settings.python,
-            network=None,
             blameless_reason=lambda _: self._why_gone(run_id),
         )
 
@@ -374,21 +366,21 @@ class Runai(RunsWithState[RunaiState]):
             return None
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        if not states.run_folder(run_id, _KIND).exists():
+        if not self._folder(run_id).exists():
             return  # nothing was submitted
+
+        def node_log(pod: str) -> str:
+            try:
+                return self._client.in_pod(run_id, pod, f"tail -c {_LOG_BYTES} {NODE_LOG}", timeout_s=timeout_s)
+            except SeatrialError as error:
+                return f"{error.reason}\n"
+
         pods = pod_names(self._settings, run_id, self._cluster.nodes)
-        logs = call_each(pods, lambda pod: self._node_log(run_id, pod, timeout_s), AT_ONCE)
-        for pod, text in zip(pods, logs, strict=True):
+        for pod, text in zip(pods, call_each(pods, node_log, AT_ONCE), strict=True):
             write_log(folder / "nodes" / f"{pod}.log", text, secrets)
 
-    def _node_log(self, run_id: str, pod: str, timeout_s: float) -> str:
-        try:
-            return self._client.in_pod(run_id, pod, f"tail -c {_LOG_BYTES} {NODE_LOG}", timeout_s=timeout_s)
-        except SeatrialError as error:
-            return f"{error.reason}\n"
-
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, _KIND)
+        folder = self._folder(run_id)
         if not folder.exists() and self._client.describe(run_id) is None:
             return
         self._client.delete(run_id)

@@ -220,19 +220,15 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         for name in ("user", "port", "jump", "key_file", "ssh_config"):
             if getattr(self, name) is not None and self.host is None:
                 yield f"platform.{name}: is for the login on platform.host; name that host, or leave it out"
-        yield from self._image_problems(cluster)
-        yield from super().problems(cluster)
-
-    def _image_problems(self, cluster: Cluster) -> Iterator[str]:
         image = cluster.image.planned if cluster.image else None
+        ending = ".sqsh" if self.runtime == "pyxis" else ".sif"
         if self.runtime == "none":
             if image:
                 yield "platform.runtime: must say what starts the image: pyxis, apptainer or singularity"
             if self.mounts:
                 yield "platform.mounts: are for containers; platform.runtime: none starts none"
-            return
-        ending = ".sqsh" if self.runtime == "pyxis" else ".sif"
-        if image is None:
+        elif image is None:
             yield f"image: is required with platform.runtime {self.runtime}"
         elif cluster.image_is_a_file and not image.endswith(ending):
             yield f"image: {self.runtime} starts a {ending} file or a reference, is {image!r}"
+        yield from super().problems(cluster)

@@ -57,9 +57,6 @@ _NEVER = {
     "ReservationDeleted": "the reservation is gone",
     "NodeNotAvail": "a node that it names is not available",
 }
-_MORE_THAN_ONE_JOB_MAY = re.compile(r"(QOS|Assoc)Max\w*PerJob\w*")
-_LESS_THAN_A_JOB_MUST = re.compile(r"(QOS|Assoc)Min\w*")
-_TAKEN_BY_OTHERS = re.compile(r"(?:QOS|Assoc)(?:Grp|Max)\w*")  # limits over all jobs of a user, an account or a QOS
 _WAIT = {
     "Resources": "waiting for nodes to become free",
     "Priority": "jobs of higher priority come first",
@@ -118,9 +115,9 @@ def never_starts(job: Job) -> str | None:
 
 
 def _never(pending: str) -> str | None:
-    if _MORE_THAN_ONE_JOB_MAY.fullmatch(pending):
+    if re.fullmatch(r"(QOS|Assoc)Max\w*PerJob\w*", pending):
         return "it asks for more than one job may have"
-    if _LESS_THAN_A_JOB_MUST.fullmatch(pending):
+    if re.fullmatch(r"(QOS|Assoc)Min\w*", pending):
         return "it asks for less than a job of its QOS or account must"
     return _NEVER.get(_pending_code(pending))
 
@@ -130,7 +127,7 @@ def waits_for(pending: str) -> str:
     code = _pending_code(pending)
     if known := _never(pending) or _WAIT.get(code):
         return known
-    if _TAKEN_BY_OTHERS.fullmatch(code):
+    if re.fullmatch(r"(QOS|Assoc)(Grp|Max)\w*", code):
         return "other jobs of the user, the account or the QOS use up what these may have together"
     return pending
 
@@ -160,7 +157,7 @@ def submit(login: Login, script: str) -> str:
     except CommandError as error:
         raise LaunchError(Reason.of("slurm-submit-refused", problem=error.message)) from None
     job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
-    if not re.fullmatch(r"\d{1,10}", job_id):
+    if not _JOB_ID.fullmatch(job_id):
         raise LaunchError(Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"))
     return job_id
 
@@ -174,11 +171,9 @@ def jobs_of(login: Login, run_id: str) -> list[Job]:
 
 def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
     """The job in slurmctld, else in accounting; None if neither has it."""
-    jobs = (job for job in jobs_of(login, run_id) if job.job_id == job_id)
-    return next(jobs, None) or _accounted(login, job_id)
-
-
-def _accounted(login: Login, job_id: str) -> Job | None:
+    for job in jobs_of(login, run_id):
+        if job.job_id == job_id:
+            return job
     argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job_id}"]
     try:
         printed = login.run([*argv, "--format=JobID,State,NodeList"])
@@ -211,11 +206,9 @@ def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch:
             return None
         if job.is_held:
             return Reason.of("slurm-job-held", job=job_id, pending=job.pending)
-        return (
-            Reason.of("slurm-job-cancelled", job=job_id, how="requeued", detail="")
-            if requeued or job.state in WAITING
-            else ending(job)
-        )
+        if requeued or job.state in WAITING:
+            return Reason.of("slurm-job-cancelled", job=job_id, how="requeued", detail="")
+        return ending(job)
     except SeatrialError:
         return None  # unknown
 
@@ -275,7 +268,6 @@ def node_addresses(login: Login, nodes: str) -> dict[str, str]:
 
 
 _POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
-_SHOWN = 4  # different problems of steps in one line
 _LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
@@ -331,20 +323,26 @@ class BringUp:
         self._node_count = node_count
         self._submitted = time.monotonic()
         self._started: float | None = None
-        self._logged = ""
 
     def wait(self) -> tuple[Job, Mapping[int, int]]:
         """Wait until all nodes are ready, or time is up and some are; the job and the port of each task.
 
         Raises LaunchError when the job will never start or has ended, or no node is ready in time.
         """
-        pause_s = _POLL_S[0]
+        pause_s, logged = _POLL_S[0], ""
         while True:
             job = self._job()
             nodes_log = self._nodes_log() if job.is_up else NodesLog()
             if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
                 return job, nodes_log.ports
-            self._log_progress(job, nodes_log)
+            if job.is_up:
+                ready = f"{len(nodes_log.ports)} of {self._node_count} nodes are ready"
+                progress = f"job {job.job_id} runs on {job.node_list}: {ready}"
+            else:
+                progress = f"job {job.job_id} is pending ({job.pending}): {waits_for(job.pending)}"
+            if progress != logged:
+                logged = progress
+                log.info("%s", printable(progress))
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _POLL_S[1])
 
@@ -354,18 +352,15 @@ class BringUp:
         if job is None:
             raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
         if job.is_over:
-            raise LaunchError(self._why_it_ended(job))
+            nodes_log = self._nodes_log()
+            problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
+            if nodes_log.step_error and not problems:
+                problems = [Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)]
+            # Of a job that merely failed, the messages of its steps have the cause.
+            raise LaunchError(join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)]))
         if why := never_starts(job):
             raise LaunchError(why)
         return job
-
-    def _why_it_ended(self, job: Job) -> str:
-        """Explain the end of the job, by the messages of its steps if it merely failed."""
-        nodes_log = self._nodes_log()
-        problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
-        if nodes_log.step_error and not problems:
-            problems = [Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)]
-        return join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)])
 
     def _nodes_log(self) -> NodesLog:
         path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
@@ -377,36 +372,20 @@ class BringUp:
         if not job.is_up:
             self._started = None
             if now - self._submitted > self._settings.queue_timeout_s:
-                raise LaunchError(self._queued_too_long(job))
+                values = {"limit_s": f"{self._settings.queue_timeout_s:g}", "pending": job.pending}
+                meaning = waits_for(job.pending)
+                raise LaunchError(Reason.of("slurm-queued-too-long", job=job.job_id, **values, meaning=meaning))
             return False
         self._started = self._started or now
         settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._node_count
         if not settled and now - self._started <= self._settings.start_timeout_s:
             return False
-        if not nodes_log.ports:
-            raise LaunchError(self._silent(nodes_log))
-        return True
-
-    def _queued_too_long(self, job: Job) -> str:
-        limit_s = f"{self._settings.queue_timeout_s:g}"
-        meaning = waits_for(job.pending)
-        return Reason.of("slurm-queued-too-long", job=job.job_id, limit_s=limit_s, pending=job.pending, meaning=meaning)
-
-    def _silent(self, nodes_log: NodesLog) -> str:
+        if nodes_log.ports:
+            return True
         limit_s = f"{self._settings.start_timeout_s:g}"
         problems = [problem for _, problem in sorted(nodes_log.problems.items())][:3]
         problem = "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
-        return Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
-
-    def _log_progress(self, job: Job, nodes_log: NodesLog) -> None:
-        if job.is_up:
-            ready = f"{len(nodes_log.ports)} of {self._node_count} nodes are ready"
-            progress = f"job {job.job_id} runs on {job.node_list}: {ready}"
-        else:
-            progress = f"job {job.job_id} is pending ({job.pending}): {waits_for(job.pending)}"
-        if progress != self._logged:
-            self._logged = progress
-            log.info("%s", printable(progress))
+        raise LaunchError(Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem))
 
 
 def _step_problems(problem_by_task: Mapping[int, str]) -> list[str]:
@@ -416,5 +395,5 @@ def _step_problems(problem_by_task: Mapping[int, str]) -> list[str]:
         tasks.setdefault(problem, []).append(task)
     return [
         Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=problem)
-        for problem, group in list(tasks.items())[:_SHOWN]
+        for problem, group in list(tasks.items())[:4]
     ]

@@ -24,8 +24,6 @@ from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
 
-_NOT_FOUND = 127
-
 
 class CommandError(LaunchError):
     """A command ended with an error; `message` is what it printed last."""
@@ -38,20 +36,13 @@ class CommandError(LaunchError):
 class Login:
     """This machine as the login node."""
 
-    @property
-    def place(self) -> str:
-        """The name of the login node in messages."""
-        return "this machine"
+    place = "this machine"  # in messages
+    lost_status: int | None = None  # the exit status of a command whose connection was lost; None without connection
 
     @property
     def user(self) -> str:
         """The user who submits jobs, whom the nodes let in."""
         return getpass.getuser()
-
-    @property
-    def lost_status(self) -> int | None:
-        """The exit status of a command whose connection was lost; None if there is no connection."""
-        return None
 
     def keep_files_in(self, folder: Path) -> None:
         """Keep the files of the login in that folder from now on, if it exists, so that they go with the run."""
@@ -67,7 +58,7 @@ class Login:
         end in time.
         """
         status, output, errors = self._finished(argv, stdin, timeout_s)
-        if status == _NOT_FOUND:
+        if status == 127:  # of a shell that does not find it
             raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
         if status:
             raise self._failed(argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}")
@@ -124,7 +115,6 @@ def _message(program: str, errors: str) -> str:
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
 
 
-_AT_ONCE = 8  # logins: sshd drops some of more than ten (MaxStartups)
 # sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
 _WITH_PROFILE = """\
 command -v sbatch >/dev/null || . /etc/profile </dev/null >/dev/null 2>&1 || :
@@ -135,14 +125,12 @@ exec "$@"
 class RemoteLogin(Login):
     """The login node that a cluster file names."""
 
-    def __init__(self, settings: SlurmPlatform, host: str) -> None:
-        self._settings, self._host = settings, host
-        self._turn = threading.Semaphore(_AT_ONCE)
-        self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
+    lost_status = SSH_FAILED
 
-    @property
-    def place(self) -> str:
-        return self._host
+    def __init__(self, settings: SlurmPlatform, host: str) -> None:
+        self._settings, self._host, self.place = settings, host, host
+        self._turn = threading.Semaphore(8)  # sshd drops some of more than ten logins (MaxStartups)
+        self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
 
     @cached_property
     def user(self) -> str:
@@ -153,10 +141,6 @@ class RemoteLogin(Login):
         settings = self._settings
         options = list(login_options(settings))
         return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
-
-    @property
-    def lost_status(self) -> int:
-        return SSH_FAILED
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         with self._turn:

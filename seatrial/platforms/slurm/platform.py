@@ -117,14 +117,14 @@ class SrunLauncher:
     def _end_steps(self) -> None:
         """Kill what is left of the steps: the tasks of a killed srun would disturb the next measurement."""
         deadline = time.monotonic() + _GONE_S
-        while (steps := self._steps()) and time.monotonic() < deadline:
+        while True:
+            printed = self.login.run(["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"])
+            named = (line.strip().partition("|") for line in printed.splitlines())
+            steps = [step for step, _, name in named if name == _NAME]
+            if not steps or time.monotonic() >= deadline:
+                return
             self.login.run(["scancel", "--signal=KILL", *steps])
             time.sleep(_PAUSE_S)
-
-    def _steps(self) -> list[str]:
-        printed = self.login.run(["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"])
-        named = (line.strip().partition("|") for line in printed.splitlines())
-        return [step for step, _, name in named if name == _NAME]
 
 
 log = logging.getLogger("seatrial.launch")
@@ -157,15 +157,13 @@ class Slurm(RunsWithState[SlurmState]):
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
         login = {"ssh_config": self._login.config()} if isinstance(self._login, RemoteLogin) else {}
-        testbed = self._unseen(run) if self._settings.launch == "sshd" else None
-        return Rendered(by_hand | login | self._files(run, MADE_LATER, MADE_LATER), testbed)
-
-    def _unseen(self, run: Run) -> Testbed:
-        """The testbed with names in place of nodes that Slurm has not allocated yet."""
+        files = by_hand | login | self._files(run, MADE_LATER, MADE_LATER)
+        if self._settings.launch == "srun":
+            return Rendered(files)
         port, workdir = run.cluster.ssh_port, f"{default_folder(run.run_id)}/work"
         nodes = tuple(NodeAddress(name=name, address=name, port=port) for name in run.cluster.node_names())
         state = SlurmState(host_key="", nodes=nodes, job_id="0", user="root", workdir=workdir)
-        return self._testbed(run.run_id, state)
+        return Rendered(files, self._testbed(run.run_id, state))
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
         return {
@@ -231,7 +229,6 @@ class Slurm(RunsWithState[SlurmState]):
             dial=self._login.dial,
             workdir=state.workdir,
             python=self._settings.python,
-            network=None,
             blameless_reason=lambda node: blameless_reason(
                 self._login, run_id, state.job_id, state.restarts, node.name
             ),
@@ -245,19 +242,18 @@ class Slurm(RunsWithState[SlurmState]):
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         if not self._folder(run_id).exists():
             return  # nothing was submitted
-        there = script.run_folder(self._settings, run_id)
-        names = self._names(run_id)
-        for name in (script.JOB_LOG, script.NODES_LOG):
-            path = shlex.quote(f"{there}/{name}")
-            text = self._login.shell(f"tail -c {_LOG_BYTES} {path} 2>/dev/null || :", timeout_s=timeout_s)
-            if name == script.JOB_LOG and text.strip():
-                write_log(folder / name, text, secrets)
-            for node, lines in _by_node(text, names).items() if name == script.NODES_LOG else ():
-                write_log(folder / "nodes" / f"{node}.log", lines, secrets)
 
-    def _names(self, run_id: str) -> list[str]:
+        def text_of(name: str) -> str:
+            path = shlex.quote(f"{script.run_folder(self._settings, run_id)}/{name}")
+            return self._login.shell(f"tail -c {_LOG_BYTES} {path} 2>/dev/null || :", timeout_s=timeout_s)
+
         nodes = next((job.node_list for job in jobs_of(self._login, run_id) if job.node_list), "")
-        return node_names(self._login, nodes) if nodes else []
+        names = node_names(self._login, nodes) if nodes else []
+        job_log = text_of(script.JOB_LOG)
+        if job_log.strip():
+            write_log(folder / script.JOB_LOG, job_log, secrets)
+        for node, lines in _by_node(text_of(script.NODES_LOG), names).items():
+            write_log(folder / "nodes" / f"{node}.log", lines, secrets)
 
     def teardown(self, run_id: str) -> None:
         folder = self._folder(run_id)
@@ -328,7 +324,6 @@ def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-_MPI_PLUGINS = ("none", "pmi2", "pmix")
 _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 
 
@@ -340,7 +335,7 @@ def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[
         if absent:
             return list(dict.fromkeys(absent))
         login.run(["scontrol", "ping"], timeout_s=20)
-        return [*_refused(login, cluster, settings), *_runtime(login, cluster, settings), *_mpi(login, settings)]
+        return [*_refused(login, cluster, settings), *_lacking(login, cluster, settings)]
     except SeatrialError as error:
         return [error.reason]
 
@@ -355,22 +350,18 @@ def _absent(login: Login, command: str) -> str | None:
     return None
 
 
-def _runtime(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
-    """Check the runtime and the image file on the login node."""
+def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+    """Check the runtime, the image file and srun's plugin for MPI on the login node."""
     if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
         yield Reason.of("slurm-pyxis-missing", place=login.place)
     if isinstance(cluster.image, ImageFile):
         path = cluster.image.path
         if not login.shell(f"[ ! -r {shlex.quote(path)} ] || echo readable", timeout_s=20).strip():
             yield Reason.of("slurm-image-unreadable", image=path, place=login.place)
-
-
-def _mpi(login: Login, settings: SlurmPlatform) -> Iterator[str]:
-    """Whether srun can start the ranks of an MPI program as the cluster file says."""
     if settings.launch == "srun":
         plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
         if settings.mpi_plugin not in plugins:
-            legal = printable(" ".join(name for name in plugins if name in _MPI_PLUGINS)) or "none"
+            legal = printable(" ".join(name for name in plugins if name in ("none", "pmi2", "pmix"))) or "none"
             yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
 
 

@@ -89,7 +89,6 @@ def load_modules(settings: SlurmPlatform) -> Iterator[str]:
 _REFERENCE = re.compile(
     r"(?:(?P<registry>[^/]*[.:][^/]*|localhost)/)?(?P<path>[^:@]+)(?P<tag>:[^@]+)?(?:@(?P<digest>.+))?"
 )
-_EXPORTED = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +110,20 @@ def container_of(cluster: Cluster, image: str, names: Iterable[str] = (), mounts
     if settings.runtime == "none":
         return Container()
     if settings.runtime == "pyxis":
-        return Container(options=tuple(_pyxis(image, binds, sorted(names))))
+        options = [f"--container-image={shlex.quote(pyxis_image(image))}"]
+        if binds:
+            options.append(f"--container-mounts={','.join(binds)}")
+        if exported := sorted(names):
+            options.append(f"--container-env={','.join(exported)}")
+        # The user stays the same, for the login; the entry point would start another sshd.
+        return Container((*options, "--no-container-entrypoint", "--no-container-remap-root"))
     return Container(command=(*apptainer_exec(cluster, settings.runtime, binds), shlex.quote(apptainer_image(image))))
 
 
 def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, str]:
     """The variables of a step, so that they win over those of the image too."""
-    prefix = _EXPORTED.get(settings.runtime)
+    prefix = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}.get(settings.runtime)
     return {**env, **({f"{prefix}{name}": value for name, value in env.items()} if prefix else {})}
-
-
-def _pyxis(image: str, binds: list[str], names: list[str]) -> list[str]:
-    """Options of Pyxis. The user stays the same, for the login; the entry point would start another sshd."""
-    mounts = [f"--container-mounts={','.join(binds)}"] if binds else []
-    env = [f"--container-env={','.join(names)}"] if names else []
-    own = ["--no-container-entrypoint", "--no-container-remap-root"]
-    return [f"--container-image={shlex.quote(pyxis_image(image))}", *mounts, *env, *own]
 
 
 def pyxis_image(image: str) -> str:
@@ -169,7 +166,7 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script for measuring by hand, with the sizes of the run's suite."""
-    cluster, names = run.cluster, _probe_names(run)
+    cluster, names = run.cluster, list(_probe_names(run))
     variables = {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}
     plain, probing = (
         container_of(cluster, run.nodes_image, variables, mounts) for mounts in ((), ['"$probes":"$probes":ro'])
@@ -258,10 +255,12 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     yield ""
 
 
-def _probe_names(run: Run) -> list[str]:
+def _probe_names(run: Run) -> Iterator[str]:
     """The probes that the script starts."""
-    of_processors = run.suite.section(Collectives) and not run.cluster.gpus
-    return ["collective"] * bool(of_processors) + ["training"] * bool(run.suite.section(Training))
+    if run.suite.section(Collectives) and not run.cluster.gpus:
+        yield "collective"
+    if run.suite.section(Training):
+        yield "training"
 
 
 def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator[str]:
