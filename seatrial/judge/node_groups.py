@@ -54,7 +54,8 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     model_by_node = {node: h.model or commonest for node, h in hardware.items()}
     enough, name_by_node, differences = max(3, ceil(0.05 * len(hardware))), dict[str, str](), set[str]()
     for model in models:
-        members = {node: _variant(hardware[node]) for node, its_model in model_by_node.items() if its_model == model}
+        alike = {node: hardware[node] for node, its_model in model_by_node.items() if its_model == model}
+        members = {node: (h.driver, h.gpu_clock_mhz) for node, h in alike.items()}
         variant_by_node = _large_enough(members, enough)
         differing = _differing(set(variant_by_node.values()))
         differences.update(differing)
@@ -64,10 +65,6 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     if len(set(name_by_node.values())) < 2:
         return NodeGroups(dict.fromkeys(hardware, ""))
     return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)))
-
-
-def _variant(hardware: NodeHardware) -> Variant:
-    return hardware.driver, hardware.gpu_clock_mhz
 
 
 def _large_enough(members: Mapping[str, Variant], enough: int) -> dict[str, Variant]:
