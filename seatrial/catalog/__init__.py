@@ -87,10 +87,11 @@ _Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure)
 def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
     """The rows of a shipped file, each cell converted to the type of its field."""
     kinds = {field.name: field.type for field in fields(record)}
+    records = []
     with (_FOLDER / name).open(encoding="utf-8") as rows:
-        return tuple(
-            record(**{field: _value(row[field], kind) for field, kind in kinds.items()}) for row in csv.DictReader(rows)
-        )
+        for row in csv.DictReader(rows):
+            records.append(record(**{field: _value(row[field], kind) for field, kind in kinds.items()}))
+    return tuple(records)
 
 
 def _value(cell: str, kind: Any) -> Any:

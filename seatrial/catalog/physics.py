@@ -68,7 +68,10 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
     detail = f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
-    detail += _as_if_joined(measurement, setup)
+    if setup.hardware.endswith("-NVL72") and setup.nodes > 1 and not _one_domain(setup.ranks, setup):
+        by_nvlink = _ceiling(measurement, replace(setup, fabric="MNNVL"))
+        if by_nvlink and measurement.value <= by_nvlink.gb_s:
+            detail += " (MNNVL carries as much: is that the fabric?)"
     return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
 
 
@@ -214,15 +217,6 @@ def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) 
         part = max(collective.reaches(ranks, setup.slots_per_node), 1 / nics)
         return min(most, _NICS_OF_A_RANK * part)
     return most
-
-
-def _as_if_joined(measurement: Measurement, setup: Setup) -> str:
-    """Return a hint if the number fits NVLink between nodes that are configured as joined by NICs."""
-    if not setup.hardware.endswith("-NVL72") or setup.nodes < 2 or _one_domain(setup.ranks, setup):
-        return ""
-    limit = _ceiling(measurement, replace(setup, fabric="MNNVL"))
-    fits = limit is not None and measurement.value <= limit.gb_s
-    return " (MNNVL carries as much: is that the fabric?)" if fits else ""
 
 
 def with_shares(check: Check, setup: Setup) -> Check:

@@ -252,10 +252,10 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     baseline = from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
-    # A source may expect more of the network than its links carry: that judges no value below both.
-    low = baseline.low or 0.0 if baseline else 0.0
-    beyond_links = arm == NETWORK and ring is not None and measurement.value < low and ring.gb_s < low
-    return None if beyond_links else baseline
+    low = baseline.low if baseline and arm == NETWORK else None
+    if low and ring and measurement.value < low and ring.gb_s < low:
+        return None  # the source expects more of the network than its links carry
+    return baseline
 
 
 _SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width

@@ -94,11 +94,10 @@ def _share(busbw: Measurement, setup: Setup) -> float | None:
     operation = str(busbw.conditions["operation"])
     if setup.nodes < 2:
         return _ring_share() if operation == "all_reduce" and is_without_nvls(busbw) else None
-    return _shares().get(operation) or (
-        min(share for name, share in _shares().items() if COLLECTIVES[name].ring)
-        if COLLECTIVES[operation].ring
-        else None
-    )
+    shares = _shares()
+    if operation in shares or not COLLECTIVES[operation].ring:
+        return shares.get(operation)
+    return min(share for name, share in shares.items() if COLLECTIVES[name].ring)
 
 
 def _bandwidth_part(wire_gb_s: float, ranks: int, message_bytes: int) -> float:

@@ -103,7 +103,7 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Chec
     config = _of_one_node(arm, arms, config)
     is_control = treatment_of(arm, arms, config.nodes) is not None
     claim = config
-    if not config.fabric and config.nodes > 1:
+    if not config.fabric and config.nodes > 1:  # NCCL's log may name it
         claim = replace(config, fabric=fabric_named(config.hardware, arm.sweep.transport))
     outcome = _outcome(arm.sweep, claim, is_control)
     check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
@@ -204,8 +204,12 @@ def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -
     (check,) = assess([with_shares(measured, setup)], knowledge).checks
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
-    words = plateau_words(check, setup)
-    notes = (doubt, *_worst_first(check, measured), *words, missing, _silent(check, setup, sweep))
+    # A bad number may be a fallback to sockets, of which such a log says nothing.
+    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
+    is_silent = not (sweep.transport and sweep.transport.networks)
+    suspicious = is_bad and is_silent and setup.nodes > 1 and network_of(setup.fabric)
+    hint = Reason.of("log-without-network") if suspicious else None
+    notes = (doubt, *_worst_first(check, measured), *plateau_words(check, setup), missing, hint)
     return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
 
 
@@ -228,14 +232,6 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
         return None
     return Reason.of("log-over-sockets", seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach")
-
-
-def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
-    """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
-    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
-    if not is_bad or setup.nodes < 2 or (sweep.transport and sweep.transport.networks):
-        return None
-    return Reason.of("log-without-network") if network_of(setup.fabric) else None
 
 
 def _worst_first(check: Check, sweep_check: Check) -> tuple[str, ...]:

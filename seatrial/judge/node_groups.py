@@ -9,9 +9,6 @@ from seatrial.model.measurement import Subject
 from seatrial.model.setup import NodeHardware
 from seatrial.text.words import some_of
 
-_GROUPS_SHOWN = 4
-_LONGEST_NAME = 60  # characters that are shown
-
 Variant = tuple[str, int | None]  # driver, clock
 
 
@@ -32,13 +29,11 @@ class NodeGroups:
         sizes = Counter(self.name_by_node.values()).most_common()
         if len(sizes) < 2:
             return ""
-        members = some_of((f"{count:,} x {shown_name(name)}" for name, count in sizes), _GROUPS_SHOWN)
-        return f"{len(sizes)} groups by {' and '.join(self.differences)}: {members}"
-
-
-def shown_name(name: str) -> str:
-    """A group's name, cut to a length that fits a line."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+        members = []
+        for name, count in sizes:
+            shown = name if len(name) <= 60 else f"{name[:60]}..."
+            members.append(f"{count:,} x {shown}")
+        return f"{len(sizes)} groups by {' and '.join(self.differences)}: {some_of(members)}"
 
 
 def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:

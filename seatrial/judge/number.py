@@ -78,17 +78,13 @@ def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
 
 
 def _against(m: Measurement, baseline: Baseline) -> Judgement:
-    verdict = _verdict(m, baseline)
+    if _beyond(m, baseline.floor):
+        verdict = Verdict.FAIL
+    else:
+        verdict = Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
     code = "within-interval" if verdict is Verdict.PASS else f"worse-than-{baseline.source}"
     reason = Reason.of(code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict))
     return _judgement(m, verdict, reason, baseline)
-
-
-def _verdict(m: Measurement, baseline: Baseline) -> Verdict:
-    """How far on the bad side: past the floor fails, past the interval is degraded."""
-    if _beyond(m, baseline.floor):
-        return Verdict.FAIL
-    return Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
 
 
 def _bound(m: Measurement, baseline: Baseline) -> float | None:

@@ -77,7 +77,7 @@ class Draft:
         return footer or any(side.wrong for row in self.rows for side in row.sides)
 
 
-def collective_of(draft: Draft, name: str | None = None) -> str | None:
+def collective_of(draft: Draft, name: str | None) -> str | None:
     """The collective: as printed, else as a command line named it if the rows allow it, else what the rows allow.
 
     `name` decides where the rows allow several.
@@ -131,7 +131,7 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     rooted = row.root is not None and row.root >= 0
     redop = "none" if row.redop in (None, "none") else "sum"
     named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
-    # Of parts `count` is one rank's. What rows show of a single rank fits nothing, and narrows nothing down.
+    # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no name: all stay then.
     part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
     parted = (part_bytes != 0 and row.size >= 2 * part_bytes) or (rooted and ratio is not None and ratio[1] < 1)
     named = [name for name in named if COLLECTIVES[name].layout.in_parts == parted] or named
@@ -184,7 +184,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
     findings, trailing = draft.findings.findings(), draft.trailing.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
-    # Before a footer those that a run does not survive; after it what its ranks, its launcher or the driver say.
+    # What counts: before a footer what a run does not survive, after it what ranks, launcher and driver say of the run.
     decisive = [f for f in findings if outcome != "ok" and (f.fatal or f.unknown)]
     decisive += [f for f in trailing if f.fatal and f.who != "setup" and f.program in _OF_THIS_RUN]
     # That the next program was kept from starting is an error of its own.

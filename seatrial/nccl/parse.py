@@ -47,9 +47,10 @@ def parse_document(document: dict[str, Any], source: str) -> Sweep:
     results = _list(document.get("results"))[:MAX_ROWS]
     rows = tuple(row for item in results if (row := _row(item)))
     config = _object(document.get("config"))
-    args = _list(document.get("args"))  # the program's own name, args[0]; nothing else is looked at
+    args = _list(document.get("args"))  # of which only the program's own name is looked at
     collective = program(args[0]) if args and isinstance(args[0], str) else None
     bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
+    # ncclGetLastError's texts
     texts = [text for text in _list(document.get("errors")) if isinstance(text, str) and text.strip()]
     errors = tuple(" ".join(text.split())[:300] for text in texts)[:32]
     outcome = _outcome(rows, bounds, average, errors)

@@ -70,23 +70,22 @@ def glued_piece(text: str) -> str:
 
 def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
     """Whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets hypercube pass."""
-    holds = row.size >= TYPES.get(row.type or "", 0) * (row.count or 0)
-    return holds and (cpu_time or all(_near(row.size, side, slack) for side in row.sides))
+    if row.size < TYPES.get(row.type or "", 0) * (row.count or 0):
+        return False
+    for side in row.sides:
+        if not cpu_time and side.time_us and side.time_us > 0 and side.algbw_gb_s is not None:
+            expected = expected_algbw(row.size, side.time_us)
+            if not expected / slack - 0.06 <= side.algbw_gb_s <= expected * slack + 0.06:
+                return False
+    return True
 
 
-def consistent(row: Row, *, cpu_time: bool = False) -> bool:
+def consistent(row: Row, *, cpu_time: bool) -> bool:
     """Whether the row's numbers agree within print rounding: what a row joined from wrong pieces never does."""
     width = TYPES.get(row.type or "", 0) * (row.count or 0)
     whole = all(None not in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides)
     fits = whole and bool(row.sides) and (row.size % width == 0 if width else True)
     return fits and (cpu_time or all(_agrees(row.size, side) for side in row.sides))
-
-
-def _near(size: int, side: Timing, slack: float) -> bool:
-    if not side.time_us or side.algbw_gb_s is None or side.time_us < 0:
-        return True
-    expected = expected_algbw(size, side.time_us)
-    return expected / slack - 0.06 <= side.algbw_gb_s <= expected * slack + 0.06
 
 
 def _agrees(size: int, side: Timing) -> bool:

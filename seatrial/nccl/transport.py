@@ -82,7 +82,7 @@ class Transport:
         if self.choices:
             return self.choices[-1][1]
         settings = dict(self.settings)
-        requested = settings.get("ALGO", "")
+        requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
         known = frozenset(_NUMBERED["algorithm"])
         named = known & {_named("algorithm", word) for word in requested.lstrip("^").split(",")}
         allowed = named if named and not requested.startswith("^") else known - named
