@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seatrial.model.errors import InputError
 from seatrial.model.setup import Setup
@@ -45,13 +45,6 @@ class Reference:
         return f"{nodes} of {self.gpus_per_node} {self.hardware} over {self.fabric}"
 
 
-@cache
-def references() -> tuple[Reference, ...]:
-    """Read the shipped collective references."""
-    with (_FOLDER / "collectives.csv").open(encoding="utf-8") as rows:
-        return tuple(Reference(**_converted(row, Reference)) for row in csv.DictReader(rows))
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceFigure:
     """One figure for one kind of hardware; `kind` is `measured`, `floor`, `datasheet` or `expected`."""
@@ -88,18 +81,42 @@ class TrainingFigure:
         return f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, batch {self.batch_per_rank}"
 
 
+_Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure)
+
+
+def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
+    """The rows of a shipped file, each cell converted to the type of its field."""
+    kinds = {field.name: field.type for field in fields(record)}
+    records = []
+    with (_FOLDER / name).open(encoding="utf-8") as rows:
+        for row in csv.DictReader(rows):
+            records.append(record(**{field: _value(row[field], kind) for field, kind in kinds.items()}))
+    return tuple(records)
+
+
+def _value(cell: str, kind: Any) -> Any:
+    """An empty number is None."""
+    if kind == float | None:
+        return float(cell) if cell else None
+    return kind(cell)
+
+
+@cache
+def references() -> tuple[Reference, ...]:
+    """Read the shipped collective references."""
+    return _read("collectives.csv", Reference)
+
+
 @cache
 def trainings() -> tuple[TrainingFigure, ...]:
     """Read the shipped training figures."""
-    with (_FOLDER / "training.csv").open(encoding="utf-8") as rows:
-        return tuple(TrainingFigure(**_converted(row, TrainingFigure)) for row in csv.DictReader(rows))
+    return _read("training.csv", TrainingFigure)
 
 
 @cache
 def devices() -> tuple[DeviceFigure, ...]:
     """Read the shipped figures per device or node."""
-    with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
-        return tuple(DeviceFigure(**_converted(row, DeviceFigure)) for row in csv.DictReader(rows))
+    return _read("devices.csv", DeviceFigure)
 
 
 def device_figure(hardware: str, metric: str) -> float | None:
@@ -110,17 +127,6 @@ def device_figure(hardware: str, metric: str) -> float | None:
 def peak_tflops(hardware: str, precision: str) -> float | None:
     """Return the data sheet's TFLOP/s of dense bf16 and fp16 multiplication, which are equal."""
     return device_figure(hardware, "peak_bf16") if precision in ("bf16", "fp16") else None
-
-
-def _converted(row: dict[str, str], record: type[Reference | DeviceFigure | TrainingFigure]) -> dict[str, Any]:
-    """Convert a row's cells to the types of `record`; an empty number is None."""
-    return {field.name: _value(row[field.name], field.type) for field in fields(record)}
-
-
-def _value(cell: str, kind: Any) -> Any:
-    if kind == float | None:
-        return float(cell) if cell else None
-    return kind(cell)
 
 
 @cache
@@ -137,7 +143,6 @@ def known_hardware() -> tuple[str, ...]:
 
 
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
-_BITS_PER_BYTE = 8
 _SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
 
 
@@ -168,7 +173,7 @@ def node_link_gb_s(fabric: str | None) -> float | None:
     if fabric is None:
         return None
     rate = _RATE.search(fabric)
-    return int(rate[1] or 1) * int(rate[2]) / _BITS_PER_BYTE if rate else _fabrics().get(fabric)
+    return int(rate[1] or 1) * int(rate[2]) / 8 if rate else _fabrics().get(fabric)
 
 
 def nics_of(fabric: str | None) -> int | None:

@@ -15,17 +15,15 @@ def missing_reference(check: Check, setup: Setup) -> str | None:
     for judgement in check.judgements:
         if judgement.measurement.metric == "busbw_plateau" and judgement.source in ("sanity", "physics"):
             return _none_for(judgement.measurement, setup)
-    return None if any(j.source not in ("sanity", "physics") for j in check.judgements) else _only_sizes(check, setup)
+    if any(j.source not in ("sanity", "physics") for j in check.judgements):
+        return None
+    swept = next((j.measurement for j in check.judgements if is_busbw(j.measurement)), None)
+    return None if swept is None else _none_for(swept, setup)
 
 
 def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
     """Return "no comparable reference" with the nearest one of the catalog."""
     return f"no comparable reference: {_why(setup, operation, arm)}"
-
-
-def _only_sizes(check: Check, setup: Setup) -> str | None:
-    swept = next((j.measurement for j in check.judgements if is_busbw(j.measurement)), None)
-    return None if swept is None else _none_for(swept, setup)
 
 
 def _none_for(busbw: Measurement, setup: Setup) -> str:
@@ -47,12 +45,9 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
         sizes = sorted({row.message_bytes for row in same})
         return f"what is published for {same[0].place} is for {size_span(sizes[0], sizes[-1])}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
-    return f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{_hint(setup, rows)}"
-
-
-def _hint(setup: Setup, rows: list[Reference]) -> str:
     fabrics = sorted({row.fabric for row in rows if _differs(row, setup) == ["fabric"]})
-    return f" (name the fabric: {', '.join(fabrics)})" if fabrics and setup.fabric is None else ""
+    hint = f" (name the fabric: {', '.join(fabrics)})" if fabrics and setup.fabric is None else ""
+    return f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{hint}"
 
 
 def _differs(row: Reference, setup: Setup) -> list[str]:

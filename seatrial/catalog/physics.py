@@ -68,7 +68,10 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
     detail = f"the {number(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
-    detail += _as_if_joined(measurement, setup)
+    if setup.hardware.endswith("-NVL72") and setup.nodes > 1 and not _one_domain(setup.ranks, setup):
+        by_nvlink = _ceiling(measurement, replace(setup, fabric="MNNVL"))
+        if by_nvlink and measurement.value <= by_nvlink.gb_s:
+            detail += " (MNNVL carries as much: is that the fabric?)"
     return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
 
 
@@ -177,7 +180,8 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
     most = _most_across_nodes(collective, ranks, setup)
     across = _limit(most, setup.node_link_gb_s, "node")
     if across is None and setup.fabric and setup.part_of_node:
-        across = Limit(most * _fastest_nics(setup), "the fastest node", _fastest_nics(setup))
+        fastest = _FASTEST_NIC_GB_S * setup.slots_per_node / setup.part_of_node
+        across = Limit(most * fastest, "the fastest node", fastest)
     limits = (across, _within_each_node(collective, ranks, setup))
     return min((limit for limit in limits if limit), key=lambda limit: limit.gb_s, default=None)
 
@@ -191,10 +195,6 @@ def _within_each_node(collective: Collective | None, ranks: int, setup: Setup) -
     if collective is not COLLECTIVES["all_reduce"] or each < 2:
         return None
     return _of_gpu_links(collective.factor(ranks) / min(1 + 1 / each, 2 * (each - 1) / each), setup)
-
-
-def _fastest_nics(setup: Setup) -> float:
-    return _FASTEST_NIC_GB_S * setup.slots_per_node / (setup.part_of_node or 1.0)
 
 
 def _most_in_a_domain(collective: Collective | None, ranks: int) -> float:
@@ -219,15 +219,6 @@ def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) 
     return most
 
 
-def _as_if_joined(measurement: Measurement, setup: Setup) -> str:
-    """Return a hint if the number fits NVLink between nodes that are configured as joined by NICs."""
-    if not setup.hardware.endswith("-NVL72") or setup.nodes < 2 or _one_domain(setup.ranks, setup):
-        return ""
-    limit = _ceiling(measurement, replace(setup, fabric="MNNVL"))
-    fits = limit is not None and measurement.value <= limit.gb_s
-    return " (MNNVL carries as much: is that the fabric?)" if fits else ""
-
-
 def with_shares(check: Check, setup: Setup) -> Check:
     """Add to each plateau with known links its share of them, which is not judged."""
     measured = tuple(m for m in check.measurements if m.metric != SHARE)
@@ -242,15 +233,15 @@ def with_shares(check: Check, setup: Setup) -> Check:
 
 def plateau_words(check: Check, setup: Setup) -> list[str]:
     """Return each plateau in words, with its share of the links if known."""
-    return [_words(m, setup) for m in check.measurements if m.metric == "busbw_plateau"]
+    words = []
+    for m in check.measurements:
+        if m.metric == "busbw_plateau":
+            limit = wire(m, part_of(m, setup)) if m.finite else None
+            share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit else ""
+            words.append(f"plateau {number(m.value)} GB/s{share}")
+    return words
 
 
 def _share(m: Measurement, setup: Setup) -> float | None:
     limit = wire(m, part_of(m, setup)) if m.metric == "busbw_plateau" and m.finite else None
     return m.value / limit.gb_s if limit else None
-
-
-def _words(m: Measurement, setup: Setup) -> str:
-    limit = wire(m, part_of(m, setup))
-    share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit and m.finite else ""
-    return f"plateau {number(m.value)} GB/s{share}"

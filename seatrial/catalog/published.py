@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from seatrial.catalog import DeviceFigure, Reference, TrainingFigure, devices, one_nic, references, trainings
+from seatrial.catalog import Reference, TrainingFigure, devices, one_nic, references, trainings
 from seatrial.catalog.physics import from_links, from_physics, wire
 from seatrial.catalog.reach import from_reach
 from seatrial.model.baseline import Baseline
@@ -72,12 +72,22 @@ def from_catalog(
     floors = [row for row in fitting if row.kind == "floor"]
     claims = [row for row in fitting if row.kind == "expected" and row.low_gb_s]
     tied = [row for row in floors if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)]
-    floor = _floor([row for row in floors if row not in tied], message_bytes, plateau)
+    untied = [row for row in floors if row not in tied]
+    # For a plateau the floors of smaller sizes count as well.
+    holding = [r for r in untied if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)]
+    floor = max(holding, key=lambda row: row.busbw_gb_s, default=None)
     figure = _figure([*measured, *tied], message_bytes, plateau)
     claim = _claim(claims, measured, message_bytes, plateau)
-    if figure is None:
-        return _floor_only(floor) if floor else _claim_only(claim) if claim else None
-    return _baseline(figure, floor, claim, tolerance)
+    if figure is not None:
+        return _baseline(figure, floor, claim, tolerance)
+    if floor:
+        words = f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
+        return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
+    if claim:
+        row = claim.row
+        words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+        return Baseline("catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words)
+    return None
 
 
 def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
@@ -112,15 +122,13 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
         return None
     size = min(message_bytes, max(best)) if plateau else message_bytes
     if size in best:
-        return _published(best[size])
+        row = best[size]
+        how = "measured on" if row.kind == "measured" else "set as floor for"
+        words = f"{number(row.busbw_gb_s)} GB/s {how} {row.place} at {_size(row)} ({row.source})"
+        return Figure(row.busbw_gb_s, 1, words)
     below = [published for published in best if published < size]
     above = [published for published in best if published > size]
     return _between(best[max(below)], best[min(above)], size) if below and above else None
-
-
-def _published(row: Reference) -> Figure:
-    how = "measured on" if row.kind == "measured" else "set as floor for"
-    return Figure(row.busbw_gb_s, 1, f"{number(row.busbw_gb_s)} GB/s {how} {row.place} at {_size(row)} ({row.source})")
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
@@ -130,12 +138,6 @@ def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
     return Figure(
         value, 2, f"{number(value)} GB/s interpolated on log scales between {ends}, measured on {a.place} ({a.source})"
     )
-
-
-def _floor(rows: list[Reference], message_bytes: int, plateau: bool) -> Reference | None:
-    """Return the highest floor for this size; for a plateau, smaller sizes count as well."""
-    holding = [r for r in rows if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)]
-    return max(holding, key=lambda row: row.busbw_gb_s, default=None)
 
 
 def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tolerance: float) -> Baseline:
@@ -180,17 +182,6 @@ def _disputes(claim: Reference, floor: Reference) -> bool:
     """Return whether another source expects less than the floor at a size where bandwidth decides."""
     low = claim.low_gb_s or floor.busbw_gb_s
     return claim.source != floor.source and low < floor.busbw_gb_s and claim.message_bytes * 4 >= floor.message_bytes
-
-
-def _claim_only(claim: Claim) -> Baseline:
-    row = claim.row
-    words = f"the {number(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
-    return Baseline("catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words)
-
-
-def _floor_only(floor: Reference) -> Baseline:
-    words = f"the floor of {number(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
-    return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
 
 
 def _tolerance(setup: Setup, operation: str, message_bytes: int, exceeds_ring: bool) -> float:
@@ -261,17 +252,12 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     baseline = from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
-    return None if baseline and _is_beyond_the_network(measurement, baseline, setup) else baseline
+    low = baseline.low if baseline and arm == NETWORK else None
+    if low and ring and measurement.value < low and ring.gb_s < low:
+        return None  # the source expects more of the network than its links carry
+    return baseline
 
 
-def _is_beyond_the_network(measurement: Measurement, baseline: Baseline, setup: Setup) -> bool:
-    """Return whether a source expects more of the network than its links carry, and the value is below both."""
-    links = wire(measurement, setup) if arm_of(measurement) == NETWORK else None
-    low = baseline.low or 0.0
-    return links is not None and measurement.value < low and links.gb_s < low
-
-
-_FAIL_BELOW = 0.5
 _SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
 _TRAINED: dict[str, object] = {
     "image_size": 224,
@@ -345,17 +331,19 @@ _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
 
 def figures_beside(check: Check, setup: Setup) -> list[str]:
     """Each figure once, in words."""
-    notes = (note for m in check.measurements for note in (beside(m, setup), *_of_devices(m, setup)) if note)
+    notes: list[str] = []
+    for m in check.measurements:
+        if note := beside(m, setup):
+            notes.append(note)
+        if m.subject.kind == "gpu":
+            notes += _of_devices(m, setup)
     return list(dict.fromkeys(notes))
 
 
 def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
     """Single GPUs: what others reached is the best of many shapes or tools, so it is no bound."""
     metric = f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}" if "dtype" in m.conditions else m.metric
-    if m.subject.kind == "gpu":
-        yield from (_words(row) for row in devices() if (row.hardware, row.metric) == (setup.hardware, metric))
-
-
-def _words(row: DeviceFigure) -> str:
-    figure = f"{number(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
-    return f"not judged by the {figure} ({row.kind}, {row.source})"
+    for row in devices():
+        if (row.hardware, row.metric) == (setup.hardware, metric):
+            figure = f"{number(row.value)} {row.unit} of {row.metric.replace('_', ' ')} on {row.hardware}"
+            yield f"not judged by the {figure} ({row.kind}, {row.source})"

@@ -16,7 +16,7 @@ import numpy as np
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
 from seatrial.checks.table import is_repeated_only_low, tolerance_of
-from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured, without_rate
+from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
@@ -59,7 +59,8 @@ class RunJudge:
         self._check_of = {m.series(): check.name for check in checks for m in check.measurements}
         self._taken = by_series(m for check in checks for m in check.measurements if m.better)
         self._sizes = {check.name: swept_sizes(check.measurements) for check in checks}
-        names = [name for name, taken in self._taken.items() if name not in knowledge.pinned and _positive(taken)]
+        unpinned = {name: taken for name, taken in self._taken.items() if name not in knowledge.pinned}
+        names = [name for name, taken in unpinned.items() if all(m.finite and m.value > 0 for m in taken)]
         self._place = {name: i for i, name in enumerate(names)}
         table = SeriesTable.of([self._taken[name][0] for name in names], knowledge.groups)
         self._series = SeriesJudge(table, knowledge.past_of(table))
@@ -117,7 +118,7 @@ class RunJudge:
         own, taken = self._judged.judgement(self._place[name]), self._taken[name]
         if len(taken) > 1:
             own = replace(own, measurement=once(taken)[0], repeats=tuple(t.value for t in taken))
-        if number is None or (number.source == "sanity" and number.verdict is Verdict.PASS):
+        if number is None or _is_sanity_pass(number):
             return own
         return number if number.verdict.severity < own.verdict.severity or not _is_noisy(number) else own
 
@@ -173,7 +174,11 @@ class RunJudge:
         together = [f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"]
         members = {self._name(i): f.judgement for f in together for i in f.series}
         alone = [j for name, j in new.items() if name not in members]
-        every = [_with_cause(j, members.get(name)) for name, j in new.items()]
+        # A number that is low together with its peers is as bad as they are, so that it teaches nothing.
+        every = [
+            replace(j, verdict=members[name].verdict, reason=members[name].reason) if name in members else j
+            for name, j in new.items()
+        ]
         counted = [*(self._changed(f.judgement) for f in together), *counting(alone)]
         verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
         reason = self._summary(check, every, counted)
@@ -206,15 +211,6 @@ class RunJudge:
         own = () if check.verdict is Verdict.PASS else (check.reason,)
         others = also(judgement.measurement for judgement in counted[1:])
         return join((*own, counted[0].reason, *([others] if others else [])))
-
-
-def _with_cause(judgement: Judgement, together: Judgement | None) -> Judgement:
-    """A number that is low together with its peers is as bad as they are, so that it teaches nothing."""
-    return replace(judgement, verdict=together.verdict, reason=together.reason) if together else judgement
-
-
-def _positive(taken: Sequence[Measurement]) -> bool:
-    return all(m.finite and m.value > 0 for m in taken)
 
 
 def _is_noisy(judgement: Judgement) -> bool:
@@ -294,10 +290,13 @@ def _order(judgement: Judgement) -> tuple[int, bool, float]:
 
 
 def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:
-    """Who is to blame for the findings, and the nodes, GPUs and links that moved nothing."""
-    stopped = [
-        Suspect(cast(SuspectKind, j.measurement.subject.kind), j.measurement.subject.name, _WITHOUT_RATE, j.reason)
-        for j in without_rate(judgements)
-        if j.measurement.subject.kind in ("node", "gpu", "link")
-    ]
-    return [*(suspect for finding in found for suspect in finding.suspects), *stopped]
+    """Who is to blame for the findings, and the nodes, GPUs and links that moved nothing while others did."""
+    suspects = [suspect for finding in found for suspect in finding.suspects]
+    measured = [j.measurement for j in judgements]
+    moving = {(m.metric, m.unit, m.subject.kind) for m in measured if m.value > 0}
+    for j in judgements:
+        m = j.measurement
+        is_still = j.source == "sanity" and j.verdict is Verdict.FAIL and not m.value
+        if is_still and m.subject.kind in ("node", "gpu", "link") and (m.metric, m.unit, m.subject.kind) in moving:
+            suspects.append(Suspect(cast(SuspectKind, m.subject.kind), m.subject.name, _WITHOUT_RATE, j.reason))
+    return suspects

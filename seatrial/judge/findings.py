@@ -69,10 +69,17 @@ class JudgedSeries:
         words: dict[str, object] = {
             "number": measured(self.measurement(i)),
             "against": self._against(i),
-            "limit": self.limit_percent(i),
+            "limit": percent_words(self._low[i] - self._centre[i], m),
         }
         if bad or unproven:
-            words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
+            runs, readings = int(self.outcome.runs[i]), int(self.outcome.readings[i] + self.outcome.earlier[i])
+            words |= {
+                "percent": percent_words(self._value[i] - self._centre[i], m),
+                "side": _side(m),
+                "agreeing": int(self.outcome.agreeing[i]),
+                "readings": f"{readings}",
+                "of_runs": f" of {runs} runs" if runs > 1 else "",
+            }
         elif self._times[i] > 1:
             words["number"] = f"{words['number']}, the median of {self._times[i]} measurements"
         low = self.table.value(i, self._low[i])
@@ -101,12 +108,6 @@ class JudgedSeries:
     def source(self, i: int) -> str:
         return "history" if self._runs[i] else "peers"
 
-    def percent(self, i: int) -> str:
-        return percent_words(self._value[i] - self._centre[i], self.table.first[i])
-
-    def limit_percent(self, i: int) -> str:
-        return percent_words(self._low[i] - self._centre[i], self.table.first[i])
-
     def confidence(self, i: int) -> float:
         """By the table, of how far beyond its limit the series reads; never more than the healthy readings above it."""
         beyond = (self.outcome.expected[i] - self._value[i]) / self.outcome.limit[i]
@@ -124,12 +125,6 @@ class JudgedSeries:
             words = f"the median of {centre} of {peers} {kinds}"
         moved = self._moved[i]
         return f"{words}, less what all {kinds} moved by" if abs(moved) > 0.005 else words
-
-    def _readings_words(self, i: int) -> dict[str, object]:
-        runs, before = int(self.outcome.runs[i]), self.outcome.earlier[i]
-        of = f" of {runs} runs" if runs > 1 else ""
-        total = int(self.outcome.readings[i] + before)
-        return {"agreeing": int(self.outcome.agreeing[i]), "readings": f"{total}", "of_runs": of}
 
 
 def percent_words(distance: float, m: Measurement) -> str:
@@ -228,7 +223,7 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
     for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
         by_subject[kind, name].append(i)
     for (kind, name), places in by_subject.items():
-        worst = min(places, key=lambda i: (_kind(judged, i) != kind, distance[i]))
+        worst = min(places, key=lambda i: (judged.table.first[i].subject.kind != kind, distance[i]))
         judgement = judged.judgement(worst)
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))
@@ -238,10 +233,6 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
         sure = max(judged.confidence(i) for i in places)
         suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence)
         yield Finding(judgement, tuple(places), (suspect,))
-
-
-def _kind(judged: JudgedSeries, i: int) -> str:
-    return judged.table.first[i].subject.kind
 
 
 def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
@@ -255,16 +246,11 @@ def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]
                 measured[node].add(m.subject.name)
     nodes = {subject.name for subject in subjects if subject.kind == "node"}
     gpus = {subject.name: subject.nodes[0] for subject in subjects if subject.kind == "gpu"}
-    nodes |= {node for node, names in measured.items() if _most(names, links)}
+    # Two links at least, and more than half of those that the node has.
+    nodes |= {node for node, names in measured.items() if len(names & links) > max(1.0, len(names) / 2)}
     nodes |= {node for node, count in Counter(gpus.values()).items() if count > 1}
-    return [_culprit(subject, nodes) for subject in subjects]
-
-
-def _most(names: set[str], bad: set[str]) -> bool:
-    """Whether two links at least, and more than half of those that a node has, are bad."""
-    return len(names & bad) > max(1.0, len(names) / 2)
-
-
-def _culprit(subject: Subject, nodes: set[str]) -> tuple[str, str]:
-    guilty = next((node for node in subject.nodes if node in nodes), None)
-    return (subject.kind, subject.name) if guilty is None else ("node", guilty)
+    culprits: list[tuple[str, str]] = []
+    for subject in subjects:
+        guilty = next((node for node in subject.nodes if node in nodes), None)
+        culprits.append((subject.kind, subject.name) if guilty is None else ("node", guilty))
+    return culprits

@@ -127,10 +127,11 @@ def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
     """The judged checks with what each plateau is of what the links allow; where nothing published compares, the
     reason says what comes nearest."""
     shown = [with_shares(check, setup) for check in checks]
-    return [_with_nearest(check, setup) for check in shown] if setup.gpus_per_node else shown
-
-
-def _with_nearest(check: Check, setup: Setup) -> Check:
-    missing = missing_reference(check, setup)
-    notes = [*([missing] if missing else []), *figures_beside(check, setup)]
-    return replace(check, reason=join((check.reason, *notes))) if notes else check
+    if not setup.gpus_per_node:
+        return shown
+    noted = []
+    for check in shown:
+        missing = missing_reference(check, setup)
+        notes = [*([missing] if missing else []), *figures_beside(check, setup)]
+        noted.append(replace(check, reason=join((check.reason, *notes))) if notes else check)
+    return noted

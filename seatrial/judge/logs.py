@@ -78,19 +78,33 @@ class LogsJudgement:
 
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
-    arms = _arms(logs)
+    arms = [
+        Arm(f"{log.name if len(log.sweeps) == 1 else f'{log.name}#{number}'}{suffix}", part)
+        for log in logs
+        for number, sweep in enumerate(log.sweeps, start=1)
+        for suffix, part in by_kind(sweep)
+    ]
     judged = [_judged_arm(arm, arms, config) for arm in arms]
     empty = Reason.of("log-empty")
     rest = [log.check or Check(log.name, Verdict.INCONCLUSIVE, empty) for log in logs if not log.sweeps]
     flaw = no_control([arm for _, arm in judged], config.nodes)
-    return _judged((*(check for check, _ in judged), *rest, *([flaw] if flaw else [])))
+    checks = (*(check for check, _ in judged), *rest, *([flaw] if flaw else []))
+    verdict, reason = conclude_logs(checks)
+    if len(checks) == 1:
+        reason = checks[0].reason
+    elif verdict is Verdict.PASS:
+        more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
+        reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
+    return LogsJudgement(verdict, reason, checks)
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Check, Arm]:
     """One sweep among all as a check, and with its plateau."""
     config = _of_one_node(arm, arms, config)
     is_control = treatment_of(arm, arms, config.nodes) is not None
-    claim = _with_fabric(config, arm.sweep)
+    claim = config
+    if not config.fabric and config.nodes > 1:  # NCCL's log may name it
+        claim = replace(config, fabric=fabric_named(config.hardware, arm.sweep.transport))
     outcome = _outcome(arm.sweep, claim, is_control)
     check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
     noted = [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]
@@ -110,25 +124,6 @@ def _of_one_node(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> LogsConfi
 
 def _hosts(arm: Arm) -> set[str]:
     return {device.host for device in arm.sweep.devices}
-
-
-def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
-    verdict, reason = conclude_logs(checks)
-    if len(checks) == 1:
-        return LogsJudgement(verdict, checks[0].reason, checks)
-    if verdict is Verdict.PASS:
-        more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
-        reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
-    return LogsJudgement(verdict, reason, checks)
-
-
-def _arms(logs: Sequence[Log]) -> list[Arm]:
-    return [
-        Arm(f"{log.name if len(log.sweeps) == 1 else f'{log.name}#{number}'}{suffix}", part)
-        for log in logs
-        for number, sweep in enumerate(log.sweeps, start=1)
-        for suffix, part in by_kind(sweep)
-    ]
 
 
 def _outcome(whole: Sweep, claim: LogsConfig, is_control: bool) -> SweepOutcome:
@@ -201,14 +196,20 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
 
 def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -> Check:
     """The check held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
-    setup = setup_of(_within_a_group(_of_the_ranks(claim, sweep), sweep), sweep)
+    if _other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
+        claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
+    setup = setup_of(_within_a_group(claim, sweep), sweep)
     setup = with_own_nics(setup) if group_of(sweep) else setup
     knowledge = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
     (check,) = assess([with_shares(measured, setup)], knowledge).checks
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
-    words = plateau_words(check, setup)
-    notes = (doubt, *_worst_first(check, measured), *words, missing, _silent(check, setup, sweep))
+    # A bad number may be a fallback to sockets, of which such a log says nothing.
+    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
+    is_silent = not (sweep.transport and sweep.transport.networks)
+    suspicious = is_bad and is_silent and setup.nodes > 1 and network_of(setup.fabric)
+    hint = Reason.of("log-without-network") if suspicious else None
+    notes = (doubt, *_worst_first(check, measured), *plateau_words(check, setup), missing, hint)
     return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
 
 
@@ -233,39 +234,22 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     return Reason.of("log-over-sockets", seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach")
 
 
-def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
-    """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
-    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
-    if not is_bad or setup.nodes < 2 or (sweep.transport and sweep.transport.networks):
-        return None
-    return Reason.of("log-without-network") if network_of(setup.fabric) else None
-
-
-def _worst_first(check: Check, sweep_check: Check) -> tuple[str | None, ...]:
+def _worst_first(check: Check, sweep_check: Check) -> tuple[str, ...]:
     """The parts of the reason: that of the worst measurement before that of the sweep itself."""
-    if check.verdict is sweep_check.verdict:
-        return check.reason, _as_fast_as_expected(check)
-    return rewritten(check.reason, lambda reason: reason.removeprefix(f"{sweep_check.reason}; ")), sweep_check.reason
-
-
-def _as_fast_as_expected(check: Check) -> str | None:
-    """Said where something else keeps a sweep from passing; one that passes says it by itself."""
-    judged = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
-    held = judged and judged.source != "sanity" and judged.verdict is Verdict.PASS and check.verdict is not Verdict.PASS
-    return Reason.of("as-fast-as-expected", source=judged.source) if judged and held else None
+    if check.verdict is not sweep_check.verdict:
+        own = sweep_check.reason
+        return rewritten(check.reason, lambda reason: reason.removeprefix(f"{own}; ")), own
+    plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
+    is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
+    if plateau and is_as_expected and check.verdict is not Verdict.PASS:  # something else keeps it from passing
+        return check.reason, Reason.of("as-fast-as-expected", source=plateau.source)
+    return (check.reason,)
 
 
 def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
     """The claimed cluster; with as many GPUs per node as took part if that was not claimed."""
     usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
-
-
-def _with_fabric(config: LogsConfig, sweep: Sweep) -> LogsConfig:
-    """The cluster with the fabric that NCCL's log names, if none was claimed."""
-    if config.fabric or config.nodes < 2:
-        return config
-    return replace(config, fabric=fabric_named(config.hardware, sweep.transport))
 
 
 def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
@@ -276,12 +260,6 @@ def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
         return None
     nodes, hardware = config.nodes * usual, config.hardware
     return Reason.of("log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware)
-
-
-def _of_the_ranks(config: LogsConfig, sweep: Sweep) -> LogsConfig:
-    """The nodes with as many GPUs as took part, where that is another number than is usual."""
-    each = (sweep.ranks or 0) // config.nodes
-    return replace(config, gpus_per_node=each) if _other_gpus(config, sweep) else config
 
 
 def _within_a_group(config: LogsConfig, sweep: Sweep) -> LogsConfig:

@@ -9,9 +9,6 @@ from seatrial.model.measurement import Subject
 from seatrial.model.setup import NodeHardware
 from seatrial.text.words import some_of
 
-_GROUPS_SHOWN = 4
-_LONGEST_NAME = 60  # characters that are shown
-
 Variant = tuple[str, int | None]  # driver, clock
 
 
@@ -32,13 +29,11 @@ class NodeGroups:
         sizes = Counter(self.name_by_node.values()).most_common()
         if len(sizes) < 2:
             return ""
-        members = some_of((f"{count:,} x {shown_name(name)}" for name, count in sizes), _GROUPS_SHOWN)
-        return f"{len(sizes)} groups by {' and '.join(self.differences)}: {members}"
-
-
-def shown_name(name: str) -> str:
-    """A group's name, cut to a length that fits a line."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+        members = []
+        for name, count in sizes:
+            shown = name if len(name) <= 60 else f"{name[:60]}..."
+            members.append(f"{count:,} x {shown}")
+        return f"{len(sizes)} groups by {' and '.join(self.differences)}: {some_of(members)}"
 
 
 def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
@@ -54,7 +49,8 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     model_by_node = {node: h.model or commonest for node, h in hardware.items()}
     enough, name_by_node, differences = max(3, ceil(0.05 * len(hardware))), dict[str, str](), set[str]()
     for model in models:
-        members = {node: _variant(hardware[node]) for node, its_model in model_by_node.items() if its_model == model}
+        alike = {node: hardware[node] for node, its_model in model_by_node.items() if its_model == model}
+        members = {node: (h.driver, h.gpu_clock_mhz) for node, h in alike.items()}
         variant_by_node = _large_enough(members, enough)
         differing = _differing(set(variant_by_node.values()))
         differences.update(differing)
@@ -64,10 +60,6 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     if len(set(name_by_node.values())) < 2:
         return NodeGroups(dict.fromkeys(hardware, ""))
     return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)))
-
-
-def _variant(hardware: NodeHardware) -> Variant:
-    return hardware.driver, hardware.gpu_clock_mhz
 
 
 def _large_enough(members: Mapping[str, Variant], enough: int) -> dict[str, Variant]:

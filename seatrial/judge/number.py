@@ -14,26 +14,28 @@ FAIL_FACTOR = 2.0  # a fail lies this factor beyond the first value that is degr
 # Best first: a person's word, then what others published, then a model of that.
 _PREFERENCE = ("pinned", "catalog", "model")
 _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
-# nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
-_ROUNDS_TO_ZERO_BYTES = 4096
 
 
-def judge_number(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
+def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
     """Judge one number by what is known without earlier runs and peers; None where nothing is to be judged.
 
     A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
     Sanity and physics come first, then a pin, then the harsher of catalog and model. Without any of them the number
     passes by sanity only, and the reason says so, unless it is a small fraction of what the links carry.
     """
-    if measurement.better is None or _is_single_rank(measurement):
+    if m.better is None or (m.metric.startswith("busbw") and m.conditions.get("ranks") == 1):
         return None
-    broken = _insane(measurement) or _impossible(measurement, baselines)
-    if broken:
+    if broken := _insane(m) or _impossible(m, baselines):
         return broken
-    external = sorted((b for b in baselines if b.source in _PREFERENCE), key=_preference)
-    if external:
-        return _by_the_best(measurement, external)
-    return _far_below_the_links(measurement, baselines) or _by_sanity(measurement)
+    external = sorted((b for b in baselines if b.source in _PREFERENCE), key=lambda b: _PREFERENCE.index(b.source))
+    if external:  # of equally harsh ones the first counts
+        chosen = external[:1] if external[0].source == "pinned" else external
+        return max((_against(m, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
+    by_links = [_against(m, b) for b in baselines if b.source == "physics" and b.low is not None]
+    if below := [judgement for judgement in by_links if judgement.verdict is not Verdict.PASS]:
+        return below[0]
+    tried = "finite, positive" if m.above_zero else "finite"
+    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=measured(m), tested=tried))
 
 
 def from_pin(measurement: Measurement, pin: Pin) -> Baseline | None:
@@ -46,20 +48,6 @@ def from_pin(measurement: Measurement, pin: Pin) -> Baseline | None:
     return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
-def _preference(baseline: Baseline) -> int:
-    return _PREFERENCE.index(baseline.source)
-
-
-def _by_the_best(measurement: Measurement, external: Sequence[Baseline]) -> Judgement:
-    """A pin's judgement if there is one, else the harshest; of equals the first."""
-    chosen = external[:1] if external[0].source == "pinned" else external
-    return max((_against(measurement, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
-
-
-def _is_single_rank(measurement: Measurement) -> bool:
-    return measurement.metric.startswith("busbw") and measurement.conditions.get("ranks") == 1
-
-
 def _insane(m: Measurement) -> Judgement | None:
     """Numbers that no cluster yields; None for those that one does."""
     if not m.finite:
@@ -67,19 +55,13 @@ def _insane(m: Measurement) -> Judgement | None:
     if not m.above_zero or m.value > 0:
         return None
     if m.value < 0 or m.better == "lower":
-        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=measured(m), quantity=_kind(m)))
-    if _rounded_to_zero(m):
+        kind = "time" if m.unit in TIMES else "rate"
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=measured(m), quantity=kind))
+    size = m.conditions.get("message_bytes")
+    # nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
+    if m.metric == "busbw" and isinstance(size, int) and size <= 4096:
         return _sanity(m, Verdict.PASS, Reason.of("rounded-to-zero", number=measured(m)))
     return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=measured(m)))
-
-
-def _kind(m: Measurement) -> str:
-    return "time" if m.unit in TIMES else "rate"
-
-
-def _rounded_to_zero(m: Measurement) -> bool:
-    size = m.conditions.get("message_bytes")
-    return m.metric == "busbw" and isinstance(size, int) and size <= _ROUNDS_TO_ZERO_BYTES
 
 
 def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
@@ -91,32 +73,18 @@ def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | No
     return None
 
 
-def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
-    judgements = (_against(m, b) for b in baselines if b.source == "physics" and b.low is not None)
-    return next((judgement for judgement in judgements if judgement.verdict is not Verdict.PASS), None)
-
-
-def _by_sanity(m: Measurement) -> Judgement:
-    tried = "finite, positive" if m.above_zero else "finite"
-    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=measured(m), tested=tried))
-
-
 def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
     return Judgement(m, verdict, reason, "sanity")
 
 
 def _against(m: Measurement, baseline: Baseline) -> Judgement:
-    verdict = _verdict(m, baseline)
+    if _beyond(m, baseline.floor):
+        verdict = Verdict.FAIL
+    else:
+        verdict = Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
     code = "within-interval" if verdict is Verdict.PASS else f"worse-than-{baseline.source}"
     reason = Reason.of(code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict))
     return _judgement(m, verdict, reason, baseline)
-
-
-def _verdict(m: Measurement, baseline: Baseline) -> Verdict:
-    """How far on the bad side: past the floor fails, past the interval is degraded."""
-    if _beyond(m, baseline.floor):
-        return Verdict.FAIL
-    return Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
 
 
 def _bound(m: Measurement, baseline: Baseline) -> float | None:
@@ -131,8 +99,7 @@ def _beyond(m: Measurement, limit: float | None) -> bool:
 
 def _judgement(m: Measurement, verdict: Verdict, reason: str, baseline: Baseline) -> Judgement:
     expected = Expected(baseline.low, baseline.high)
-    deviation = _deviation(m, baseline)
-    return Judgement(m, verdict, reason, baseline.source, expected, deviation)
+    return Judgement(m, verdict, reason, baseline.source, expected, _deviation(m, baseline))
 
 
 def _deviation(m: Measurement, baseline: Baseline) -> float | None:

@@ -138,7 +138,8 @@ def learn(past: Past, current: ThisRun) -> Reference:
     )
     shared, doubt = (share[current.group] for share in _shared(first, second, groups))
     usual = np.array([float(np.median(noise[at])) for at in groups])
-    errors = np.array([_shift_error(noise[at], runs[at]) for at in groups])
+    known = np.array([max(int((runs[at] > 0).sum()), 1) for at in groups])
+    errors = usual * np.sqrt(MEDIAN_VARIANCE / known)  # of a shift
     # Where all are new and many, their noise of this run holds already how much they differ.
     has_past = (np.bincount(current.group, runs > 0) > 1) | (np.bincount(current.group) < ENOUGH)
     lasting = np.minimum(np.where(runs > 0, np.maximum(_LASTING * shared, doubt), shared + doubt), 1.0) * noise**2
@@ -168,11 +169,6 @@ def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
     """The shifts without what chance makes of them: nothing is left of one below two standard errors (James and Stein,
     positive part)."""
     return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2))
-
-
-def _shift_error(noise: Floats, runs: Ints) -> float:
-    """The standard error of a shift of such peers."""
-    return float(np.median(noise) * np.sqrt(MEDIAN_VARIANCE / max(int((runs > 0).sum()), 1)))
 
 
 def _noise(firsts: Floats, own: Floats, runs: Ints, current: ThisRun, groups: list[Ints]) -> Floats:

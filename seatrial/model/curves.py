@@ -78,11 +78,12 @@ def busbw_curves(check: Check) -> list[Curve]:
     all_readings = readings(check)
     plateaus = {_operation(r.measurement): r.judgement.expected for r in all_readings if _is_plateau(r) and r.judgement}
     by_operation = _by_operation(r for r in all_readings if r.measurement.metric == "busbw")
-    return [
-        Curve(operation, points, plateaus.get(operation, Expected()))
-        for operation, group in by_operation.items()
-        if len(points := _points(group)) > 1
-    ]
+    curves = []
+    for operation, group in by_operation.items():
+        points = tuple(_point(size, reading) for size, reading in _one_placement(group).items() if size > 0)
+        if len(points) > 1:
+            curves.append(Curve(operation, points, plateaus.get(operation, Expected())))
+    return curves
 
 
 def latency_table(check: Check) -> LatencyTable | None:
@@ -158,10 +159,6 @@ def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
         if size not in by_size or reading.measurement.conditions.get("placement") != "in_place":
             by_size[size] = reading
     return dict(sorted(by_size.items()))
-
-
-def _points(group: Sequence[Reading]) -> tuple[Point, ...]:
-    return tuple(_point(size, reading) for size, reading in _one_placement(group).items() if size > 0)
 
 
 def _point(message_bytes: int, reading: Reading) -> Point:

@@ -1,7 +1,7 @@
 """The result of a run: judgements, checks, suspects and the document `run.json` (schema 1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -266,16 +266,12 @@ def coverage(checks: Iterable[Check]) -> Coverage:
     by_metric: dict[str, bool] = {}
     for check in checks:
         for judgement in check.judgements:
-            series, metric = (check.name, judgement.measurement.series()), f"{check.name}: {_metric(judgement)}"
+            m = judgement.measurement
+            series, metric = (check.name, m.series()), f"{check.name}: {m.operation or m.metric}"
             compared[series] = compared.get(series, False) or judgement.compared
             by_metric[metric] = by_metric.get(metric, False) or judgement.compared
     open_metrics = tuple(metric for metric, judged in by_metric.items() if not judged)
     return Coverage(sum(compared.values()), len(compared), open_metrics)
-
-
-def _metric(judgement: Judgement) -> str:
-    """The operation of a sweep, which is one number in many sizes; the metric of all else."""
-    return judgement.measurement.operation or judgement.measurement.metric
 
 
 def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) -> int:
@@ -295,7 +291,12 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
     for check in sorted(checks, key=lambda check: check.verdict.severity):
         for suspect in check.suspects:
             subject = suspect.kind, suspect.name
-            merged[subject] = _joined(merged[subject], suspect) if subject in merged else suspect
+            if known := merged.get(subject):
+                confidence = max(known.confidence, suspect.confidence)
+                evidence = join((known.evidence, suspect.evidence))
+                merged[subject] = replace(known, confidence=confidence, evidence=evidence)
+            else:
+                merged[subject] = suspect
             severities.setdefault(subject, check.verdict.severity)
     return sorted(merged.values(), key=lambda s: (-min(s.confidence, SURE), severities[s.kind, s.name], -s.confidence))
 
@@ -303,7 +304,3 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
 def now() -> datetime:
     """The present, in UTC, as run.json carries it."""
     return datetime.now(UTC)
-
-
-def _joined(a: Suspect, b: Suspect) -> Suspect:
-    return Suspect(a.kind, a.name, max(a.confidence, b.confidence), join((a.evidence, b.evidence)))

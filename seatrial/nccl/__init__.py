@@ -4,7 +4,7 @@ from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.causes import Finding
 from seatrial.nccl.classify import classify, telling
 from seatrial.nccl.draft import file_outcome
-from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing, render
+from seatrial.nccl.model import Device, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
 from seatrial.nccl.sweeps import RowReader, SweepReader
 from seatrial.nccl.transport import Transport, TransportReader, transport
@@ -12,7 +12,6 @@ from seatrial.nccl.transport import Transport, TransportReader, transport
 __all__ = [
     "Device",
     "Finding",
-    "Outcome",
     "Row",
     "RowReader",
     "Sweep",

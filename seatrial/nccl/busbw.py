@@ -7,11 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.nccl.model import Row, Timing
+from seatrial.nccl.model import Row
 
 _MAX_RANKS = 1 << 20
-_PLATEAU_SIZES = 3
-_PLATEAU_SPAN = 64  # three sizes a factor of 8 apart; what is smaller lies on the slope
 
 
 def busbw_factor(collective: str, ranks: int) -> float:
@@ -33,7 +31,8 @@ def plateau_sizes(sizes: Sequence[int]) -> list[int]:
 
     The plateau of a sweep is the median of its busbw at these sizes.
     """
-    return [size for size in sizes if size * _PLATEAU_SPAN >= sizes[-1]][-_PLATEAU_SIZES:]
+    # 64: three sizes a factor of 8 apart. What is smaller lies on the slope.
+    return [size for size in sizes if size * 64 >= sizes[-1]][-3:]
 
 
 def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
@@ -78,14 +77,10 @@ def _ranks_at(part: float) -> float:
 
 
 def _printed_pairs(rows: Iterable[Row]) -> Iterator[tuple[float, float]]:
-    for side in _sides(rows):
-        if side.algbw_gb_s is not None and side.busbw_gb_s is not None and side.algbw_gb_s >= 0.1:
-            yield side.algbw_gb_s, side.busbw_gb_s
-
-
-def _sides(rows: Iterable[Row]) -> Iterator[Timing]:
     for row in rows:
-        yield from row.sides
+        for side in row.sides:
+            if side.algbw_gb_s is not None and side.busbw_gb_s is not None and side.algbw_gb_s >= 0.1:
+                yield side.algbw_gb_s, side.busbw_gb_s
 
 
 def _half_step(value: float) -> float:

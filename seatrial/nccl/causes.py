@@ -189,7 +189,7 @@ def _said(rest: str) -> str:
     return ""
 
 
-def meaning_of(kind: str, number: int, text: str = "") -> tuple[str, str]:
+def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
     """The meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
     row, match = _listed(kind, number), _XID.search(text)
     return row.cause + (_said(match["rest"]) if match else ""), row.next_step

@@ -6,7 +6,7 @@ kernel's behind the kernel's, and all others at the start of a line, behind pref
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -84,7 +84,9 @@ class Classifier:
         if not text.strip():
             return
         if _RULE.match(text):
-            self._toggle_box()
+            was_open = self._box is not None
+            self._close_box()
+            self._box = None if was_open else []
         elif self._box is not None and " NCCL " not in text and ": Test " not in text:
             self._box.append(text[:400])
             if len(self._box) >= _MAX_BOX:
@@ -106,21 +108,18 @@ class Classifier:
         message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
         return replace(finding, evidence=message) if message else finding
 
-    def _toggle_box(self) -> None:
-        was_open = self._box is not None
-        self._close_box()
-        self._box = None if was_open else []
-
     def _close_box(self) -> None:
         box, self._box, self._before = self._box, None, ""
         if not box:
             return
-        joined = " ".join(" ".join(box).split())
-        findings = list(_boxed(joined))
-        for finding in findings:
-            self._keep(finding)
+        joined, is_known = " ".join(" ".join(box).split()), False
+        lower = joined.lower()
+        for cause in _LINES:
+            if cause.program in _BOXED and cause.needle in lower and (match := compiled(cause, "").search(joined)):
+                self._keep(_finding(cause, match, joined, None, None))
+                is_known = True
         for line in box:
-            self._line(line, None, of_box=bool(findings))
+            self._line(line, None, of_box=is_known)
 
     def _line(self, text: str, rank: int | None, *, of_box: bool = False) -> None:
         line = f"Last error: {text.strip()}" if self._last_error else text
@@ -223,14 +222,6 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
     """The pattern with what stands before it, else with what may stand before a line of its program."""
     place = ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START)) if before is None else before
     return re.compile(f"{place}(?:{cause.pattern})", re.IGNORECASE)
-
-
-def _boxed(text: str) -> Iterator[Finding]:
-    """Every cause that a joined box of lines shows, in the order of the table of causes."""
-    lower = text.lower()
-    for cause in _LINES:
-        if cause.program in _BOXED and cause.needle in lower and (match := compiled(cause, "").search(text)):
-            yield _finding(cause, match, text, None, None)
 
 
 def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None) -> Finding:

@@ -77,7 +77,7 @@ class Draft:
         return footer or any(side.wrong for row in self.rows for side in row.sides)
 
 
-def collective_of(draft: Draft, name: str | None = None) -> str | None:
+def collective_of(draft: Draft, name: str | None) -> str | None:
     """The collective: as printed, else as a command line named it if the rows allow it, else what the rows allow.
 
     `name` decides where the rows allow several.
@@ -107,7 +107,8 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     which a command line may make precise. None where busbw/algbw contradicts all of them and does not say which it is.
     """
     listed = _listed(list(draft.devices.values()))
-    kind = collective or _kind(draft.rows)
+    # Where the collective is not known, one with the right factor.
+    kind = collective or next(iter(_by_ratio(ratio_interval(draft.rows))), None)
     if kind is None:
         return listed or draft.hint_ranks
     for ranks in (_parts(kind, draft.rows or draft.empty_rows), listed, draft.hint_ranks):
@@ -123,45 +124,23 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     if row.type is None:
         return _by_ratio(ratio)
     if row.redop is None and (row.root is None or row.root < 0):
-        return _blank_redop(row, layout)
+        # hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column
+        if row.root is not None:
+            return ("hypercube",)
+        return ("alltoall",) if layout is not None and "redop" in layout.columns else ("all_gather",)
     rooted = row.root is not None and row.root >= 0
     redop = "none" if row.redop in (None, "none") else "sum"
     named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
-    parted = _is_parted(row) or (rooted and ratio is not None and ratio[1] < 1)
-    named = _narrowed(named, [name for name in named if COLLECTIVES[name].layout.in_parts == parted])
-    named = _narrowed(named, [name for name in named if _explains(name, ratio)])
-    checked = not _in_place_unchecked(row)
-    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place != checked))
-
-
-def _narrowed(names: list[str], fitting: list[str]) -> list[str]:
-    """The names that fit; all where none does, because what rows show of a single rank fits nothing."""
-    return fitting or names
-
-
-def _explains(collective: str, ratio: tuple[float, float] | None) -> bool:
-    """Whether the collective's busbw/algbw can be in the interval `ratio`."""
-    return COLLECTIVES[collective].factor.depends_on_ranks or ratio is None or ratio[0] <= 1 <= ratio[1]
-
-
-def _blank_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
-    """hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column."""
-    if row.root is not None:
-        return ("hypercube",)
-    named = layout is not None and "redop" in layout.columns
-    return ("alltoall",) if named else ("all_gather",)
-
-
-def _in_place_unchecked(row: Row) -> bool:
-    """alltoall and sendrecv do not check in-place results: N/A there and a number out-of-place."""
-    sides = row.out_of_place, row.in_place
-    return all(sides) and sides[0] is not None and sides[0].wrong is not None and row.sides[1].wrong is None
-
-
-def _is_parted(row: Row) -> bool:
-    """Whether `count` is one rank's part of `size`."""
-    width = TYPES.get(row.type or "")
-    return bool(width and row.count and row.size >= 2 * row.count * width)
+    # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no name: all stay then.
+    part_bytes = (row.count or 0) * TYPES.get(row.type, 0)
+    parted = (part_bytes != 0 and row.size >= 2 * part_bytes) or (rooted and ratio is not None and ratio[1] < 1)
+    named = [name for name in named if COLLECTIVES[name].layout.in_parts == parted] or named
+    if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
+        named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
+    # alltoall and sendrecv do not check in-place results: N/A there and a number out-of-place.
+    out, inside = row.out_of_place, row.in_place
+    unchecked = out is not None and inside is not None and out.wrong is not None and inside.wrong is None
+    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == unchecked))
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
@@ -172,12 +151,6 @@ def _parts(collective: str, rows: Sequence[Row]) -> int | None:
     if row is None or not width or not row.count or not (layout.in_parts and layout.equal_parts):
         return None
     return row.size // (row.count * width) if row.size % (row.count * width) == 0 else None
-
-
-def _kind(rows: Sequence[Row]) -> str | None:
-    """A collective with the right factor, where the collective itself is not known."""
-    possible = _by_ratio(ratio_interval(rows))
-    return possible[0] if possible else None
 
 
 def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
@@ -208,10 +181,15 @@ _WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
 
 def finish(draft: Draft, name: str | None = None) -> Sweep:
     """The sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
-    findings = draft.findings.findings()
+    findings, trailing = draft.findings.findings(), draft.trailing.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
-    decisive = _decisive(draft, outcome, findings)
+    # What counts: before a footer what a run does not survive, after it what ranks, launcher and driver say of the run.
+    decisive = [f for f in findings if outcome != "ok" and (f.fatal or f.unknown)]
+    decisive += [f for f in trailing if f.fatal and f.who != "setup" and f.program in _OF_THIS_RUN]
+    # That the next program was kept from starting is an error of its own.
+    notes = [f for f in findings if not f.unknown]
+    notes += [f for f in trailing if not f.unknown and not never_started(f)]
     return Sweep(
         collective,
         draft.version,
@@ -224,8 +202,8 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         (*_notes(draft, outcome, findings), *_texts(decisive))[:MAX_ERRORS],
         draft.transport.transport(),
         draft.layout is not None and draft.layout.cpu_time,
-        decisive,
-        tuple(f for f in _known(draft, findings) if f not in decisive),
+        tuple(decisive),
+        tuple(f for f in notes if f not in decisive),
     )
 
 
@@ -254,11 +232,6 @@ def never_started(finding: Finding) -> bool:
     return finding.severity == "fatal" and finding.who == "setup" and finding.program != "driver"
 
 
-def _undoes(finding: Finding) -> bool:
-    """Whether a finding after a whole table says something of this run: by its ranks, its launcher or the driver."""
-    return finding.fatal and finding.who != "setup" and finding.program in _OF_THIS_RUN
-
-
 def launch_error(findings: Sequence[Finding]) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
     notes = () if any(finding.fatal for finding in findings) else tuple(findings)
@@ -283,18 +256,6 @@ def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Itera
         yield f"{len(draft.empty_rows)} rows hold no numbers"
     if draft.dropped_rows:
         yield f"{draft.dropped_rows} more rows were not kept"
-
-
-def _decisive(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings that count: before a footer those that a run does not survive, after it what undoes the run."""
-    before = [finding for finding in findings if outcome != "ok" and (finding.fatal or finding.unknown)]
-    return (*before, *(finding for finding in draft.trailing.findings() if _undoes(finding)))
-
-
-def _known(draft: Draft, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """The known causes and events in a sweep's lines, less those that the next program's launch is an error for."""
-    yield from (finding for finding in findings if not finding.unknown)
-    yield from (f for f in draft.trailing.findings() if not f.unknown and not never_started(f))
 
 
 def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:

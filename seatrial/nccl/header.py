@@ -114,7 +114,9 @@ def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
 
 def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
     """The columns of a header line; None for a line with any word that is no column of nccl-tests."""
-    text = _from_size(cells(text).strip())
+    text = cells(text).strip()
+    if match := re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text):  # behind the prefix of any launcher
+        text = match[1]
     separator = "," if text.count(",") >= 3 else None
     words = [word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())]
     words = [word for word in words if word not in ("#", "", "timestamp")]
@@ -122,12 +124,6 @@ def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
     if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
         return None
     return ColumnLayout(tuple(columns), separator, any(word.startswith("cpu") for word in words), "res" in words)
-
-
-def _from_size(text: str) -> str:
-    """The header without a prefix of an unknown launcher."""
-    match = re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text)
-    return match[1] if match else text
 
 
 def _columns(words: list[str], in_place_only: bool) -> list[str] | None:

@@ -1,10 +1,10 @@
 """Timings, rows, devices and sweeps of nccl-tests output."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from seatrial.model.measurement import finite
 from seatrial.nccl.causes import Finding
 from seatrial.nccl.transport import Transport
 
@@ -32,9 +32,9 @@ class Timing:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "time_us": _finite(self.time_us),
-            "algbw": _finite(self.algbw_gb_s),
-            "busbw": _finite(self.busbw_gb_s),
+            "time_us": finite(self.time_us),
+            "algbw": finite(self.algbw_gb_s),
+            "busbw": finite(self.busbw_gb_s),
             "wrong": self.wrong,
         }
 
@@ -146,15 +146,10 @@ class Sweep:
             "devices": [asdict(device) for device in self.devices],
             "rows": [row.to_dict() for row in self.rows],
             "out_of_bounds": self.out_of_bounds,
-            "avg_busbw": _finite(self.avg_busbw_gb_s),
+            "avg_busbw": finite(self.avg_busbw_gb_s),
             "outcome": self.outcome,
             "errors": list(self.errors),
         }
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 _HEADER = ("size", "count", "type", "redop", "root", *("time_us", "algbw", "busbw", "wrong") * 2)
@@ -181,15 +176,13 @@ def summary(sweep: Sweep) -> str:
 def _sweep(sweep: Sweep) -> str:
     if not sweep.rows:
         return summary(sweep)
-    lines = [_HEADER, *(_cells(row) for row in sweep.rows)]
+    lines: list[tuple[str, ...]] = [_HEADER]
+    for row in sweep.rows:
+        leading = map(_text, (row.size, row.count, row.type, row.redop, row.root))
+        lines.append((*leading, *_side(row.out_of_place), *_side(row.in_place)))
     widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADER))]
     table = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join([*table, summary(sweep)])
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    leading = (str(row.size), _text(row.count), _text(row.type), _text(row.redop), _text(row.root))
-    return (*leading, *_side(row.out_of_place), *_side(row.in_place))
 
 
 def _side(side: Timing | None) -> tuple[str, str, str, str]:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from io import BufferedReader, TextIOBase, TextIOWrapper
+from io import TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from seatrial.nccl.text import MAX_LINE
 
 _NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
 _INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")
-_COUNT = re.compile(r'"results"\s*:\s*\[')
 
 
 def looks_like_json_log(head: str) -> bool:
@@ -45,7 +44,31 @@ def parse_document(document: dict[str, Any], source: str) -> Sweep:
         raise NothingFoundError(
             f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)"
         )
-    return _sweep(document)
+    results = _list(document.get("results"))[:MAX_ROWS]
+    rows = tuple(row for item in results if (row := _row(item)))
+    config = _object(document.get("config"))
+    args = _list(document.get("args"))  # of which only the program's own name is looked at
+    collective = program(args[0]) if args and isinstance(args[0], str) else None
+    bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
+    # ncclGetLastError's texts
+    texts = [text for text in _list(document.get("errors")) if isinstance(text, str) and text.strip()]
+    errors = tuple(" ".join(text.split())[:300] for text in texts)[:32]
+    outcome = _outcome(rows, bounds, average, errors)
+    if outcome == "error" and not errors:
+        errors = ("results without a row: nothing was measured",)
+    devices = _devices(config.get("devices"))
+    return Sweep(
+        collective,
+        None,
+        _ranks(collective, devices, config, rows),
+        devices,
+        rows,
+        _integer(bounds.get("count")),
+        _number(average.get("bandwidth")),
+        outcome,
+        errors,
+        launch_times=any("cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)),
+    )
 
 
 def _document(text: str) -> dict[str, Any]:
@@ -68,20 +91,15 @@ def _salvaged(text: str) -> dict[str, Any]:
         value = _decoded(text, match.end()) if match else None
         if value is not None:
             document[key] = value[0]
-    match = _COUNT.search(text)
-    if match:
-        document["results"] = _salvaged_results(text, match.end())
+    if match := re.search(r'"results"\s*:\s*\[', text):
+        document["results"] = results = []
+        at = match.end()
+        while decoded := _decoded(text, at):
+            results.append(decoded[0])
+            at = decoded[1]
+            while at < len(text) and text[at] in ", \t\r\n":
+                at += 1
     return document
-
-
-def _salvaged_results(text: str, at: int) -> list[Any]:
-    results: list[Any] = []
-    while decoded := _decoded(text, at):
-        results.append(decoded[0])
-        at = decoded[1]
-        while at < len(text) and text[at] in ", \t\r\n":
-            at += 1
-    return results
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int] | None:
@@ -89,32 +107,6 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
         return json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):
         return None
-
-
-def _sweep(document: dict[str, Any]) -> Sweep:
-    listed = document.get("results")
-    results = listed[:MAX_ROWS] if isinstance(listed, list) else []
-    rows = tuple(row for item in results if (row := _row(item)))
-    config = _object(document.get("config"))
-    collective = _collective(document.get("args"))
-    bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
-    errors = _errors(document.get("errors"))
-    outcome = _outcome(rows, bounds, average, errors)
-    if outcome == "error" and not errors:
-        errors = ("results without a row: nothing was measured",)
-    devices = _devices(config.get("devices"))
-    return Sweep(
-        collective,
-        None,
-        _ranks(collective, devices, config, rows),
-        devices,
-        rows,
-        _integer(bounds.get("count")),
-        _number(average.get("bandwidth")),
-        outcome,
-        errors,
-        launch_times=any("cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)),
-    )
 
 
 def _outcome(
@@ -152,7 +144,7 @@ def _side(value: Any) -> Timing | None:
 
 def _devices(value: Any) -> tuple[Device, ...]:
     """The first device of each process: the file lists no more of them."""
-    items = [_object(item) for item in (value if isinstance(value, list) else [])[:MAX_DEVICES]]
+    items = [_object(item) for item in _list(value)[:MAX_DEVICES]]
     return tuple(
         Device(
             _integer(item.get("rank")) or 0,
@@ -180,19 +172,12 @@ def _ranks(
     return infer_ranks(collective, rows) or counted
 
 
-def _collective(args: Any) -> str | None:
-    """From the program's own name, args[0]; nothing else of the command line is looked at."""
-    return program(args[0]) if isinstance(args, list) and args and isinstance(args[0], str) else None
-
-
-def _errors(value: Any) -> tuple[str, ...]:
-    """ncclGetLastError's texts."""
-    texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-    return tuple(" ".join(text.split())[:300] for text in texts if text.strip())[:32]
-
-
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str | None:
@@ -227,7 +212,6 @@ _LEGAL = (
     "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
 )
 _PEEK = 4096
-_MAX_WRAPPED = 4 << 20  # characters of a line of JSON
 
 
 def parse_file(path: str | Path) -> list[Sweep]:
@@ -237,8 +221,11 @@ def parse_file(path: str | Path) -> list[Sweep]:
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
     """
     try:
-        with Path(path).open("rb") as raw, TextIOWrapper(raw, encoding=_encoding(raw), errors="replace") as stream:
-            return _parse_stream(stream, str(path))
+        with Path(path).open("rb") as raw:
+            # UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice for it.
+            encoding = "utf-16" if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            with TextIOWrapper(raw, encoding=encoding, errors="replace") as stream:
+                return _parse_stream(stream, str(path))
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = problem.strerror if isinstance(problem, OSError) else "not a file name"
         raise InputError(f"cannot read {str(path)!r}: {reason or problem}") from None
@@ -284,14 +271,9 @@ def _bounded_lines(stream: TextIOBase, start: str) -> Iterator[str]:
     line, kept = start, True
     while chunk := stream.readline(MAX_LINE):
         if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):  # a log in a line of JSON
-            chunk += stream.readline(_MAX_WRAPPED)
+            chunk += stream.readline(4 << 20)
         if kept:
             yield line + chunk
         line, kept = "", chunk.endswith("\n")
     if line:
         yield line
-
-
-def _encoding(raw: BufferedReader) -> str:
-    """UTF-8, or UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice for it."""
-    return "utf-16" if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

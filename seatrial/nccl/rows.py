@@ -29,20 +29,17 @@ _PLACEHOLDER = re.compile(r"\A[\dXx?*.,eE+\-/NA]+$")
 _PIECE = re.compile(r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
 _NO_NUMBER = frozenset({"n/a", "na", "nan", "-nan", "inf", "-inf", "-"})
 _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
-_ABSENT = ("", "-")
 
 
 def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     """The row in `text`, by the columns of the header if it fits, else by the row's own shape."""
     row = _read_row(text, layout)
-    return _in_microseconds(row) if isinstance(row, Row) and layout is not None and layout.milliseconds else row
+    if not isinstance(row, Row) or layout is None or not layout.milliseconds:
+        return row
+    return replace(row, out_of_place=_in_microseconds(row.out_of_place), in_place=_in_microseconds(row.in_place))
 
 
-def _in_microseconds(row: Row) -> Row:
-    return replace(row, out_of_place=_scaled(row.out_of_place), in_place=_scaled(row.in_place))
-
-
-def _scaled(side: Timing | None) -> Timing | None:
+def _in_microseconds(side: Timing | None) -> Timing | None:
     return side if side is None or side.time_us is None else replace(side, time_us=side.time_us * 1000)
 
 
@@ -73,23 +70,22 @@ def glued_piece(text: str) -> str:
 
 def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
     """Whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets hypercube pass."""
-    holds = row.size >= TYPES.get(row.type or "", 0) * (row.count or 0)
-    return holds and (cpu_time or all(_near(row.size, side, slack) for side in row.sides))
+    if row.size < TYPES.get(row.type or "", 0) * (row.count or 0):
+        return False
+    for side in row.sides:
+        if not cpu_time and side.time_us and side.time_us > 0 and side.algbw_gb_s is not None:
+            expected = expected_algbw(row.size, side.time_us)
+            if not expected / slack - 0.06 <= side.algbw_gb_s <= expected * slack + 0.06:
+                return False
+    return True
 
 
-def consistent(row: Row, *, cpu_time: bool = False) -> bool:
+def consistent(row: Row, *, cpu_time: bool) -> bool:
     """Whether the row's numbers agree within print rounding: what a row joined from wrong pieces never does."""
     width = TYPES.get(row.type or "", 0) * (row.count or 0)
     whole = all(None not in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides)
     fits = whole and bool(row.sides) and (row.size % width == 0 if width else True)
     return fits and (cpu_time or all(_agrees(row.size, side) for side in row.sides))
-
-
-def _near(size: int, side: Timing, slack: float) -> bool:
-    if not side.time_us or side.algbw_gb_s is None or side.time_us < 0:
-        return True
-    expected = expected_algbw(size, side.time_us)
-    return expected / slack - 0.06 <= side.algbw_gb_s <= expected * slack + 0.06
 
 
 def _agrees(size: int, side: Timing) -> bool:
@@ -136,7 +132,10 @@ def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | 
     if not numbers or not all(map(_numeric, numbers)):
         return None
     two_sided = layout is not None and "in.time" in layout.columns and "out.time" in layout.columns
-    for sides, width in _bodies(len(numbers), numbers[0]):
+    widths = [(2, 8), (2, 4), (2, 3), (1, 4), (1, 3)]  # sides, and columns of each
+    bare = [(s, w) for s, w in widths if len(numbers) == s * w and not numbers[0].startswith("-")]
+    rooted = [(s, w) for s, w in widths if len(numbers) == s * w + 1 and re.fullmatch(r"-?\d+", numbers[0])]
+    for sides, width in bare + rooted:
         if sides == 1 and two_sided:
             continue
         root = ("root",) if len(numbers) > sides * width else ()
@@ -162,24 +161,12 @@ def _kinds(columns: tuple[str, ...]) -> tuple[tuple[bool, bool], ...]:
     return tuple((name == "redop", name.endswith(("root", "wrong"))) for name in columns[3:])
 
 
-def _bodies(count: int, first: str) -> list[tuple[int, int]]:
-    """(sides, columns per side) that `count` numbers can be, the number before them being a root."""
-    widths = [(2, 8), (2, 4), (2, 3), (1, 4), (1, 3)]
-    rooted = [(s, w) for s, w in widths if count == s * w + 1 and re.fullmatch(r"-?\d+", first)]
-    bare = [(s, w) for s, w in widths if count == s * w and not first.startswith("-")]
-    return bare + rooted
-
-
 def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
-    if width == 4 and any(_is_error(numbers[i]) for i in range(3, len(numbers), 4)):
+    # The old `error` is printed with %5.0le (1e-07), `#wrong` with %g of a whole number.
+    if width == 4 and any(_SMALL_ERROR.match(number) and float(number) < 1 for number in numbers[3::4]):
         names[3] = "error"
     return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
-
-
-def _is_error(token: str) -> bool:
-    """Whether a fourth column is the old `error` (%5.0le, 1e-07) and not `#wrong` (%g of a whole number)."""
-    return bool(_SMALL_ERROR.match(token)) and float(token) < 1
 
 
 def _row(fields: dict[str, str]) -> Row | NotRow:
@@ -191,7 +178,7 @@ def _row(fields: dict[str, str]) -> Row | NotRow:
 def _leading(fields: dict[str, str], out: Timing | None, inside: Timing | None) -> Row:
     size, count, root = (_integer(fields.get(name, "")) for name in ("size", "count", "root"))
     redop = fields.get("redop", "").lower()
-    return Row(size or 0, count, fields.get("type"), None if redop in _ABSENT else redop, root, out, inside)
+    return Row(size or 0, count, fields.get("type"), None if redop in ("", "-") else redop, root, out, inside)
 
 
 def _side(fields: dict[str, str], side: str) -> Timing | None:

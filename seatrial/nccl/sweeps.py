@@ -105,7 +105,7 @@ class TableLineReader:
             return []
         joined = self._pending + head
         row = read_row(joined, self.layout)
-        if isinstance(row, Row) and self.layout is not None and self._is_joined(row):
+        if isinstance(row, Row) and self.layout is not None and consistent(row, cpu_time=self._cpu_time):
             self._pending = ""
             return [row]
         if not self._pending and row == "no" and not _BEGINNING.match(head):
@@ -119,10 +119,22 @@ class TableLineReader:
         mark = read_mark(text, in_place_only=self._in_place_only)
         if mark is not None:
             return self._mark(mark, text)
-        self._in_place_only = bool(_IN_PLACE_ONLY.match(text)) if "in-place" in text else self._in_place_only
-        if self._pending and (row := self._joined(text)):
-            return [row]
-        return self._unjoined(text, rank)
+        if "in-place" in text:
+            self._in_place_only = bool(_IN_PLACE_ONLY.match(text))
+        if self._pending and (joined := self._joined(text)):
+            return [joined]
+        row = read_row(text, self.layout)
+        if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
+            self._pending = ""
+            return [] if self._repeats(text) and (row.size or self._doubled) else [row]
+        if row == "short":
+            self._hold(text)
+            return []
+        piece = glued_piece(text) if row == "glued" else ""
+        events = self._other(text[len(piece) :], rank)
+        if piece:
+            self._hold(piece)
+        return events
 
     def _after_comment(self, text: str, rank: int | None) -> list[Event]:
         """The line of header or footer whose beginning is held, and what this text is on its own."""
@@ -144,53 +156,32 @@ class TableLineReader:
             self._learn_host(mark.host)
         return [mark]
 
-    def _unjoined(self, text: str, rank: int | None) -> list[Event]:
-        row = read_row(text, self.layout)
-        if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
-            self._pending = ""
-            return self._row(row, text)
-        if row == "short":
-            self._hold(text)
-            return []
-        piece = glued_piece(text) if row == "glued" else ""
-        events = self._other(text[len(piece) :], rank)
-        if piece:
-            self._hold(piece)
-        return events
-
-    def _row(self, row: Row, text: str) -> list[Event]:
-        return [] if self._repeats(text) and (row.size or self._doubled) else [row]
-
     def _other(self, text: str, rank: int | None) -> list[Event]:
         """A line that is nothing of nccl-tests; too many of them mean that a held piece was no piece of a row."""
         if self._pending:
             self._foreign += 1
             if self._foreign > _MAX_FOREIGN:
                 self._pending = ""
-        return [Other(text, rank, *self._program(text))] if text.strip() else []
-
-    def _program(self, text: str) -> tuple[str | None, int | None]:
-        """The program that a command line names, and the ranks it asks for; backslashes continue a command line."""
+        if not text.strip():
+            return []
         command, self._command = (self._command + text)[-4096:], ""
-        if text.endswith("\\"):
+        if text.endswith("\\"):  # the next line goes on with the command
             self._command = command[:-1]
-            return None, None
+            return [Other(text, rank)]
         name = program(command)
-        return name, command_ranks(command) if name else None
+        return [Other(text, rank, name, command_ranks(command) if name else None)]
 
     def _joined(self, text: str) -> Row | None:
         """The row that the pieces held so far and this text make, if they make one."""
         for piece in (text, text.lstrip()):
             row = read_row(self._pending + piece, self.layout)
-            if isinstance(row, Row) and self._is_joined(row):
+            if isinstance(row, Row) and consistent(row, cpu_time=self._cpu_time):
                 self._pending = ""
                 return row
-        if _is_piece(text):
+        # The middle of a row is nothing but numbers.
+        if len(text) < 200 and re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text) and any(c.isdigit() for c in text):
             self._hold(self._pending + text)
         return None
-
-    def _is_joined(self, row: Row) -> bool:
-        return consistent(row, cpu_time=self._cpu_time)
 
     @property
     def _cpu_time(self) -> bool:
@@ -216,11 +207,6 @@ class RowReader:
     def feed(self, line: str) -> Row | None:
         """The row that `line` completes, or None; `line` may have prefixes and pieces of NCCL's log in it."""
         return next((event for event in self._reader.feed(line) if isinstance(event, Row)), None)
-
-
-def _is_piece(text: str) -> bool:
-    """Whether a line is nothing but numbers, as the middle of a row is."""
-    return len(text) < 200 and bool(re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)) and any(c.isdigit() for c in text)
 
 
 def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
@@ -265,7 +251,17 @@ class SweepReader:
         """Take one line and return the rows that it completed."""
         events = [event for line in unwrapped(raw) for event in self._lines.feed(line)]
         for event in events:
-            self._take(event)
+            match event:
+                case Other():
+                    self._other(event)
+                case Row():
+                    self._row(event)
+                case ColumnLayout():
+                    self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = event
+                case Bounds() | Average():
+                    self._footer(event)
+                case _:
+                    self._prologue(event)
         return [event for event in events if isinstance(event, Row)]
 
     def sweeps(self) -> list[Sweep]:
@@ -274,26 +270,18 @@ class SweepReader:
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):
                 sweeps.append(group)
-            else:
-                sweeps.extend(_concluded(group, self._name))
+            elif group.seen:
+                sweeps.append(finish(group, self._name))
+                # The launch of the next program may have failed after the footer.
+                if after := [finding for finding in group.trailing.findings() if never_started(finding)]:
+                    sweeps.append(launch_error(after))
+            elif findings := group.findings.findings():
+                sweeps.append(launch_error(findings))
         return sweeps
 
     @property
     def _draft(self) -> Draft:
         return self._drafts[-1]
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case Other():
-                self._other(event)
-            case Row():
-                self._row(event)
-            case ColumnLayout():
-                self._header(event)
-            case Bounds() | Average():
-                self._footer(event)
-            case _:
-                self._prologue(event)
 
     def _at(self, phase: Phase, *, repeated: bool) -> Draft:
         """The draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
@@ -309,7 +297,9 @@ class SweepReader:
         return self._draft
 
     def _prologue(self, event: Prologue | Device) -> None:
-        draft = self._at(Phase.PROLOGUE, repeated=self._draft.phase > Phase.PROLOGUE or _has(self._draft, event))
+        draft = self._draft
+        known = getattr(draft, event.field) if isinstance(event, Prologue) else event.rank in draft.devices
+        draft = self._at(Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known))
         if draft.layout is None:
             self._lines.restart()
         if isinstance(event, Prologue):
@@ -317,9 +307,6 @@ class SweepReader:
                 setattr(draft, event.field, event.text)
         elif len(draft.devices) < MAX_DEVICES:
             draft.devices[event.rank] = event
-
-    def _header(self, layout: ColumnLayout) -> None:
-        self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = layout
 
     def _row(self, row: Row) -> None:
         last = self._draft
@@ -364,17 +351,3 @@ class SweepReader:
 def _hint(draft: Draft, command: Other) -> None:
     draft.hint = command.program or draft.hint
     draft.hint_ranks = command.command_ranks or draft.hint_ranks
-
-
-def _has(draft: Draft, event: Prologue | Device) -> bool:
-    """Whether the draft has read this line of the prologue already."""
-    return bool(getattr(draft, event.field)) if isinstance(event, Prologue) else event.rank in draft.devices
-
-
-def _concluded(draft: Draft, name: str | None) -> list[Sweep]:
-    """The sweep of a draft, and one more where the launch of the next program failed after its footer."""
-    if draft.seen:
-        after = [f for f in draft.trailing.findings() if never_started(f)]
-        return [finish(draft, name)] + ([launch_error(after)] if after else [])
-    findings = draft.findings.findings()
-    return [launch_error(findings)] if findings else []

@@ -27,8 +27,6 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
-
-
 _ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
 
 
@@ -46,7 +44,24 @@ def clean(raw: str) -> LogLine:
         text = _CONTROL.sub("", _ANSI.sub("", text))
     if "</" in text:
         text = _HTML.sub("", text)
-    return _unprefixed(text)
+    rank = None
+    for _ in range(4):  # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
+        match = _PREFIX.match(text)
+        if not match:
+            break
+        if rank is None:
+            rank = next((int(value) for value in match.groups() if value is not None), None)
+        text = _without_more(match[0].strip(), text[match.end() :])
+    return LogLine(text, rank)
+
+
+def _without_more(tag: str, text: str) -> str:
+    """A row whose pieces were tagged one by one, in one line; nothing else is touched."""
+    is_number = tag[:-1].isdigit()  # of srun, after which a blank stands: a time of day has none
+    if not (is_number or tag.endswith((">:", "]"))) or tag not in text:
+        return text
+    joined = re.sub(re.escape(tag) + (r"(?=\s)" if is_number else ""), "", text)
+    return joined if _ROW_BEGINS.match(joined) else text
 
 
 _TEXTS = frozenset({"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"})
@@ -100,27 +115,3 @@ def _branches(words: set[str]) -> str:
     heads = sorted({word[0] for word in words})
     ways = [re.escape(head) + _branches({word[1:] for word in words if word[0] == head}) for head in heads]
     return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
-
-
-def _unprefixed(text: str) -> LogLine:
-    rank = None
-    for _ in range(4):  # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
-        match = _PREFIX.match(text)
-        if not match:
-            break
-        rank = _label(match) if rank is None else rank
-        text = _without_more(match[0].strip(), text[match.end() :])
-    return LogLine(text, rank)
-
-
-def _without_more(tag: str, text: str) -> str:
-    """A row whose pieces were tagged one by one, in one line; nothing else is touched."""
-    is_number = tag[:-1].isdigit()  # of srun, after which a blank stands: a time of day has none
-    if not (is_number or tag.endswith((">:", "]"))) or tag not in text:
-        return text
-    joined = re.sub(re.escape(tag) + (r"(?=\s)" if is_number else ""), "", text)
-    return joined if _ROW_BEGINS.match(joined) else text
-
-
-def _label(match: re.Match[str]) -> int | None:
-    return next((int(value) for value in match.groups() if value is not None), None)

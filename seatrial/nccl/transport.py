@@ -82,8 +82,12 @@ class Transport:
         if self.choices:
             return self.choices[-1][1]
         settings = dict(self.settings)
-        allowed = _allowed(settings.get("ALGO", ""))
-        allowed -= _NVLS if settings.get("NVLS_ENABLE") == "0" else frozenset()
+        requested = settings.get("ALGO", "")  # the named ones, or all but those behind `^`
+        known = frozenset(_NUMBERED["algorithm"])
+        named = known & {_named("algorithm", word) for word in requested.lstrip("^").split(",")}
+        allowed = named if named and not requested.startswith("^") else known - named
+        if settings.get("NVLS_ENABLE") == "0":
+            allowed -= _NVLS
         return next(iter(allowed)) if len(allowed) == 1 else None if _NVLS & allowed else NO_NVLS
 
     @property
@@ -119,10 +123,14 @@ class TransportReader:
         if "NCCL_" in text or "ALGO=" in text:
             self._settings.update({name: value[:80] for name, value in _SET.findall(text)})
             if match := _CHOSEN_DEVICES.search(text):
-                self._take_chosen(match[1].split(","), text)
+                names = match[1].split(",")
+                # One name, or one without a number, stands for all that begin so.
+                if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
+                    self._take_ports([name if ":" in name else f"{name}:1" for name in names], text)
         if " Bytes -> Algo " in text:
-            if match := _CHOSEN.search(text):
-                self._choose(int(match[1]), _named("algorithm", match[2]), _named("protocol", match[3]))
+            match = _CHOSEN.search(text)
+            if match and len(self._choices) < _MAX_CHOICES:
+                self._choices[int(match[1])] = _named("algorithm", match[2]), _named("protocol", match[3])
         elif any(word in text for word in _NETWORK_WORDS):
             self._network_line(text)
 
@@ -135,25 +143,17 @@ class TransportReader:
         elif match := _NODES.search(text):
             self._nodes = max(self._nodes or 0, int(match[1][:9]))
         elif match := _PROVIDER.search(text):
-            self._take_provider(match[1], text)
+            # One that is TCP stays, whatever other ranks selected.
+            if self._provider is None or (_is_tcp(match[1]) and not _is_tcp(self._provider[0])):
+                self._provider = match[1][:80], text.strip()[:300]
+            if found := _FOUND.search(text):
+                self._take_ports([str(number) for number in range(int(found[1]))], text)
         elif match := _USED_DEVICES.search(text):
             self._take_ports(_PORT.findall(match[1]), text)
         elif match := _PLUGIN.search(text):
             self._plugin = self._plugin or next(group for group in match.groups() if group)
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or text.strip()[:300]
-
-    def _take_provider(self, provider: str, text: str) -> None:
-        """One that is TCP stays, whatever other ranks selected."""
-        if self._provider is None or (_is_tcp(provider) and not _is_tcp(self._provider[0])):
-            self._provider = provider[:80], text.strip()[:300]
-        if found := _FOUND.search(text):
-            self._take_ports([str(number) for number in range(int(found[1]))], text)
-
-    def _take_chosen(self, names: Sequence[str], text: str) -> None:
-        """Take the devices of NCCL_IB_HCA; one name, or one without a number, stands for all that begin so."""
-        if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
-            self._take_ports([name if ":" in name else f"{name}:1" for name in names], text)
 
     def _take_ports(self, ports: Sequence[str], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one each add up."""
@@ -179,10 +179,6 @@ class TransportReader:
             self._provider and self._provider[0], fewest and (fewest[1], fewest[0]),
         )  # fmt: skip
 
-    def _choose(self, size: int, algorithm: str, protocol: str) -> None:
-        if len(self._choices) < _MAX_CHOICES:
-            self._choices[size] = algorithm, protocol
-
     def _network(self, name: str, text: str) -> None:
         if len(self._networks) < _MAX_NETWORKS:
             self._networks.setdefault(name[:80], text.strip()[:300])
@@ -199,13 +195,6 @@ def _named(kind: str, word: str) -> str:
 
 def _is_tcp(provider: str) -> bool:
     return provider.partition(";")[0] in _TCP_PROVIDERS
-
-
-def _allowed(requested: str) -> frozenset[str]:
-    """The algorithms that NCCL_ALGO leaves: the named ones, or all but those behind `^`."""
-    known = frozenset(_NUMBERED["algorithm"])
-    named = known & {_named("algorithm", word) for word in requested.lstrip("^").split(",")}
-    return named if named and not requested.startswith("^") else known - named
 
 
 def transport(lines: Iterable[str]) -> Transport | None:

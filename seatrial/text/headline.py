@@ -119,7 +119,7 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
     streak = [(started, run_id)]
     before: Verdict | None = None
     for run in earlier:
-        if _kind(run.verdict) == _kind(verdict):
+        if run.verdict.exit_status == verdict.exit_status:
             streak.append((run.started, run.run_id))
         elif run.verdict.exit_status != Verdict.INCONCLUSIVE.exit_status:
             before = run.verdict
@@ -128,10 +128,6 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
     runs = f", {words.count(len(streak), 'run')}" if len(streak) > 1 else ""
     then = f"{words.label(before)} before" if before else "never different before"
     return f"since {words.moment(at)} (run {first}{runs}), {'passed before' if before is Verdict.PASS else then}"
-
-
-def _kind(verdict: Verdict) -> int:
-    return verdict.exit_status
 
 
 def steps(result: RunResult) -> dict[str, str]:

@@ -10,6 +10,7 @@ MAX_CHARS = 200
 
 def host_list(names: Iterable[str]) -> str:
     """`names` by common stem with their numbers as ranges, cut where it gets long: "node-[0-3,7], head"."""
+    parts: list[str] = []
     plain: list[str] = []
     digits_by_stem: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
@@ -17,18 +18,13 @@ def host_list(names: Iterable[str]) -> str:
             digits_by_stem.setdefault(match[1], []).append(match[2])
         else:
             plain.append(name)
-    parts = [part for stem, digits in digits_by_stem.items() for part in _of_stem(stem, digits)]
-    parts += plain
-    text = ", ".join(parts)
+    for stem, digits in digits_by_stem.items():
+        # Numbers that are padded with zeros go by their width, as 7 and 007 are two hosts.
+        padded = any(each.startswith("0") and len(each) > 1 for each in digits)
+        for width in sorted({len(each) for each in digits}) if padded else [0]:
+            parts.append(_ranges(stem, width, sorted(int(each) for each in digits if width in (0, len(each)))))
+    text = ", ".join([*parts, *plain])
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
-
-
-def _of_stem(stem: str, digits: list[str]) -> list[str]:
-    """Numbers that are padded with zeros go by their width, as 7 and 007 are two hosts."""
-    if not any(each.startswith("0") and len(each) > 1 for each in digits):
-        return [_ranges(stem, 0, sorted(map(int, digits)))]
-    widths = sorted({len(each) for each in digits})
-    return [_ranges(stem, width, sorted(int(each) for each in digits if len(each) == width)) for width in widths]
 
 
 def _ranges(stem: str, width: int, values: list[int]) -> str:

@@ -73,11 +73,9 @@ def _secrets_of(name: str, text: str) -> Iterator[str]:
     yield from (match[0] for match in TOKEN.finditer(text))
     passwords = [match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT) for match in each.finditer(text)]
     for password in (*passwords, *(match[2] for match in SECRET_OPTION.finditer(text))):
-        yield from (form for form in (password, unquote(password), unquote_plus(password)) if _is_password(form))
-
-
-def _is_password(text: str) -> bool:
-    return len(text) >= (SHORTEST if text.isalpha() else _SHORTEST_PASSWORD)
+        for form in (password, unquote(password), unquote_plus(password)):
+            if len(form) >= (SHORTEST if form.isalpha() else _SHORTEST_PASSWORD):
+                yield form
 
 
 def _is_random(text: str) -> bool:
@@ -205,9 +203,18 @@ class Redactor:
     def feed(self, text: str) -> str:
         """Add text; return what can be shown of it so far, without secrets."""
         whole, newline, self._pending = (self._pending + text).rpartition("\n")
-        ready = self._whole(whole + newline)
+        lines = whole + newline
+        if self._key_lines is not None or "PRIVATE KEY" in lines:
+            ready = "".join(map(self.line, _split(lines)))
+        else:  # all lines at once
+            ready = _without_shapes(self._secrets.hidden_in(lines))
         if len(self._pending) > _MAX_PENDING + self._secrets.longest:
-            ready += self._beginning()
+            # An unfinished line goes up to what may be the beginning of a secret, which waits.
+            pending = self._secrets.hidden_in(self._pending)
+            cut = len(pending) - self._secrets.longest
+            cut = max(pending.rfind(" ", cut - _WORD_BACK, cut), 0) or cut
+            self._pending = pending[cut:]
+            ready += self.line(pending[:cut])
         return ready
 
     def end(self) -> str:
@@ -217,30 +224,13 @@ class Redactor:
 
     def line(self, line: str) -> str:
         """One line without secrets; empty where it is part of a private key."""
-        if self._key_lines is not None or ("PRIVATE KEY" in line and _KEY_BEGINS.search(line)):
-            return self._in_key(line)
-        return _without_shapes(self._secrets.hidden_in(line))
-
-    def _whole(self, lines: str) -> str:
-        """Whole lines, all at once unless a private key is among them."""
-        if self._key_lines is not None or "PRIVATE KEY" in lines:
-            return "".join(map(self.line, _split(lines)))
-        return _without_shapes(self._secrets.hidden_in(lines))
-
-    def _beginning(self) -> str:
-        """Return the unfinished line up to what may be the beginning of a secret, which waits."""
-        text = self._secrets.hidden_in(self._pending)
-        cut = len(text) - self._secrets.longest
-        cut = max(text.rfind(" ", cut - _WORD_BACK, cut), 0) or cut
-        self._pending = text[cut:]
-        return self.line(text[:cut])
-
-    def _in_key(self, line: str) -> str:
-        first = self._key_lines is None
+        begins = self._key_lines is None
+        if begins and not ("PRIVATE KEY" in line and _KEY_BEGINS.search(line)):
+            return _without_shapes(self._secrets.hidden_in(line))
         self._key_lines = None if _KEY_ENDS.search(line) else (self._key_lines or 0) + 1
         if (self._key_lines or 0) > _MAX_KEY_LINES:
             self._key_lines = None
-        return f"{_HIDDEN} a private key {_HIDDEN}\n" if first else ""
+        return f"{_HIDDEN} a private key {_HIDDEN}\n" if begins else ""
 
 
 def redacted(lines: Iterable[str]) -> Iterator[str]:

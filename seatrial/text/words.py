@@ -73,7 +73,7 @@ def moment(at: datetime) -> str:
 
 def quantity(value: float | None, unit: str) -> str:
     """A number with its unit: "386 GB/s"."""
-    return f"{number(value)} {_UNITS.get(unit, unit)}".strip() if value is not None else number(value)
+    return f"{number(value)} {unit_name(unit)}".strip() if value is not None else number(value)
 
 
 def fraction(value: float) -> str:
