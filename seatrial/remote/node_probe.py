@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     import paramiko
 
 
-_CONNECT_S = 30
-_KILLED = 128 + 9  # as a shell reports it
-_MAX_BYTES = 1 << 20  # of what one probe prints
-
-
 def run_probe(
     testbed: Testbed, node: Node, probe: str, options: Sequence[str], model: type[Answer], timeout_s: float
 ) -> list[Answer]:
@@ -31,8 +26,8 @@ def run_probe(
     Raises RemoteError when the probe prints {"error": text} or no answer, when it is not through in time, or floods.
     """
     argv = [testbed.python, f"{testbed.workdir}/{probe}.py", *options]
-    with connected(testbed, node, _CONNECT_S) as transport:
-        done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=_MAX_BYTES)
+    with connected(testbed, node, 30) as transport:
+        done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=1 << 20)
     lines = done.output.splitlines()
     if problem := next(iter(_answers(ProbeError, lines)), None):
         raise RemoteError(Reason.of("probe-failed", probe=probe, problem=problem.error))
@@ -40,7 +35,7 @@ def run_probe(
         raise RemoteError(Reason.of("probe-timeout", probe=probe, seconds=timeout_s))
     if answers := _answers(model, lines):
         return answers
-    if done.exit_status == _KILLED:
+    if done.exit_status == 128 + 9:  # as a shell reports a killed program
         raise RemoteError(Reason.of("probe-killed", probe=probe))
     last = next((line for line in reversed(lines) if line.strip()), "")
     unusable = f"it gave no usable answer; its last line: {printable(last) or 'nothing was printed'}"
@@ -56,8 +51,6 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
             continue
     return answers
 
-
-_TIMEOUT_S = 45  # the probe asks nvidia-smi for 30 s
 
 Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
 Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
@@ -161,7 +154,7 @@ def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventor
     """The node's own answer. Raises RemoteError; a node that gives none is not judged by it."""
     # -S: packages are not looked for, which takes as long as all the rest.
     command = shlex.join([testbed.python, "-S", f"{testbed.workdir}/inventory.py"])
-    done = run_command(transport, command, timeout_s=_TIMEOUT_S)
+    done = run_command(transport, command, timeout_s=45)  # the probe asks nvidia-smi for 30 s
     try:
         return read_answer(Inventory, last_line(done.output))
     except ValueError as error:

@@ -56,10 +56,8 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
-_SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
 
 NO_PYTHON = "no python"
-_SHELL = Path(__file__).with_name("shell")
 SUPERVISOR = "supervise.sh"
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
@@ -197,7 +195,7 @@ class _Contact:
         folder = f"mkdir -p {shlex.quote(self.testbed.workdir)} && cat >{file}"
         asked = ((folder, SUPERVISOR), (shlex.join(["sh", "-s", self.testbed.mpirun]), "facts.sh"))
         for command, script in asked:
-            text = (_SHELL / script).read_bytes()
+            text = Path(__file__).with_name("shell").joinpath(script).read_bytes()
             done = run_command(self.transport, command, stdin=text, timeout_s=self._timeout_s)
         return last_line(done.output)
 
@@ -247,13 +245,7 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()
     answer = last_line(done.output)
-    if not _SECONDS.fullmatch(answer):
-        raise RemoteError(
-            placed(
-                node.name,
-                Reason.of(
-                    "node-facts-unreadable", what="tell the time", answer=printable(answer) or "nothing was printed"
-                ),
-            )
-        )
+    if not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer):  # since the epoch, as date prints them
+        shown = printable(answer) or "nothing was printed"
+        raise RemoteError(placed(node.name, Reason.of("node-facts-unreadable", what="tell the time", answer=shown)))
     return float(answer) - (before + after) / 2, (after - before) / 2
