@@ -31,16 +31,15 @@ except ModuleNotFoundError as missing:
 import torch
 import torch.distributed as dist
 
-_TRIAL_ELEMENTS = 16
-
 Call = Callable[[torch.Tensor, torch.Tensor], None]
 
 
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
     """Choose the call of the operation by a trial on a small buffer; with a note for the log. Raises CannotStart."""
     layout = COLLECTIVES[operation].layout
-    trial = torch.ones(_TRIAL_ELEMENTS * ranks, dtype=dtype)
-    part = torch.ones(_TRIAL_ELEMENTS, dtype=dtype)
+    part, trial = torch.ones(16, dtype=dtype), torch.ones(16 * ranks, dtype=dtype)
+    # What torch says when it refuses the call itself, which it does before anything is sent.
+    refusals = ("support", "invalid scalar type", "not implemented", "no attribute")
     problem = ""
     for run in CALLS[operation]:
         source = part if layout.sends_part else trial
@@ -49,18 +48,11 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | 
             run(source, target)
         except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
             problem = one_line(error)
-            if not _unsupported(problem):
+            if not any(words in problem.lower() for words in refusals):
                 raise
             continue
         return run, run.__doc__
     raise CannotStart(f"gloo of torch {torch.__version__} has no {operation} of {dtype}: {problem}")
-
-
-def _unsupported(problem: str) -> bool:
-    """Whether torch refused the call itself, which it does before anything is sent."""
-    return any(
-        word in problem.lower() for word in ("support", "invalid scalar type", "not implemented", "no attribute")
-    )
 
 
 def all_reduce(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -347,17 +339,15 @@ class Printer:
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
         root = 0 if self.collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
-        first = f"{size:12d}  {layout.count:12d}  {dtype:>8}  {self.collective.redop:>6}  {root:6d}"
-        self.say(first + "".join(self._side(size, side) for side in sides))
-
-    def _side(self, size: int, side: Side) -> str:
-        algbw = size / side.seconds / 1e9
-        busbw = algbw * self.collective.factor(self.here.world_size)
-        self.busbw.append(busbw)
-        self.out_of_bounds += side.wrong > 0
-        time_us = side.seconds * 1e6
-        digits = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
-        return f"  {time_us:7.{digits}f}  {algbw:6.2f}  {busbw:6.2f}  {side.wrong:6d}"
+        line = f"{size:12d}  {layout.count:12d}  {dtype:>8}  {self.collective.redop:>6}  {root:6d}"
+        for side in sides:
+            time_us, algbw = side.seconds * 1e6, size / side.seconds / 1e9
+            busbw = algbw * self.collective.factor(self.here.world_size)
+            digits = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
+            line += f"  {time_us:7.{digits}f}  {algbw:6.2f}  {busbw:6.2f}  {side.wrong:6d}"
+            self.busbw.append(busbw)
+            self.out_of_bounds += side.wrong > 0
+        self.say(line)
 
     def footer(self) -> None:
         self.say(f"# Out of bounds values : {self.out_of_bounds} {'FAILED' if self.out_of_bounds else 'OK'}")
