@@ -69,20 +69,21 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     nvidia = nvidia_smi("uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
         nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
-    drm = [os.path.dirname(path) for path in sorted(glob("/sys/class/drm/renderD*/device/vendor"))]
-    amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
-    return [gpu_in(line) for line in nvidia] + [amd_gpu(folder) for folder in amd] if nvidia is not None else None
+    if nvidia is None:
+        return None
+    gpus = [gpu_in(line) for line in nvidia]
+    for path in sorted(glob("/sys/class/drm/renderD*/device/vendor")):
+        if first_line(path) == AMD_VENDOR:
+            folder = os.path.dirname(path)
+            name = first_line(folder + "/product_name") or "AMD"  # older ones do not know it
+            gpus.append((name, None, first_line(folder + "/unique_id")))
+    return gpus
 
 
 def gpu_problem() -> str:
     """The first words of the driver's tool when it fails; "" if it has none."""
     lines = lines_of(["nvidia-smi"], NVIDIA_SMI_TIMEOUT_S / 2, failed=True) or []
     return next((line.strip() for line in lines if line.strip()), "")
-
-
-def amd_gpu(folder: str) -> "tuple[str, int | None, str]":
-    """The same of a GPU of AMD by the driver's folder for it; older ones do not know their name."""
-    return first_line(folder + "/product_name") or "AMD", None, first_line(folder + "/unique_id")
 
 
 def nvidia_smi(fields, timeout_s):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 DEFAULT_PORT = 29500  # torch's and Kubeflow's
 _DEVICES = {"gloo": "cpu", "nccl": "cuda"}
-_LOCALHOST = "127.0.0.1"
 _MAX_HOSTS_TEXT = 1 << 20  # characters of a node list
 
 
@@ -98,7 +97,7 @@ def master_address(environ: Mapping[str, str], world_size: int) -> str:
         if environ.get(name):
             return environ[name]
     if world_size == 1 or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(world_size):
-        return _LOCALHOST
+        return "127.0.0.1"
     of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()  # mpirun's own step lacks its node
     for name in (*of_step, "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         if environ.get(name):
@@ -152,15 +151,12 @@ def _number(environ: Mapping[str, str], name: str, at_least: int) -> int:
 def _refuse_half(environ: Mapping[str, str]) -> None:
     """A rank without the number of ranks, or the other way round, is no world of one."""
     for launcher in LAUNCHERS[1:]:
-        for present, absent in _halves(launcher):
+        halves = [(launcher.rank, launcher.size)]
+        if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
+            halves.append((launcher.size, launcher.rank))
+        for present, absent in halves:
             if present in environ and absent not in environ:
                 raise ContradictoryEnvironment(f"{present} is set, but {absent} is not")
-
-
-def _halves(launcher: LauncherVariables) -> Iterator[tuple[str, str]]:
-    yield launcher.rank, launcher.size
-    if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
-        yield launcher.size, launcher.rank
 
 
 def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: LauncherVariables) -> None:

@@ -124,7 +124,13 @@ def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | 
             return None, f"{_named(number, ranks)}is stopped"
     if failed is None:
         return None, late
-    return ranks[failed].process.returncode, _named(failed, ranks) + _problem(ranks[failed])
+    status: int = ranks[failed].process.returncode
+    if status >= 0:
+        problem = ranks[failed].last_error() or f"ended with status {status}"
+    else:
+        hint = " (out of memory, or killed by hand)" if -status == signal.SIGKILL else ""
+        problem = f"ended by {signal.Signals(-status).name}{hint}"
+    return status, _named(failed, ranks) + problem
 
 
 def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
@@ -142,14 +148,6 @@ def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
 
 def _named(number: int, ranks: Sequence[_Rank]) -> str:
     return f"rank {number}: " if len(ranks) > 1 else ""
-
-
-def _problem(rank: _Rank) -> str:
-    status: int = rank.process.returncode
-    if status < 0:
-        hint = " (out of memory, or killed by hand)" if -status == signal.SIGKILL else ""
-        return f"ended by {signal.Signals(-status).name}{hint}"
-    return rank.last_error() or f"ended with status {status}"
 
 
 def _is_stopped(pid: int) -> bool:

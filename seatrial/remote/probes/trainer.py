@@ -38,8 +38,6 @@ gc.freeze()
 gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_PAIRS = 4  # steps with and without communication that are compared, the first pair left out
-
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -159,15 +157,15 @@ def communication_share(trainer: Trainer) -> float | None:
         return None
     batch = next(trainer.batches)
 
-    def alone() -> None:
-        with trainer.parallel.no_sync():
-            trainer.scaler.scale(trainer.loss(batch)).backward()
-
     def together() -> None:
         trainer.scaler.scale(trainer.loss(batch)).backward()
 
-    pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(1 + _PAIRS)][1:]
-    without, with_others = (statistics.median(times) for times in zip(*pairs, strict=True))
+    def alone() -> None:
+        with trainer.parallel.no_sync():
+            together()
+
+    pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(5)]
+    without, with_others = (statistics.median(times) for times in zip(*pairs[1:], strict=True))  # the first warms up
     return float(max(0.0, 1 - without / with_others))
 
 
@@ -203,10 +201,6 @@ def checksum(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def all_finite(model: nn.Module) -> bool:
-    return all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
-
-
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
     """The steps whose time counts: without the first ones, which build buckets, connections and kernels."""
     return times[warmup:] or times
@@ -233,7 +227,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     """The last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
-    finite = history.finite and all_finite(model)
+    finite = history.finite and all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
     mine = {
         "rank": here.rank,
         "host": here.host,
