@@ -23,6 +23,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_TEXT])
 
 
+def shown(output: str) -> str:
+    """What was printed, for a message."""
+    return printable(output) or "nothing was printed"
+
+
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(printable)]
 HardwareId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 

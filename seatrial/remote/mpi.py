@@ -126,7 +126,7 @@ class MpiResult:
 
     def _laid_to(self, rank: int | None, finding: "Finding") -> "Finding":
         if rank is None:
-            return replace(finding, host=self.node_name(finding.host))
+            return replace(finding, host=self.node_names.get(finding.host or "", finding.host))
         own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
         return replace(finding, rank=rank, host=own if finding.host else None)
 
@@ -134,10 +134,6 @@ class MpiResult:
         """The node of the rank that printed a line; None without a tag."""
         rank = rank_of(line)
         return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
-
-    def node_name(self, host: str | None) -> str | None:
-        """The node's name for its address; anything else as it is."""
-        return self.node_names.get(host, host) if host else host
 
     @property
     def cause(self) -> str | None:

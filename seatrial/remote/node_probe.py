@@ -9,8 +9,9 @@ from pydantic import Field, FiniteFloat
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, printable, read_answer
+from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, read_answer, shown
 from seatrial.remote.command import run_command
+from seatrial.remote.node_setup import standard_library_program
 from seatrial.remote.ssh import connected
 from seatrial.text.lines import last_line
 
@@ -38,7 +39,7 @@ def run_probe(
     if done.exit_status == 128 + 9:  # as a shell reports a killed program
         raise RemoteError(Reason.of("probe-killed", probe=probe))
     last = next((line for line in reversed(lines) if line.strip()), "")
-    unusable = f"it gave no usable answer; its last line: {printable(last) or 'nothing was printed'}"
+    unusable = f"it gave no usable answer; its last line: {shown(last)}"
     raise RemoteError(Reason.of("probe-failed", probe=probe, problem=unusable))
 
 
@@ -152,8 +153,7 @@ class Inventory(NodeAnswer):
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
     """The node's own answer. Raises RemoteError; a node that gives none is not judged by it."""
-    # -S: packages are not looked for, which takes as long as all the rest.
-    command = shlex.join([testbed.python, "-S", f"{testbed.workdir}/inventory.py"])
+    command = shlex.join(standard_library_program(testbed, "inventory.py"))
     done = run_command(transport, command, timeout_s=45)  # the probe asks nvidia-smi for 30 s
     try:
         return read_answer(Inventory, last_line(done.output))

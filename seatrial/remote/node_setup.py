@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Facts, printable, read_answer
+from seatrial.remote.answers import Facts, read_answer, shown
 from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
 from seatrial.remote.ssh import HostKeyError, connect
@@ -186,8 +186,8 @@ class _Contact:
         try:
             return read_answer(Facts, answer).model_dump()
         except ValueError as error:
-            shown = printable(answer) or "nothing was printed"
-            raise self._error("node-facts-unreadable", what="say what it is", answer=f"{shown} ({error})") from None
+            words = f"{shown(answer)} ({error})"
+            raise self._error("node-facts-unreadable", what="say what it is", answer=words) from None
 
     def _ask_shell(self) -> str:
         """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
@@ -219,8 +219,7 @@ class _Contact:
         if done.exit_status == 127:
             return NO_PYTHON
         if done.exit_status == _NOT_WRITTEN:
-            problem = printable(answer) or "nothing was printed"
-            raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=problem)
+            raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=shown(answer))
         if done.timed_out:
             raise self._error("node-facts-timeout", timeout_s=self._timeout_s)
         return answer
@@ -230,7 +229,7 @@ class _Contact:
 
 
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:
-    """The command of a probe that imports the standard library alone: what else Python knows is not looked for."""
+    """The command of a probe that imports the standard library alone: packages are not looked for, which takes long."""
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
 
 
@@ -246,6 +245,6 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     after = time.time()
     answer = last_line(done.output)
     if not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer):  # since the epoch, as date prints them
-        shown = printable(answer) or "nothing was printed"
-        raise RemoteError(placed(node.name, Reason.of("node-facts-unreadable", what="tell the time", answer=shown)))
+        reason = Reason.of("node-facts-unreadable", what="tell the time", answer=shown(answer))
+        raise RemoteError(placed(node.name, reason))
     return float(answer) - (before + after) / 2, (after - before) / 2

@@ -10,7 +10,16 @@ from typing import Any
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import PeerAnswer, ProbeError, ReachAnswer, StreamAnswer, Unreached, printable, read_answer
+from seatrial.remote.answers import (
+    PeerAnswer,
+    ProbeError,
+    ReachAnswer,
+    StreamAnswer,
+    Unreached,
+    printable,
+    read_answer,
+    shown,
+)
 from seatrial.remote.command import run_command
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
@@ -152,4 +161,4 @@ def _stream_problem(answer: str) -> str:
     try:
         return read_answer(ProbeError, answer).error
     except ValueError:
-        return printable(answer) or "nothing was printed"
+        return shown(answer)

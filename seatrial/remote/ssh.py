@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
 _FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
 _PER_SHARED_CORE = 4  # of them where all nodes share cores: enough that no core waits for an answer
 
@@ -45,10 +44,17 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
 
     try:
         transport = paramiko.Transport(testbed.dial(node, timeout_s))
+    except TimeoutError as error:
+        raise RemoteError(_reason(node, "ssh-timeout")) from error
+    except ConnectionRefusedError as error:
+        raise RemoteError(_reason(node, "ssh-refused")) from error
     except OSError as error:
-        if error.errno in _OURS:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # this host's shortage is no fault of the node
             raise SeatrialError(Reason.of("control-host-open-files", problem=str(error.strerror))) from None
-        raise RemoteError(_dial_problem(node, error)) from error
+        problem = error.strerror.lower() if error.strerror else str(error)
+        reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
+        cause = next((each for each in error.args if isinstance(each, Reason)), None)  # such as that its pod ended
+        raise RemoteError(placed(node.name, caused(reason, cause))) from error
     except paramiko.SSHException as error:
         raise RemoteError(_reason(node, "ssh-no-server", problem=str(error))) from error
     try:
@@ -77,17 +83,6 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, ti
         raise RemoteError(_reason(node, "ssh-key-rejected", user=testbed.user_of(node))) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise RemoteError(_reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)) from error
-
-
-def _dial_problem(node: Node, error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return _reason(node, "ssh-timeout")
-    if isinstance(error, ConnectionRefusedError):
-        return _reason(node, "ssh-refused")
-    problem = error.strerror.lower() if error.strerror else str(error)
-    reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
-    cause = next((each for each in error.args if isinstance(each, Reason)), None)  # such as that its pod ended
-    return placed(node.name, caused(reason, cause))
 
 
 def _reason(node: Node, code: str, **values: str) -> str:

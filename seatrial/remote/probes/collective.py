@@ -237,8 +237,7 @@ class RankSweep:
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
-        shape: Shape = self.layout.shape(size, self.element_bytes, self.here.world_size)
-        return shape
+        return self.layout.shape(size, self.element_bytes, self.here.world_size)
 
     def warm_up(self) -> None:
         """Untimed iterations at the largest and the smallest size, as nccl-tests does."""
@@ -282,8 +281,7 @@ class RankSweep:
         for _ in range(self.iterations):
             self.collective(source, target)
         mine = (time.perf_counter() - started) / self.iterations
-        total: float = over_ranks(mine)
-        return total / int(self.here.world_size)
+        return over_ranks(mine) / int(self.here.world_size)
 
     def check(self, layout: Shape, target: torch.Tensor) -> int:
         """Wrong elements, summed over the ranks."""

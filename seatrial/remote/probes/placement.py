@@ -72,8 +72,17 @@ def place(environ: Mapping[str, str]) -> RankPlacement:
         raise ContradictoryEnvironment(f"{launcher.rank} is {rank}, but {launcher.size} is {size}")
     if local_rank > rank:  # it counts the lower ranks on the same node
         raise ContradictoryEnvironment(f"{launcher.local_rank} is {local_rank}, but {launcher.rank} is {rank}")
-    _refuse_rank_of_a_node(environ, launcher)
-    _refuse_another_rank(environ, launcher, rank, size)
+    # Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on each.
+    per_node = environ.get("PET_NPROC_PER_NODE", "1")
+    if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
+        raise ContradictoryEnvironment(
+            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is {_quoted(per_node)}: start it by torchrun"
+        )
+    # Two worlds of one size in which this process has different ranks: one of them is a leftover.
+    if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
+        other = _number(environ, _SLURM.rank, at_least=0)
+        if other != rank:
+            raise ContradictoryEnvironment(f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks")
     return RankPlacement(rank, size, local_rank, socket.gethostname())
 
 
@@ -157,23 +166,6 @@ def _refuse_half(environ: Mapping[str, str]) -> None:
         for present, absent in halves:
             if present in environ and absent not in environ:
                 raise ContradictoryEnvironment(f"{present} is set, but {absent} is not")
-
-
-def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: LauncherVariables) -> None:
-    """Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on each."""
-    per_node = environ.get("PET_NPROC_PER_NODE", "1")
-    if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
-        raise ContradictoryEnvironment(
-            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is {_quoted(per_node)}: start it by torchrun"
-        )
-
-
-def _refuse_another_rank(environ: Mapping[str, str], launcher: LauncherVariables, rank: int, size: int) -> None:
-    """Two worlds of one size in which this process has different ranks: one of them is a leftover."""
-    if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
-        other = _number(environ, _SLURM.rank, at_least=0)
-        if other != rank:
-            raise ContradictoryEnvironment(f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks")
 
 
 def _quoted(text: str) -> str:

@@ -99,7 +99,10 @@ def run_probe(name: str, arguments: Sequence[str], timeout_s: float, ranks: int 
 
 def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
     """Run a program as `ranks` processes of this machine, until all have ended or one has failed."""
-    began, port = time.monotonic(), str(_free_port())
+    began = time.monotonic()
+    with socket.socket() as sock:  # a free port, at which the ranks meet
+        sock.bind(("127.0.0.1", 0))
+        port = str(sock.getsockname()[1])
     started: list[_Rank] = []
     try:
         for rank in range(ranks):
@@ -169,9 +172,3 @@ def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
 
 def _is_of_a_launcher(name: str) -> bool:
     return name in _RANK_VARIABLES or (name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW"))
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

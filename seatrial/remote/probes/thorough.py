@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 
 from torch_device import Watch
 
@@ -232,14 +233,11 @@ def peers(devices, seconds, buffer_bytes=BYTES):
     """peer_copy from each GPU to every other one, one pair at a time, and what arrived wrong: (rates, problems)."""
     rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
     problems = ["" for _ in devices]
-    for place, source in enumerate(devices):
-        for other, target in enumerate(devices):
-            if place == other:
-                continue
-            samples, arrived = pair(source, target, seconds, buffer_bytes)
-            name = f"gpu-{target.name.partition(':')[2]}"
-            rates[place].append({"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples})
-            problems[place] = problems[place] or ("" if arrived else f"a copy to {name} differs from its source")
+    for (place, source), (_, target) in permutations(enumerate(devices), 2):
+        samples, arrived = pair(source, target, seconds, buffer_bytes)
+        name = f"gpu-{target.name.partition(':')[2]}"
+        rates[place].append({"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples})
+        problems[place] = problems[place] or ("" if arrived else f"a copy to {name} differs from its source")
     return rates, problems
 
 

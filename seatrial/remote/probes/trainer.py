@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 
 import datasets
@@ -95,11 +96,10 @@ def synthetic(
     workload: models.Workload, options: argparse.Namespace, here: RankPlacement, device: str
 ) -> Iterator[Batch]:
     """Batches without end, made on the device; each depends on seed, step and rank alone."""
-    generator, step = torch.Generator(device), 0
-    while True:
+    generator = torch.Generator(device)
+    for step in count():
         generator.manual_seed((options.seed * 1_000_003 + step) * 100_003 + here.rank)
         yield workload.batch(options.batch, generator)
-        step += 1
 
 
 def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
@@ -123,8 +123,7 @@ def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
 
 
 def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str) -> Iterator[Batch]:
-    epoch = 0
-    while True:
+    for epoch in count():
         sampler.set_epoch(epoch)
         try:
             for images, labels in loader:
@@ -132,7 +131,6 @@ def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device
                 yield inputs, labels.to(device, non_blocking=True)
         except CannotStart as error:  # of a loader's process: the last line of its traceback
             raise CannotStart(str(error).strip().splitlines()[-1].rpartition("CannotStart: ")[2]) from error
-        epoch += 1
 
 
 def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -> float | None:
@@ -171,15 +169,15 @@ def communication_share(trainer: Trainer) -> float | None:
 
 def inference_rate(trainer: Trainer) -> float | None:
     """Samples/s of this rank's model without training, in the same precision; None where it was not asked for."""
-    count, batch = trainer.options.inference_steps, next(trainer.batches)
-    if not count:
+    steps, batch = trainer.options.inference_steps, next(trainer.batches)
+    if not steps:
         return None
     trainer.model.eval()
     with torch.inference_mode(), trainer.autocast():
         forward = partial(trainer.model, batch[0])
         trainer.timed(lambda: [forward() for _ in range(3)])
-        seconds = trainer.timed(lambda: [forward() for _ in range(count)])
-    return float(count * len(batch[0]) / seconds)
+        seconds = trainer.timed(lambda: [forward() for _ in range(steps)])
+    return float(steps * len(batch[0]) / seconds)
 
 
 @dataclass
