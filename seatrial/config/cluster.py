@@ -84,10 +84,6 @@ def _gpu_models() -> list[str]:
 _USUAL = ("gs", "s3", "abfs", "az", "file", "memory")  # known without loading fsspec: rendering starts in no time
 
 
-def protocol_of(url: str) -> str:
-    return url.partition("://")[0]
-
-
 def _legal_address(url: str) -> str:
     match = re.fullmatch(r"([a-z][a-z0-9+.-]*)://([^/\s]*)(/\S*)?", url, re.IGNORECASE)
     if not match or "::" in url:
@@ -117,7 +113,7 @@ def missing_package(url: str) -> str | None:
     """Return what this machine lacks to write to `url`, with the next step; None if nothing."""
     from fsspec.registry import get_filesystem_class, known_implementations
 
-    protocol = protocol_of(url)
+    protocol = url.partition("://")[0]
     package = known_implementations[protocol]["class"].partition(".")[0]
     if package != "fsspec":
         extra = {"gcsfs": "gcs", "s3fs": "s3", "adlfs": "azure"}.get(package)

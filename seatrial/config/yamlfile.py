@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,10 +41,10 @@ def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node 
     found: dict[str, int] = {}
     for error in (error for error in errors if not _is_misspelt_field(error, errors)):
         for one in _separate(error):
-            place = _place(one["loc"], model, document)
-            line = f"line {place.line}: " if place.line else ""
-            field = f"{'.'.join(place.fields)}: " if place.fields else ""
-            found.setdefault(f"{line}{field}{_explain(one, place.at)}", place.line or 1 << 30)
+            fields, line_number, at = _place(one["loc"], model, document)
+            line = f"line {line_number}: " if line_number else ""
+            field = f"{'.'.join(fields)}: " if fields else ""
+            found.setdefault(f"{line}{field}{_explain(one, at)}", line_number or 1 << 30)
     lines = sorted(found, key=found.__getitem__)
     more = [f"and {len(lines) - _MOST} more errors"] if len(lines) > _MOST else []
     return lines[:_MOST] + more
@@ -70,20 +69,14 @@ def _separate(error: Any) -> Iterator[Any]:
         yield {**error, **named}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an error is: the fields as the file has them, the line, and the model (or a union's models by tag) there.
+def _place(
+    location: Sequence[str | int], model: type[BaseModel], document: yaml.Node | None
+) -> tuple[list[str], int | None, Any]:
+    """Follow a location of pydantic's through model and document, without the tags of unions.
 
-    `at` of a field that is unknown or missing is the model that holds it.
+    Return the fields as the file has them, the line, and the model (or a union's models by tag) there; for a field
+    that is unknown or missing, the model that holds it.
     """
-
-    fields: list[str]
-    line: int | None
-    at: Any
-
-
-def _place(location: Sequence[str | int], model: type[BaseModel], document: yaml.Node | None) -> _Place:
-    """Follow a location of pydantic's through model and document, without the tags of unions."""
     at: Any = model
     node, line = document, None
     fields: list[str] = []
@@ -98,7 +91,7 @@ def _place(location: Sequence[str | int], model: type[BaseModel], document: yaml
         fields.append(str(part))
         node, line = _child(node, part, line)
         at = at if isinstance(part, int) else _models_in(at).get(part, at)
-    return _Place(fields, line, at)
+    return fields, line, at
 
 
 def _child(node: yaml.Node | None, part: str | int, line: int | None) -> tuple[yaml.Node | None, int | None]:

@@ -159,7 +159,9 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
     lines are logged, and anybody on the node can read them.
     """
-    network = ("--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network)
+    network: list[str] = []
+    if testbed.network:
+        network = ["--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network]
     exports = [part for key in variables(testbed, env) for part in ("-x", key)]
     return [
         testbed.mpirun,
@@ -167,7 +169,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
         *("--hostfile", hostfile_path(testbed), "-np", str(testbed.world_size)),
         *("--map-by", "slot", "--bind-to", "none"),
         *("--mca", "orte_keep_fqdn_hostnames", "1"),
-        *(part for part in (network if testbed.network else ()) if part),
+        *network,
         *testbed.mpirun_args,
         "--tag-output",
         *exports,
@@ -209,9 +211,8 @@ def mpirun(
     launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
     program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
-    supervisor = [*program, str(timeout_s)]
     ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
-    command = shlex.join([*supervisor, *ranks])
+    command = shlex.join([*program, str(timeout_s), *ranks])
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = launcher.environment(ranks_env) if launcher else ranks_env

@@ -57,8 +57,6 @@ _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-u
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 
-NO_PYTHON = "no python"
-SUPERVISOR = "supervise.sh"
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
 # Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
@@ -180,8 +178,8 @@ class _Contact:
         """Write the probes to the node and run `facts`."""
         python, workdir = self.testbed.python, self.testbed.workdir
         argv = [python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun]
-        answer = self._install(argv) if python else NO_PYTHON
-        if answer is NO_PYTHON:
+        answer = self._install(argv) if python else None
+        if answer is None:
             answer = self._ask_shell()
         try:
             return read_answer(Facts, answer).model_dump()
@@ -191,10 +189,10 @@ class _Contact:
 
     def _ask_shell(self) -> str:
         """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
-        file = shlex.quote(f"{self.testbed.workdir}/{SUPERVISOR}")
-        folder = f"mkdir -p {shlex.quote(self.testbed.workdir)} && cat >{file}"
-        asked = ((folder, SUPERVISOR), (shlex.join(["sh", "-s", self.testbed.mpirun]), "facts.sh"))
-        for command, script in asked:
+        folder, file = self.testbed.workdir, f"{self.testbed.workdir}/supervise.sh"
+        install = f"mkdir -p {shlex.quote(folder)} && cat >{shlex.quote(file)}"
+        ask = shlex.join(["sh", "-s", self.testbed.mpirun])
+        for command, script in ((install, "supervise.sh"), (ask, "facts.sh")):
             text = Path(__file__).with_name("shell").joinpath(script).read_bytes()
             done = run_command(self.transport, command, stdin=text, timeout_s=self._timeout_s)
         return last_line(done.output)
@@ -211,13 +209,13 @@ class _Contact:
     def _timeout_s(self) -> float:
         return max(self.connect_s, FACTS_TIMEOUT_S)
 
-    def _install(self, argv: Sequence[str]) -> str:
-        """The last line that `argv` prints, which reads the probes."""
+    def _install(self, argv: Sequence[str]) -> str | None:
+        """The last line that `argv` prints, which reads the probes; None without Python."""
         request = json.dumps({"folder": self.testbed.workdir, "files": _probe_sources()})
         done = run_command(self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s)
         answer = last_line(done.output)
         if done.exit_status == 127:
-            return NO_PYTHON
+            return None
         if done.exit_status == _NOT_WRITTEN:
             raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=shown(answer))
         if done.timed_out:

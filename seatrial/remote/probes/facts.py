@@ -66,9 +66,9 @@ def which(program, more=""):
 def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     """Model, highest SM clock (MHz) and UUID of each GPU; None when the driver's tool is there and does not answer."""
     deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
-    nvidia = nvidia_smi("uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
+    nvidia = nvidia_smi("gpu=uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
-        nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
+        nvidia = nvidia_smi("gpu=uuid,name", max(1, deadline - time.monotonic()))
     if nvidia is None:
         return None
     gpus = [gpu_in(line) for line in nvidia]
@@ -86,8 +86,9 @@ def gpu_problem() -> str:
     return next((line.strip() for line in lines if line.strip()), "")
 
 
-def nvidia_smi(fields, timeout_s):
-    return lines_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], timeout_s)
+def nvidia_smi(query, timeout_s, **options):
+    """The rows that a query such as gpu=uuid,name prints; as `lines_of`."""
+    return lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], timeout_s, **options)
 
 
 def gpu_in(line: str) -> "tuple[str, int | None, str]":

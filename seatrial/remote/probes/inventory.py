@@ -17,7 +17,7 @@ import time
 
 import amd_gpus
 import ports
-from facts import first_line, lines_of
+from facts import first_line, lines_of, nvidia_smi
 
 DEADLINE_S = 30.0  # without persistence mode, each call of nvidia-smi wakes every GPU first
 FIELDS = {
@@ -108,8 +108,7 @@ def gpu_list(deadline):
 def queried(fields, deadline):
     """A dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
     for _ in range(len(FIELDS)):
-        command = ["nvidia-smi", "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
-        lines = lines_of(command, left(deadline), failed=True, widest=WIDEST)
+        lines = nvidia_smi("gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST)
         unknown = next((match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None)
         if unknown is None:
             break
@@ -148,8 +147,7 @@ def slowdowns(text):
 
 def rows(query, deadline):
     """The rows of another query of nvidia-smi."""
-    lines = lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], left(deadline))
-    return [[part.strip() for part in line.split(",")] for line in lines or []]
+    return [[part.strip() for part in line.split(",")] for line in nvidia_smi(query, left(deadline)) or []]
 
 
 def nvlinks(lines):
