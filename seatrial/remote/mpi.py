@@ -122,13 +122,14 @@ class MpiResult:
             at = {line: position for position, line in reversed(list(enumerate(quoted)))}
             found.sort(key=lambda each: at.get(each[1].evidence, 0))
             found.sort(key=lambda each: weight(each[1]))
-        return tuple(self._laid_to(rank, finding) for rank, finding in found)
-
-    def _laid_to(self, rank: int | None, finding: "Finding") -> "Finding":
-        if rank is None:
-            return replace(finding, host=self.node_names.get(finding.host or "", finding.host))
-        own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
-        return replace(finding, rank=rank, host=own if finding.host else None)
+        laid = []
+        for rank, finding in found:
+            if rank is None:
+                laid.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
+            else:
+                own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
+                laid.append(replace(finding, rank=rank, host=own if finding.host else None))
+        return tuple(laid)
 
     def node_of(self, line: str) -> str | None:
         """The node of the rank that printed a line; None without a tag."""

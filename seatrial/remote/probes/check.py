@@ -114,16 +114,13 @@ def training(gpus: int, timeout_s: float) -> Part:
         return Part("TRAIN", (), "corrupt", wrong_ranks(last_json(ended) or {}), results)
     if ended.status != 0 or results is None:
         return broken("TRAIN", ended, "training wrote no results")
-    improved = results.get("improved") is True
-    line = training_line(results, f"{ranks} {'GPUs' if gpus else 'processes'}")
-    return Part("TRAIN", (line,), "pass" if improved else "fail", "" if improved else "the loss did not fall", results)
-
-
-def training_line(results: Mapping[str, Any], ranks: str) -> str:
     names = ("throughput_samples_per_second", "median_step_time_seconds", "loss_start", "loss_end")
-    rate, step_s, *loss = (number(results.get(name)) or math.nan for name in names)
-    of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks}"
-    return f"{of}: {rate:.4g} samples/s, {1e3 * step_s:.4g} ms a step, loss {loss[0]:.3f} to {loss[1]:.3f}"
+    rate, step_s, first, last = (number(results.get(name)) or math.nan for name in names)
+    of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks} {'GPUs' if gpus else 'processes'}"
+    line = f"{of}: {rate:.4g} samples/s, {1e3 * step_s:.4g} ms a step, loss {first:.3f} to {last:.3f}"
+    if results.get("improved") is not True:
+        return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
+    return Part("TRAIN", (line,), figures=results)
 
 
 def wrong_ranks(summary: Mapping[str, Any]) -> str:

@@ -124,8 +124,8 @@ def measure_rates(device, seconds, result):
 def search(device, rounds, fault=""):
     """Search for silent corruption: {"digests": {dtype: 16 hexadecimal digits}, "wrong": text}.
 
-    Each round has other data, the same on every device.
-    `fault` is for tests: "wrong" changes a result the same way each time, "unstable" changes a repeat.
+    Each round has other data, the same on every device. `fault` is for tests: "wrong" changes a result the same way
+    each time, "unstable" changes a repeat.
     """
     digests, wrong = dict.fromkeys(device.digest_dtypes, 0), ""
     for seed in range(rounds):

@@ -103,20 +103,16 @@ def end_all(child):
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE_S
         for pid in descendants(os.getpid()):
-            send(pid, signal_number)
+            try:
+                os.kill(pid, signal_number)
+            except OSError:
+                pass  # it has ended
         while time.monotonic() < deadline:
             child.poll()
             reap()
             if not descendants(os.getpid()):
                 return
             time.sleep(0.02)
-
-
-def send(pid, signal_number):
-    try:
-        os.kill(pid, signal_number)
-    except OSError:
-        pass
 
 
 def reap():
