@@ -56,7 +56,6 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
-
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
 # Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,

@@ -60,10 +60,10 @@ def by_gpu(command, deadline, *options):
 
 def answered(command, deadline):
     """The first JSON in what a tool prints, behind its warnings; None without."""
-    text = text_of(command, max(0.1, deadline - time.monotonic()), most=MAX_JSON)
-    for start in islice(re.finditer(r"^[\[{]", text or "", re.M), MAX_STARTS):
+    output = text_of(command, max(0.1, deadline - time.monotonic()), most=MAX_JSON)
+    for start in islice(re.finditer(r"^[\[{]", output or "", re.M), MAX_STARTS):
         try:
-            return json.JSONDecoder().raw_decode(text, start.start())[0]
+            return json.JSONDecoder().raw_decode(output, start.start())[0]
         except (ValueError, RecursionError):
             continue
     return None

@@ -219,19 +219,15 @@ class RankSweep:
     """One rank's part in the sweep."""
 
     def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
-        self.here = here
-        self.operation: str = options.operation
+        self.options, self.here = options, here
         self.layout = COLLECTIVES[options.operation].layout
-        self.iterations: int = options.iterations
-        self.warmup_iterations: int = options.warmup_iterations
-        self.corrupt: bool = options.corrupt == here.rank
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.top = max_value(options.operation, options.dtype, here.world_size)
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
         self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
         if not self.sizes:
             raise CannotStart(f"{options.max_bytes} bytes are too few to give each of {here.world_size} ranks a part")
-        self.collective, self.note = choose(self.operation, self.dtype, here.world_size)
+        self.collective, self.note = choose(options.operation, self.dtype, here.world_size)
         elements = max(options.max_bytes // self.element_bytes, 1)
         self._send, self._receive = (torch.empty(elements, dtype=self.dtype) for _ in range(2))
         self._turn = 0
@@ -243,7 +239,7 @@ class RankSweep:
         """Untimed iterations at the largest and the smallest size, as nccl-tests does."""
         for size in (self.sizes[-1], self.sizes[0]):
             source, target = self.prepare(self.shape(size), in_place=False)
-            for _ in range(self.warmup_iterations):
+            for _ in range(self.options.warmup_iterations):
                 self.collective(source, target)
 
     def side(self, size: int, *, in_place: bool) -> Side:
@@ -278,17 +274,17 @@ class RankSweep:
         self.collective(source, target)
         dist.barrier()
         started = time.perf_counter()
-        for _ in range(self.iterations):
+        for _ in range(self.options.iterations):
             self.collective(source, target)
-        mine = (time.perf_counter() - started) / self.iterations
+        mine = (time.perf_counter() - started) / self.options.iterations
         return over_ranks(mine) / int(self.here.world_size)
 
     def check(self, layout: Shape, target: torch.Tensor) -> int:
         """Wrong elements, summed over the ranks."""
-        if self.corrupt:
+        operation, here = self.options.operation, self.here
+        if self.options.corrupt == here.rank:
             target[len(target) // 2] *= -1
-        here = self.here
-        expected = parts(self.operation, here.rank, here.world_size, layout.count, lambda rank: self.data(rank, layout))
+        expected = parts(operation, here.rank, here.world_size, layout.count, lambda rank: self.data(rank, layout))
         return int(over_ranks(count_wrong(target, expected)))
 
 

@@ -39,6 +39,7 @@ gc.freeze()
 gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
