@@ -150,14 +150,15 @@ Fault = Annotated[
 
 def fault_problems(faults: tuple[Fault, ...], nodes: list[str]) -> Iterator[str]:
     """Yield what is wrong with the faults together, in a cluster of those nodes."""
-    for name in chain.from_iterable(fault.nodes for fault in faults):
-        if name not in nodes:
-            yield f"unknown node {name!r}; legal: {nodes[0]} to {nodes[-1]}"
-    for switch in (fault for fault in faults if isinstance(fault, SwitchFault)):
-        if len(switch.switch) >= len(nodes):
+    for fault in faults:
+        for name in fault.nodes:
+            if name not in nodes:
+                yield f"unknown node {name!r}; legal: {nodes[0]} to {nodes[-1]}"
+    switches = [fault.switch for fault in faults if isinstance(fault, SwitchFault)]
+    for behind in switches:
+        if len(behind) >= len(nodes):
             yield "switch: some nodes must stay outside of it"
-    behind = [name for fault in faults if isinstance(fault, SwitchFault) for name in fault.switch]
-    if twice := _twice(behind):
+    if twice := _twice(chain.from_iterable(switches)):
         yield f"{twice} is behind a switch twice"
     effects = [(*sorted(f.nodes), name) for f in faults for name in f.given if not isinstance(f, SwitchFault)]
     if twice := _twice(effects):
