@@ -8,15 +8,12 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.reason import Reason
 from seatrial.text.words import some_of
 
-_GRACE = ("GB200", "GB300", "GH200")  # NVIDIA's own CPU, which is arm64
-_SAME = {"x86_64": "amd64", "aarch64": "arm64"}
-
 Facts = Mapping[str, Mapping[str, Any]]  # by node, from seatrial/remote/probes/facts.py
 
 
 def architecture_named(machine: str) -> str:
     """Convert the kernel's name of an architecture (x86_64) to that of images (amd64)."""
-    return _SAME.get(machine, machine)
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
 def node_architecture(cluster: Cluster, here: str) -> str | None:
@@ -24,7 +21,7 @@ def node_architecture(cluster: Cluster, here: str) -> str | None:
     name = cluster.hardware.name
     if decided := cluster.platform.architecture(name, architecture_named(here)):
         return decided
-    if name.startswith(_GRACE):
+    if name.startswith(("GB200", "GB300", "GH200")):  # with Grace, NVIDIA's own CPU
         return "arm64"
     return "amd64" if name in known_hardware() and name != "cpu" else None
 

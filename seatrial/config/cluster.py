@@ -34,12 +34,10 @@ from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.shipped import example
 
-# The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
-_LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-
 
 def _legal_name(value: str) -> str:
-    if not _LEGAL_NAME.fullmatch(value):
+    # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", value):
         raise ValueError("must be 1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends")
     return value
 
@@ -57,50 +55,37 @@ ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_p
 
 
 THIS_MACHINE = "this-machine"
-_TIMEOUT_S = 20.0
-_MOST_GPUS = 1024
 
 
 def this_machine() -> dict[str, Any]:
     """Return the content of its cluster file. Raises InputError if nvidia-smi is installed and fails."""
-    return {"name": _machine_name(), "nodes": 1, "platform": {"kind": THIS_MACHINE}, **_hardware(_gpu_models())}
-
-
-def _hardware(models: list[str]) -> dict[str, Any]:
-    """Return the catalog's name of the GPUs, else the model's own."""
+    words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
+    name = words[:40].rstrip("-") or THIS_MACHINE  # the host's, so that machines with one history do not mix
+    content = {"name": name, "nodes": 1, "platform": {"kind": THIS_MACHINE}}
+    models = _gpu_models()
     if not models:
-        return {"hardware": "cpu", "slots_per_node": 2}  # a single rank exchanges no data
-    return {"hardware": hardware_of(models[0]) or {"name": models[0][:63]}, "gpus_per_node": len(models)}
+        return {**content, "hardware": "cpu", "slots_per_node": 2}  # a single rank exchanges no data
+    hardware = hardware_of(models[0]) or {"name": models[0][:63]}
+    return {**content, "hardware": hardware, "gpus_per_node": len(models)}
 
 
 def _gpu_models() -> list[str]:
     argv = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
     except FileNotFoundError:
         return []
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"nvidia-smi does not answer ({type(error).__name__}); see what it prints"
         raise InputError(f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu") from error
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:_MOST_GPUS]
+    return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:1024]  # as many as a node may have
 
 
-def _machine_name() -> str:
-    """Return a name by the host's name, so that machines with one history do not mix."""
-    words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
-    return words[:40].rstrip("-") or THIS_MACHINE
-
-
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]*)(/\S*)?", re.IGNORECASE)
 _USUAL = ("gs", "s3", "abfs", "az", "file", "memory")  # known without loading fsspec: rendering starts in no time
 
 
-def protocol_of(url: str) -> str:
-    return url.partition("://")[0]
-
-
 def _legal_address(url: str) -> str:
-    match = _ADDRESS.fullmatch(url)
+    match = re.fullmatch(r"([a-z][a-z0-9+.-]*)://([^/\s]*)(/\S*)?", url, re.IGNORECASE)
     if not match or "::" in url:
         raise ValueError(f"must be the URL of a folder, such as gs://bucket/testbed-logs, is {url!r}")
     protocol, host, _ = match.groups()
@@ -124,17 +109,14 @@ def _protocols() -> list[str]:
     return sorted(known_implementations)
 
 
-_EXTRAS = {"gcsfs": "gcs", "s3fs": "s3", "adlfs": "azure"}
-
-
 def missing_package(url: str) -> str | None:
     """Return what this machine lacks to write to `url`, with the next step; None if nothing."""
     from fsspec.registry import get_filesystem_class, known_implementations
 
-    protocol = protocol_of(url)
+    protocol = url.partition("://")[0]
     package = known_implementations[protocol]["class"].partition(".")[0]
     if package != "fsspec":
-        extra = _EXTRAS.get(package)
+        extra = {"gcsfs": "gcs", "s3fs": "s3", "adlfs": "azure"}.get(package)
         step = f"install seatrial with its extra `{extra}`" if extra else f"{sys.executable} -m pip install {package}"
         return None if find_spec(package) else f"{package} is not installed, which {protocol}:// needs: {step}"
     try:
@@ -146,27 +128,25 @@ def missing_package(url: str) -> str | None:
 
 DEFAULT_PORT = 222
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# mpirun starts its daemons through a shell on every other node, with the parameters of its command line and environment
-# between double quotes: what a shell expands or ends there would run as a command.
-_EXPANDED_BETWEEN_QUOTES = re.compile(r"[$`\"\\\x00-\x1f\x7f]")
-_MPI_VARIABLE = re.compile(r"(OMPI|PRTE|PMIX)_MCA_")
-
 
 def _legal_env(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
-        if not _ENV_NAME.fullmatch(key):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
             raise ValueError(f"{key!r} is no name of an environment variable: letters, digits and _ are legal")
         if "\0" in text or "\n" in text:
             raise ValueError(f"the value of {key} must be one line of text")
-        if _MPI_VARIABLE.match(key):
+        if re.match(r"(OMPI|PRTE|PMIX)_MCA_", key):
             _not_expanded(text)
     return value
 
 
 def _not_expanded(value: str) -> str:
-    """Check that a shell does not expand the value, since mpirun passes it through one."""
-    if match := _EXPANDED_BETWEEN_QUOTES.search(value):
+    """Check that a shell does not expand the value, since mpirun passes it through one.
+
+    mpirun starts its daemons through a shell on every other node, with the parameters of its command line and
+    environment between double quotes: what a shell expands or ends there would run as a command.
+    """
+    if match := re.search(r"[$`\"\\\x00-\x1f\x7f]", value):
         raise ValueError(
             f"{value!r} must not hold {match[0]!r}: mpirun hands it to a shell on every node, which would expand it; "
             'legal is all but $, `, ", \\ and control characters'

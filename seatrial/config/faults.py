@@ -10,20 +10,17 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from seatrial.config.yamlfile import Strict
 from seatrial.model.sizes import ByteSize
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
-_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-_LOSS = re.compile(r"(\d+(?:\.\d+)?)%")
-
 
 def _legal_rate(value: str) -> str:
-    match = _RATE.fullmatch(value)
-    if not match or not 8e3 <= float(match[1]) * _BITS[match[2]] <= 1e12:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)", value)
+    bits = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+    if not match or not 8e3 <= float(match[1]) * bits[match[2]] <= 1e12:
         raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
     return value
 
 
 def _legal_loss(value: str) -> str:
-    match = _LOSS.fullmatch(value)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
     if not match or not 0 < float(match[1]) < 100:
         raise ValueError(f"must be a share of packets above 0% and below 100%, such as 5%, is {value!r}")
     return value
@@ -136,12 +133,9 @@ class SwitchFault(_Fault):
         return self.switch
 
 
-_KINDS = {"link": LinkFault, "switch": SwitchFault}
-
-
 def _kind_of(fault: object) -> str:
     """Return the field that no other kind of fault has."""
-    for name, kind in _KINDS.items():
+    for name, kind in (("link", LinkFault), ("switch", SwitchFault)):
         if isinstance(fault, kind) or (isinstance(fault, dict) and name in fault):
             return name
     return "node"
@@ -156,14 +150,15 @@ Fault = Annotated[
 
 def fault_problems(faults: tuple[Fault, ...], nodes: list[str]) -> Iterator[str]:
     """Yield what is wrong with the faults together, in a cluster of those nodes."""
-    for name in chain.from_iterable(fault.nodes for fault in faults):
-        if name not in nodes:
-            yield f"unknown node {name!r}; legal: {nodes[0]} to {nodes[-1]}"
-    for switch in (fault for fault in faults if isinstance(fault, SwitchFault)):
-        if len(switch.switch) >= len(nodes):
+    for fault in faults:
+        for name in fault.nodes:
+            if name not in nodes:
+                yield f"unknown node {name!r}; legal: {nodes[0]} to {nodes[-1]}"
+    switches = [fault.switch for fault in faults if isinstance(fault, SwitchFault)]
+    for behind in switches:
+        if len(behind) >= len(nodes):
             yield "switch: some nodes must stay outside of it"
-    behind = [name for fault in faults if isinstance(fault, SwitchFault) for name in fault.switch]
-    if twice := _twice(behind):
+    if twice := _twice(chain.from_iterable(switches)):
         yield f"{twice} is behind a switch twice"
     effects = [(*sorted(f.nodes), name) for f in faults for name in f.given if not isinstance(f, SwitchFault)]
     if twice := _twice(effects):

@@ -128,7 +128,8 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
     """Describe the values of a field, with links to the sections of models."""
     match field:
         case {"$ref": reference}:
-            words = _linked(titles.get(reference.rpartition("/")[2]), link)
+            title = titles.get(reference.rpartition("/")[2])
+            words = link(title) if title else ""
         case {"anyOf": parts} | {"oneOf": parts}:
             kinds = (_legal(part, titles, link) for part in parts if part.get("type") != "null")
             words = " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
@@ -144,15 +145,7 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
         case {"type": "object"}:
             words = f"mapping of names to {_legal(field['additionalProperties'], titles, link)}"
         case _:
-            words = _simple(field)
+            pattern = f" like `{field['pattern']}`" if "pattern" in field else ""
+            bounds = (f"{bound} {field[key]:g}" for key, bound in _BOUNDS.items() if key in field)
+            words = ", ".join((f"{_TYPES[field['type']]}{pattern}", *bounds))
     return words
-
-
-def _linked(title: str | None, link: Link) -> str:
-    return link(title) if title else ""
-
-
-def _simple(field: Schema) -> str:
-    bounds = (f"{words} {field[key]:g}" for key, words in _BOUNDS.items() if key in field)
-    pattern = f" like `{field['pattern']}`" if "pattern" in field else ""
-    return ", ".join((f"{_TYPES[field['type']]}{pattern}", *bounds))

@@ -12,8 +12,6 @@ from seatrial.config.yamlfile import Strict, no_boolean
 from seatrial.system.shipped import IMAGES, REPOSITORY
 from seatrial.text.redact import looks_secret
 
-_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
-
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
     """Yield (keyword, rest) of each instruction of a Dockerfile, without comments, continued lines joined."""
@@ -35,8 +33,9 @@ def bases(text: str, given: Mapping[str, str]) -> list[str]:
     stages = {"scratch"}
     images: list[str] = []
     for keyword, rest in instructions(text):
-        if keyword == "ARG" and not images:
-            values |= _defaults(rest, values, given)
+        if keyword == "ARG" and not images:  # before the first FROM
+            defaults = [word.partition("=") for word in _words(rest)]
+            values |= {name: given.get(name, _filled(value.strip("\"'"), values)) for name, _, value in defaults}
         elif keyword == "FROM":
             words = [word for word in rest.split() if not word.startswith("--")]
             images += _outside(_filled(words[0], values), stages)
@@ -50,14 +49,9 @@ def _outside(image: str, stages: set[str]) -> list[str]:
     return [] if image.lower() in stages else [image]
 
 
-def _defaults(rest: str, values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of an ARG instruction before the first FROM."""
-    pairs = (word.partition("=") for word in _words(rest))
-    return {name: given.get(name, _filled(default.strip("\"'"), values)) for name, _, default in pairs}
-
-
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: values.get(match[1] or match[3]) or match[2] or "", text)
+    variable = r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))"
+    return re.sub(variable, lambda match: values.get(match[1] or match[3]) or match[2] or "", text)
 
 
 def _words(rest: str) -> list[str]:
@@ -100,7 +94,6 @@ _PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
 _REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
 _ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
 _LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
-_SUBSTITUTION = re.compile(r"_[A-Z0-9_]+")
 # Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
 _PREDEFINED = frozenset(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "FTP", "NO", "ALL"))
 
@@ -161,7 +154,7 @@ def _nothing_private(value: dict[str, str]) -> dict[str, str]:
 
 def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
     for name in _nothing_private(value):
-        if not _SUBSTITUTION.fullmatch(name):
+        if not re.fullmatch(r"_[A-Z0-9_]+", name):
             raise ValueError(f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal")
         if name == "_TAG":
             raise ValueError("_TAG is set from the build context; leave it out")

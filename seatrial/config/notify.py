@@ -7,20 +7,15 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.yamlfile import Strict
 
-_CHANNEL = re.compile(r"#?[\w][\w.-]{0,79}", re.UNICODE)
-_MENTION = re.compile(r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}")
-_ADDRESS = re.compile(r"https?://[^\s<>|\"'`]+")
-_PLACEHOLDERS = frozenset({"run_id", "cluster"})
-
 
 def legal_channel(value: str) -> str:
-    if not _CHANNEL.fullmatch(value):
+    if not re.fullmatch(r"#?[\w][\w.-]{0,79}", value):
         raise ValueError(f"must be a channel's name or id, such as gpu-alerts or C024BE91L, is {value!r}")
     return value
 
 
 def _legal_mention(value: str) -> str:
-    if not _MENTION.fullmatch(value):
+    if not re.fullmatch(r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}", value):
         raise ValueError(
             f"must be here, channel, everyone, or the id of a member (U...) or of a user group (S...), is {value!r}"
         )
@@ -28,8 +23,9 @@ def _legal_mention(value: str) -> str:
 
 
 def _legal_address(value: str) -> str:
-    unknown = set(re.findall(r"{([^}]*)}", value)) - _PLACEHOLDERS
-    if not _ADDRESS.fullmatch(value) or unknown or "@" in value.partition("//")[2].partition("/")[0]:
+    unknown = set(re.findall(r"{([^}]*)}", value)) - {"run_id", "cluster"}
+    has_login = "@" in value.partition("//")[2].partition("/")[0]
+    if not re.fullmatch(r"https?://[^\s<>|\"'`]+", value) or unknown or has_login:
         raise ValueError(
             "must be an http or https address without a login, such as https://reports.example.com/{run_id}/report.html;"
             f" {{run_id}} and {{cluster}} are filled in, is {value!r}"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,9 +13,8 @@ from seatrial.text.words import nearest_of
 
 SHOWN_CHARS = 80  # of a value
 _MOST = 20
-_EXAMPLES = {
-    "builder": "{builder: docker, build: cpu}, or the reference of an image alone"
-}  # where the field alone would be no example
+# Where the field alone would be no example.
+_EXAMPLES = {"builder": "{builder: docker, build: cpu}, or the reference of an image alone"}
 _WORDS = {  # by pydantic's type of error
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping of fields"),
     **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
@@ -43,10 +41,10 @@ def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node 
     found: dict[str, int] = {}
     for error in (error for error in errors if not _is_misspelt_field(error, errors)):
         for one in _separate(error):
-            place = _place(one["loc"], model, document)
-            line = f"line {place.line}: " if place.line else ""
-            field = f"{'.'.join(place.fields)}: " if place.fields else ""
-            found.setdefault(f"{line}{field}{_explain(one, place.at)}", place.line or 1 << 30)
+            fields, line_number, at = _place(one["loc"], model, document)
+            line = f"line {line_number}: " if line_number else ""
+            field = f"{'.'.join(fields)}: " if fields else ""
+            found.setdefault(f"{line}{field}{_explain(one, at)}", line_number or 1 << 30)
     lines = sorted(found, key=found.__getitem__)
     more = [f"and {len(lines) - _MOST} more errors"] if len(lines) > _MOST else []
     return lines[:_MOST] + more
@@ -71,20 +69,14 @@ def _separate(error: Any) -> Iterator[Any]:
         yield {**error, **named}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an error is: the fields as the file has them, the line, and the model (or a union's models by tag) there.
+def _place(
+    location: Sequence[str | int], model: type[BaseModel], document: yaml.Node | None
+) -> tuple[list[str], int | None, Any]:
+    """Follow a location of pydantic's through model and document, without the tags of unions.
 
-    `at` of a field that is unknown or missing is the model that holds it.
+    Return the fields as the file has them, the line, and the model (or a union's models by tag) there; for a field
+    that is unknown or missing, the model that holds it.
     """
-
-    fields: list[str]
-    line: int | None
-    at: Any
-
-
-def _place(location: Sequence[str | int], model: type[BaseModel], document: yaml.Node | None) -> _Place:
-    """Follow a location of pydantic's through model and document, without the tags of unions."""
     at: Any = model
     node, line = document, None
     fields: list[str] = []
@@ -99,7 +91,7 @@ def _place(location: Sequence[str | int], model: type[BaseModel], document: yaml
         fields.append(str(part))
         node, line = _child(node, part, line)
         at = at if isinstance(part, int) else _models_in(at).get(part, at)
-    return _Place(fields, line, at)
+    return fields, line, at
 
 
 def _child(node: yaml.Node | None, part: str | int, line: int | None) -> tuple[yaml.Node | None, int | None]:
@@ -115,9 +107,10 @@ def _child(node: yaml.Node | None, part: str | int, line: int | None) -> tuple[y
 
 def _explain(problem: Any, at: Any) -> str:
     kind, value = problem["type"], problem.get("input")
-    context: dict[str, Any] = {
-        key: int(each) if _is_whole(each) else each for key, each in problem.get("ctx", {}).items()
-    }
+    context: dict[str, Any] = dict(problem.get("ctx", {}))
+    for key, each in context.items():
+        if isinstance(each, float) and each.is_integer():  # a bound
+            context[key] = int(each)
     if "discriminator" in context:
         context["discriminator"] = str(context["discriminator"]).strip("'")
     if kind == "extra_forbidden":
@@ -136,17 +129,10 @@ def _explain(problem: Any, at: Any) -> str:
         return str(problem["msg"])
     message = _WORDS[kind].format(**context) if kind in _WORDS else str(problem["msg"])
     has_value = kind == "union_tag_invalid" or "got " in message
-    nearest = nearest_of(value, str(context["expected"]).split("'")[1::2]) if _is_misspelt(kind, value) else ""
+    may_be_misspelt = kind == "literal_error" and isinstance(value, str)
+    nearest = nearest_of(value, str(context["expected"]).split("'")[1::2]) if may_be_misspelt else ""
     shown = "" if has_value else f", is {_shown(value)}"
     return f"{message[:1].lower()}{message[1:]}{shown}{f'; {nearest}' if nearest else ''}"
-
-
-def _is_whole(bound: object) -> bool:
-    return isinstance(bound, float) and bound.is_integer()
-
-
-def _is_misspelt(kind: str, value: object) -> bool:
-    return kind == "literal_error" and isinstance(value, str)
 
 
 def _shown(value: object) -> str:
@@ -194,7 +180,6 @@ except ImportError:  # PyYAML was built without it
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 MAX_BYTES = 1_000_000
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # fits into 64 bits
 
 
 class Strict(BaseModel):
@@ -248,7 +233,10 @@ def _mapping(text: str, path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.YAMLError as error:
-        raise InputError(f"{path}: {_yaml_problem(error)}") from error
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise InputError(f"{path}: {line}not YAML: {problem}") from error
     except RecursionError as error:
         raise InputError(f"{path}: is nested too deeply") from error
     except (ValueError, TypeError, AttributeError, LookupError) as error:  # PyYAML's own slips: !!int abc, 2020-13-45
@@ -276,7 +264,8 @@ class _UniqueKeyLoader(Loader):
 
     def construct_yaml_int(self, node: Any) -> int:
         """Return a plain decimal integer; others that YAML 1.1 knows (0x1f, 017, 1:30) are seldom meant as numbers."""
-        self._check_number(node, _INTEGER.fullmatch(str(node.value)) is not None)
+        is_plain = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", str(node.value)) is not None  # fits into 64 bits
+        self._check_number(node, is_plain)
         return int(node.value)
 
     def construct_yaml_float(self, node: Any) -> float:
@@ -291,9 +280,3 @@ class _UniqueKeyLoader(Loader):
 
 _UniqueKeyLoader.add_constructor("tag:yaml.org,2002:int", _UniqueKeyLoader.construct_yaml_int)
 _UniqueKeyLoader.add_constructor("tag:yaml.org,2002:float", _UniqueKeyLoader.construct_yaml_float)
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"line {mark.line + 1}: not YAML: {problem}" if mark else f"not YAML: {problem}"

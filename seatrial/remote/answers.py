@@ -1,7 +1,6 @@
 """Models of the probes' output, with bounds on types and sizes: a broken node may print anything."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +21,11 @@ Answer = TypeVar("Answer", bound="NodeAnswer")
 def printable(text: str) -> str:
     """The text, at most MAX_TEXT characters of it, without control characters."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_TEXT])
+
+
+def shown(output: str) -> str:
+    """What was printed, for a message."""
+    return printable(output) or "nothing was printed"
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(printable)]
@@ -114,9 +118,6 @@ def read_answer(model: type[Answer], line: str) -> Answer:
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
-        raise ValueError(_first_problem(error.errors(include_url=False, include_input=False)[0])) from None
-
-
-def _first_problem(problem: Mapping[str, Any]) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
-    return printable(f"{where}: {problem['msg']}" if where else problem["msg"])
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(printable(f"{where}: {first['msg']}" if where else first["msg"])) from None

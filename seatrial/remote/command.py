@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT_BYTES = 1024**2  # of a command whose answer is small
 _EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
-_EXIT_STATUS_S = 10.0
+_EXIT_S = 10.0  # for the exit status, after the end of the output
 _WINDOW_BYTES = 4 * 1024**2  # of what is not read yet; the window that paramiko opens has half of it
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes per rank
@@ -94,7 +94,10 @@ class RemoteProcess(LineReader):
     def read(self, timeout_s: float) -> bytes | None:
         """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
         self._channel.settimeout(max(timeout_s, 0.001))
-        self._check_window()
+        if len(self._channel.in_buffer) > _WINDOW_BYTES:  # its server ignores the window, which paramiko does not check
+            self._channel.close()
+            excess = "its SSH server sends more than the window allows and was cut off"
+            raise FloodError(Reason.of("output-flood", excess=excess))
         try:
             data = self._channel.recv(_CHUNK_BYTES)
         except TimeoutError:
@@ -102,17 +105,9 @@ class RemoteProcess(LineReader):
         self.received_bytes += len(data)
         return data or None
 
-    def _check_window(self) -> None:
-        """Raise FloodError if a server ignores its window, which paramiko does not check."""
-        if len(self._channel.in_buffer) > _WINDOW_BYTES:
-            self._channel.close()
-            raise FloodError(
-                Reason.of("output-flood", excess="its SSH server sends more than the window allows and was cut off")
-            )
-
-    def exit_status(self, timeout_s: float = _EXIT_STATUS_S) -> int | None:
+    def exit_status(self) -> int | None:
         """The exit status, None when the connection ended without one."""
-        if not self._channel.status_event.wait(timeout_s):
+        if not self._channel.status_event.wait(_EXIT_S):
             return None
         return self._channel.exit_status if self._channel.exit_status >= 0 else None
 
@@ -143,7 +138,10 @@ def run_command(
     when it cannot be started or the connection breaks.
     """
     started = time.monotonic()
-    process = start_process(transport, _limited(command, timeout_s))
+    # The node itself ends it a second after its time is up: a closed channel ends only what writes to it, and OpenSSH
+    # delivers no signals to sessions of root.
+    limited = f"timeout -s KILL {math.ceil(timeout_s) + 1} sh -c {shlex.quote(command)}"
+    process = start_process(transport, limited)
     try:
         with suppress(OSError):  # a shell that ends at once closes its input; its output is still read
             process.send(stdin)
@@ -157,14 +155,6 @@ def run_command(
         process.close()
 
 
-def _limited(command: str, timeout_s: float) -> str:
-    """The command, ended by the node itself a second after its time is up.
-
-    A closed channel ends only what writes to it, and OpenSSH delivers no signals to sessions of root.
-    """
-    return f"timeout -s KILL {math.ceil(timeout_s) + 1} sh -c {shlex.quote(command)}"
-
-
 def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[str, bool]:
     """The output until its end or the deadline, and whether the end came. Raises FloodError."""
     output, ended = bytearray(), False
@@ -173,9 +163,8 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
         ended = data is None
         output += data or b""
         if process.received_bytes > max_bytes:
-            raise FloodError(
-                Reason.of("output-flood", excess=f"it printed more than {max_bytes / 1024**2:g} MiB and was ended")
-            )
+            excess = f"it printed more than {max_bytes / 1024**2:g} MiB and was ended"
+            raise FloodError(Reason.of("output-flood", excess=excess))
     return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
 
 
@@ -187,9 +176,6 @@ def start_process(transport: "paramiko.Transport", command: str) -> RemoteProces
         return RemoteProcess(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise RemoteError(Reason.of("ssh-session", problem=str(error) or type(error).__name__)) from error
-
-
-_EXIT_S = 10.0
 
 
 class LocalProcess(LineReader):

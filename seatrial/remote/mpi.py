@@ -63,13 +63,11 @@ SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths
 SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
 _LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
-_EVENT = '{"event"'
 OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
 _LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
 _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
-_SUPERVISOR = (
-    "seatrial-supervisor: "  # seatrial/remote/probes/supervise.py: why it ended, or did not start, the command
-)
+# Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
+_SUPERVISOR = "seatrial-supervisor: "
 _CANNOT_START = "cannot start "
 _WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
 
@@ -120,25 +118,23 @@ class MpiResult:
             by_rank.setdefault(rank_of(line), []).append(line)
         found = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
         if len(by_rank) > 1:  # else they are in order
-            at = {line: position for position, line in reversed(list(enumerate(map(_evidence, self.lines))))}
+            quoted = [" ".join(line.split())[:300] for line in self.lines]  # as the classifier quotes a line
+            at = {line: position for position, line in reversed(list(enumerate(quoted)))}
             found.sort(key=lambda each: at.get(each[1].evidence, 0))
             found.sort(key=lambda each: weight(each[1]))
-        return tuple(self._laid_to(rank, finding) for rank, finding in found)
-
-    def _laid_to(self, rank: int | None, finding: "Finding") -> "Finding":
-        if rank is None:
-            return replace(finding, host=self.node_name(finding.host))
-        own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
-        return replace(finding, rank=rank, host=own if finding.host else None)
+        laid = []
+        for rank, finding in found:
+            if rank is None:
+                laid.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
+            else:
+                own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
+                laid.append(replace(finding, rank=rank, host=own if finding.host else None))
+        return tuple(laid)
 
     def node_of(self, line: str) -> str | None:
         """The node of the rank that printed a line; None without a tag."""
         rank = rank_of(line)
         return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
-
-    def node_name(self, host: str | None) -> str | None:
-        """The node's name for its address; anything else as it is."""
-        return self.node_names.get(host, host) if host else host
 
     @property
     def cause(self) -> str | None:
@@ -164,7 +160,9 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
     lines are logged, and anybody on the node can read them.
     """
-    network = ("--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network)
+    network: list[str] = []
+    if testbed.network:
+        network = ["--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network]
     exports = [part for key in variables(testbed, env) for part in ("-x", key)]
     return [
         testbed.mpirun,
@@ -172,7 +170,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
         *("--hostfile", hostfile_path(testbed), "-np", str(testbed.world_size)),
         *("--map-by", "slot", "--bind-to", "none"),
         *("--mca", "orte_keep_fqdn_hostnames", "1"),
-        *(part for part in (network if testbed.network else ()) if part),
+        *network,
         *testbed.mpirun_args,
         "--tag-output",
         *exports,
@@ -214,9 +212,8 @@ def mpirun(
     launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
     program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
-    supervisor = [*program, str(timeout_s)]
     ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
-    command = shlex.join([*supervisor, *ranks])
+    command = shlex.join([*program, str(timeout_s), *ranks])
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
             environment = launcher.environment(ranks_env) if launcher else ranks_env
@@ -226,7 +223,7 @@ def mpirun(
             file.write(f"$ {command}\n")
             settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
-            done = _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
+            done = _Follower(process, timeout_s, settle_s, file, on_line, is_done, most).follow()
             names = {node.address: node.name for node in testbed.nodes}
             waited_s = 0.0 if testbed.shared_cores is None else done.waited_s
             return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed), waited_s=waited_s)
@@ -240,11 +237,6 @@ def _for_shell(environment: Mapping[str, str]) -> bytes:
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
     return tuple(node.name for node in testbed.nodes for _ in range(node.slots))
-
-
-def _evidence(line: str) -> str:
-    """A line as the classifier quotes it."""
-    return " ".join(line.split())[:300]
 
 
 @contextmanager
@@ -267,7 +259,7 @@ class _Follower:
         process: RankProcess,
         timeout_s: float,
         settle_s: float,
-        keep: Callable[[str], str],
+        log_file: RawLog,
         on_line: Callable[[str], None] | None,
         is_done: Callable[[str], bool] | None,
         max_bytes: int,
@@ -276,7 +268,7 @@ class _Follower:
         self._process = process
         self._lines = KeptLines()
         self._srun = SrunLines()
-        self._keep = keep
+        self._log_file = log_file
         self._on_line = on_line or (lambda line: None)
         self._is_done = is_done or (lambda line: False)
         self._started = time.monotonic()
@@ -290,7 +282,10 @@ class _Follower:
     def follow(self) -> MpiResult:
         while (batch := self._process.read_lines(0.2)) is not None:
             for line in batch:
-                self._read(line)
+                self._room -= max(len(line) + 1, _LINE_COST)
+                whole = self._srun.whole(line) if self._piece_of is None else line
+                if whole is not None:
+                    self._take(whole)
             too_late = time.monotonic() > self._deadline
             # Everything was ended a while ago: what still comes then has piled up faster than it could be read.
             if self._room < 0 or self._process.received_bytes > self._max_bytes or (too_late and batch):
@@ -298,7 +293,10 @@ class _Follower:
             if too_late:
                 return self._result(None, past_deadline=True)
             if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
-                self._ask_to_end()
+                log.warning("mpirun has printed everything and does not leave; ending it and using its output")
+                self._asked_to_end = True
+                self._process.close_stdin()
+                self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
         return self._result(self._process.exit_status())
 
     def _ended_for_flooding(self) -> MpiResult:
@@ -309,41 +307,27 @@ class _Follower:
             pass
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
-    def _read(self, line: str) -> None:
-        self._room -= max(len(line) + 1, _LINE_COST)
-        whole = self._srun.whole(line) if self._piece_of is None else line
-        if whole is not None:
-            self._take(whole)
-
-    def _take(self, line: str) -> None:
-        goes_on = is_piece(line)
-        words = list(split_tags(self._keep(line), self._piece_of))
+    def _take(self, read: str) -> None:
+        """Log a line, or a piece of one; keep the words of each rank in it."""
+        goes_on = is_piece(read)  # it waits in the log for what a secret may end with
+        logged = self._log_file.write(read if goes_on else f"{read}\n").removesuffix("\n")
+        words = list(split_tags(logged, self._piece_of))
         self._piece_of = words[0].rank if goes_on else None
-        for each in words:
-            self._take_words(each)
-
-    def _take_words(self, words: RankLine) -> None:
-        if self._supervisor is not None:  # ranks that are ended complain of each other
-            return
-        line, rank = str(words), words.rank
-        if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
-            line = line[:_LONGEST_LINE]
-        before, mark, message = line.rpartition(_SUPERVISOR) if rank is None else ("", "", "")
-        if mark:  # it may stand behind half a line of the launcher
-            self._supervisor, line = message, before
-            if not line:
+        for line in words:
+            if self._supervisor is not None:  # ranks that are ended complain of each other
                 return
-        line = RankLine(line, rank)
-        self._lines.add(line)
-        self._on_line(line)
-        if self._is_done(line):
-            self._settled_at = time.monotonic() + self._settle_s
-
-    def _ask_to_end(self) -> None:
-        log.warning("mpirun has printed everything and does not leave; ending it and using its output")
-        self._asked_to_end = True
-        self._process.close_stdin()
-        self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
+            text, rank = str(line), line.rank
+            if len(text) > _LONGEST_LINE and '{"event"' not in text[:_LONGEST_LINE]:
+                text = text[:_LONGEST_LINE]
+            if rank is None and _SUPERVISOR in text:  # it may stand behind half a line of the launcher
+                text, _, self._supervisor = text.rpartition(_SUPERVISOR)
+                if not text:
+                    return
+            kept = RankLine(text, rank)
+            self._lines.add(kept)
+            self._on_line(kept)
+            if self._is_done(kept):
+                self._settled_at = time.monotonic() + self._settle_s
 
     def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
         seconds = time.monotonic() - self._started
@@ -365,16 +349,6 @@ class _Follower:
         )
 
 
-def _keeper(file: RawLog) -> Callable[[str], str]:
-    """Writes a line and returns it without secrets. A piece of a longer line waits for what a secret may end with."""
-
-    def keep(line: str) -> str:
-        return file.write(line if is_piece(line) else f"{line}\n").removesuffix("\n")
-
-    return keep
-
-
-_TIMEOUT_S = 20.0
 _BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
 _BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
 
@@ -389,7 +363,7 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 
     most = _BYTES + _BYTES_PER_RANK * testbed.world_size
     try:
-        mpirun(testbed, argv, timeout_s=_TIMEOUT_S, env=env, on_line=count, max_bytes=most)
+        mpirun(testbed, argv, timeout_s=20, env=env, on_line=count, max_bytes=most)
     except RemoteError:
         return ()
     return loudest(testbed, printed)
@@ -404,10 +378,6 @@ def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]
             by_node[owners[rank]] += characters
     for name, characters in by_node.most_common(1):
         if 2 * characters > by_node.total() > 0:
-            share = characters / by_node.total()
-            return (
-                Suspect(
-                    "node", name, 0.9, Reason.of("output-flood", excess=f"its ranks printed {share:.0%} of all output")
-                ),
-            )
+            excess = f"its ranks printed {characters / by_node.total():.0%} of all output"
+            return (Suspect("node", name, 0.9, Reason.of("output-flood", excess=excess)),)
     return ()

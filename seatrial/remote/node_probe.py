@@ -9,18 +9,14 @@ from pydantic import Field, FiniteFloat
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, printable, read_answer
+from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text, read_answer, shown
 from seatrial.remote.command import run_command
+from seatrial.remote.node_setup import standard_library_program
 from seatrial.remote.ssh import connected
 from seatrial.text.lines import last_line
 
 if TYPE_CHECKING:
     import paramiko
-
-
-_CONNECT_S = 30
-_KILLED = 128 + 9  # as a shell reports it
-_MAX_BYTES = 1 << 20  # of what one probe prints
 
 
 def run_probe(
@@ -31,8 +27,8 @@ def run_probe(
     Raises RemoteError when the probe prints {"error": text} or no answer, when it is not through in time, or floods.
     """
     argv = [testbed.python, f"{testbed.workdir}/{probe}.py", *options]
-    with connected(testbed, node, _CONNECT_S) as transport:
-        done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=_MAX_BYTES)
+    with connected(testbed, node, 30) as transport:
+        done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=1 << 20)
     lines = done.output.splitlines()
     if problem := next(iter(_answers(ProbeError, lines)), None):
         raise RemoteError(Reason.of("probe-failed", probe=probe, problem=problem.error))
@@ -40,10 +36,10 @@ def run_probe(
         raise RemoteError(Reason.of("probe-timeout", probe=probe, seconds=timeout_s))
     if answers := _answers(model, lines):
         return answers
-    if done.exit_status == _KILLED:
+    if done.exit_status == 128 + 9:  # as a shell reports a killed program
         raise RemoteError(Reason.of("probe-killed", probe=probe))
     last = next((line for line in reversed(lines) if line.strip()), "")
-    unusable = f"it gave no usable answer; its last line: {printable(last) or 'nothing was printed'}"
+    unusable = f"it gave no usable answer; its last line: {shown(last)}"
     raise RemoteError(Reason.of("probe-failed", probe=probe, problem=unusable))
 
 
@@ -56,8 +52,6 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
             continue
     return answers
 
-
-_TIMEOUT_S = 45  # the probe asks nvidia-smi for 30 s
 
 Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
 Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
@@ -159,9 +153,8 @@ class Inventory(NodeAnswer):
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
     """The node's own answer. Raises RemoteError; a node that gives none is not judged by it."""
-    # -S: packages are not looked for, which takes as long as all the rest.
-    command = shlex.join([testbed.python, "-S", f"{testbed.workdir}/inventory.py"])
-    done = run_command(transport, command, timeout_s=_TIMEOUT_S)
+    command = shlex.join(standard_library_program(testbed, "inventory.py"))
+    done = run_command(transport, command, timeout_s=45)  # the probe asks nvidia-smi for 30 s
     try:
         return read_answer(Inventory, last_line(done.output))
     except ValueError as error:

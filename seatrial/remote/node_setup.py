@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Facts, printable, read_answer
+from seatrial.remote.answers import Facts, read_answer, shown
 from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
 from seatrial.remote.ssh import HostKeyError, connect
@@ -56,11 +56,6 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
-_SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
-
-NO_PYTHON = "no python"
-_SHELL = Path(__file__).with_name("shell")
-SUPERVISOR = "supervise.sh"
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
 # Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
@@ -182,22 +177,22 @@ class _Contact:
         """Write the probes to the node and run `facts`."""
         python, workdir = self.testbed.python, self.testbed.workdir
         argv = [python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun]
-        answer = self._install(argv) if python else NO_PYTHON
-        if answer is NO_PYTHON:
+        answer = self._install(argv) if python else None
+        if answer is None:
             answer = self._ask_shell()
         try:
             return read_answer(Facts, answer).model_dump()
         except ValueError as error:
-            shown = printable(answer) or "nothing was printed"
-            raise self._error("node-facts-unreadable", what="say what it is", answer=f"{shown} ({error})") from None
+            words = f"{shown(answer)} ({error})"
+            raise self._error("node-facts-unreadable", what="say what it is", answer=words) from None
 
     def _ask_shell(self) -> str:
         """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
-        file = shlex.quote(f"{self.testbed.workdir}/{SUPERVISOR}")
-        folder = f"mkdir -p {shlex.quote(self.testbed.workdir)} && cat >{file}"
-        asked = ((folder, SUPERVISOR), (shlex.join(["sh", "-s", self.testbed.mpirun]), "facts.sh"))
-        for command, script in asked:
-            text = (_SHELL / script).read_bytes()
+        folder, file = self.testbed.workdir, f"{self.testbed.workdir}/supervise.sh"
+        install = f"mkdir -p {shlex.quote(folder)} && cat >{shlex.quote(file)}"
+        ask = shlex.join(["sh", "-s", self.testbed.mpirun])
+        for command, script in ((install, "supervise.sh"), (ask, "facts.sh")):
+            text = Path(__file__).with_name("shell").joinpath(script).read_bytes()
             done = run_command(self.transport, command, stdin=text, timeout_s=self._timeout_s)
         return last_line(done.output)
 
@@ -213,16 +208,15 @@ class _Contact:
     def _timeout_s(self) -> float:
         return max(self.connect_s, FACTS_TIMEOUT_S)
 
-    def _install(self, argv: Sequence[str]) -> str:
-        """The last line that `argv` prints, which reads the probes."""
+    def _install(self, argv: Sequence[str]) -> str | None:
+        """The last line that `argv` prints, which reads the probes; None without Python."""
         request = json.dumps({"folder": self.testbed.workdir, "files": _probe_sources()})
         done = run_command(self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s)
         answer = last_line(done.output)
         if done.exit_status == 127:
-            return NO_PYTHON
+            return None
         if done.exit_status == _NOT_WRITTEN:
-            problem = printable(answer) or "nothing was printed"
-            raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=problem)
+            raise self._error("node-probes-not-written", folder=self.testbed.workdir, problem=shown(answer))
         if done.timed_out:
             raise self._error("node-facts-timeout", timeout_s=self._timeout_s)
         return answer
@@ -232,7 +226,7 @@ class _Contact:
 
 
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:
-    """The command of a probe that imports the standard library alone: what else Python knows is not looked for."""
+    """The command of a probe that imports the standard library alone: packages are not looked for, which takes long."""
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
 
 
@@ -247,13 +241,7 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()
     answer = last_line(done.output)
-    if not _SECONDS.fullmatch(answer):
-        raise RemoteError(
-            placed(
-                node.name,
-                Reason.of(
-                    "node-facts-unreadable", what="tell the time", answer=printable(answer) or "nothing was printed"
-                ),
-            )
-        )
+    if not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer):  # since the epoch, as date prints them
+        reason = Reason.of("node-facts-unreadable", what="tell the time", answer=shown(answer))
+        raise RemoteError(placed(node.name, reason))
     return float(answer) - (before + after) / 2, (after - before) / 2

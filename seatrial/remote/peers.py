@@ -10,7 +10,16 @@ from typing import Any
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import PeerAnswer, ProbeError, ReachAnswer, StreamAnswer, Unreached, printable, read_answer
+from seatrial.remote.answers import (
+    PeerAnswer,
+    ProbeError,
+    ReachAnswer,
+    StreamAnswer,
+    Unreached,
+    printable,
+    read_answer,
+    shown,
+)
 from seatrial.remote.command import run_command
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
@@ -25,8 +34,10 @@ def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node]
 
     Raises RemoteError where the node does not say it.
     """
+    addresses = [[peer.address, peer.port] for peer in peers]
+    request = {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
     longest_s = timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S  # if no peer answers
-    output = _asked(testbed, contact, "reach.py", reach_request(peers, timeout_s), longest_s)
+    output = _asked(testbed, contact, "reach.py", request, longest_s)
     return unreached(output.splitlines(), peers)
 
 
@@ -67,12 +78,6 @@ _REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
     "max-startups": ("ssh-max-startups", {}),
     "local": ("node-cannot-connect", {}),
 }
-
-
-def reach_request(peers: Sequence[Node], timeout_s: float) -> dict[str, Any]:
-    """The probe's standard input."""
-    addresses = [[peer.address, peer.port] for peer in peers]
-    return {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
 
 
 def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
@@ -152,4 +157,4 @@ def _stream_problem(answer: str) -> str:
     try:
         return read_answer(ProbeError, answer).error
     except ValueError:
-        return printable(answer) or "nothing was printed"
+        return shown(answer)

@@ -5,9 +5,9 @@ import errno
 import hmac
 import re
 import resource
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
-_KEEPALIVE_S = 15  # firewalls forget silent connections, and a sweep is silent for minutes
 _FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
 _PER_SHARED_CORE = 4  # of them where all nodes share cores: enough that no core waits for an answer
 
@@ -31,18 +29,13 @@ class HostKeyError(RemoteError):
     """The node answers with another host key than the one pinned for this run."""
 
 
-@contextmanager
-def connected(testbed: Testbed, node: Node, timeout_s: float) -> Iterator["paramiko.Transport"]:
+def connected(testbed: Testbed, node: Node, timeout_s: float) -> "closing[paramiko.Transport]":
     """An authenticated SSH connection to `node`, closed at the end.
 
     Raises RemoteError with the cause (refused, timed out, key not accepted), HostKeyError when the host key is not the
     pinned one.
     """
-    transport = connect(testbed, node, timeout_s)
-    try:
-        yield transport
-    finally:
-        transport.close()
+    return closing(connect(testbed, node, timeout_s))
 
 
 def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
@@ -51,10 +44,17 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
 
     try:
         transport = paramiko.Transport(testbed.dial(node, timeout_s))
+    except TimeoutError as error:
+        raise RemoteError(_reason(node, "ssh-timeout")) from error
+    except ConnectionRefusedError as error:
+        raise RemoteError(_reason(node, "ssh-refused")) from error
     except OSError as error:
-        if error.errno in _OURS:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):  # this host's shortage is no fault of the node
             raise SeatrialError(Reason.of("control-host-open-files", problem=str(error.strerror))) from None
-        raise RemoteError(_dial_problem(node, error)) from error
+        problem = error.strerror.lower() if error.strerror else str(error)
+        reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
+        cause = next((each for each in error.args if isinstance(each, Reason)), None)  # such as that its pod ended
+        raise RemoteError(placed(node.name, caused(reason, cause))) from error
     except paramiko.SSHException as error:
         raise RemoteError(_reason(node, "ssh-no-server", problem=str(error))) from error
     try:
@@ -68,7 +68,7 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
 def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, timeout_s: float) -> None:
     import paramiko
 
-    transport.set_keepalive(_KEEPALIVE_S)
+    transport.set_keepalive(15)  # s: firewalls forget silent connections, and a sweep is silent for minutes
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
     kind, _, pinned = node.host_key.partition(" ")
     try:
@@ -83,17 +83,6 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, ti
         raise RemoteError(_reason(node, "ssh-key-rejected", user=testbed.user_of(node))) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise RemoteError(_reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)) from error
-
-
-def _dial_problem(node: Node, error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return _reason(node, "ssh-timeout")
-    if isinstance(error, ConnectionRefusedError):
-        return _reason(node, "ssh-refused")
-    problem = error.strerror.lower() if error.strerror else str(error)
-    reason = Reason.of("ssh-unreachable", address=node.address, port=node.port, problem=problem)
-    cause = next((each for each in error.args if isinstance(each, Reason)), None)  # such as that its pod ended
-    return placed(node.name, caused(reason, cause))
 
 
 def _reason(node: Node, code: str, **values: str) -> str:
@@ -138,12 +127,12 @@ def allow_many_connections() -> None:
 
 def known_hosts(nodes: Iterable[Node]) -> str:
     """The known_hosts file that pins every node's key under its name and its address."""
-    return "".join(f"{_host_pattern(node)} {node.host_key}\n" for node in nodes)
-
-
-def _host_pattern(node: Node) -> str:
-    names = dict.fromkeys((node.name, node.address))
-    return ",".join(name if node.port == 22 else f"[{name}]:{node.port}" for name in names)
+    lines = []
+    for node in nodes:
+        names = dict.fromkeys((node.name, node.address))
+        patterns = (name if node.port == 22 else f"[{name}]:{node.port}" for name in names)
+        lines.append(f"{','.join(patterns)} {node.host_key}\n")
+    return "".join(lines)
 
 
 def pinned_keys(text: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import time
 from itertools import islice
 
 from facts import first_line, text_of
+from ports import numa_node
 
 MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
 MAX_STARTS = 20  # lines that may begin it
@@ -51,19 +52,18 @@ def numbered(gpus):
 
 def by_gpu(command, deadline, *options):
     """amd-smi's answer for each GPU, by its number."""
-    answer = parsed(
-        text_of(["amd-smi", command, *options, "--json"], max(0.1, deadline - time.monotonic()), most=MAX_JSON)
-    )
+    answer = answered(["amd-smi", command, *options, "--json"], deadline)
     entries = answer if isinstance(answer, list) else within(answer, "gpu_data") or within(answer, "xgmi_metric") or []
     entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     return {entry["gpu"]: entry for entry in entries if isinstance(entry.get("gpu"), int)}
 
 
-def parsed(text):
+def answered(command, deadline):
     """The first JSON in what a tool prints, behind its warnings; None without."""
-    for start in islice(re.finditer(r"^[\[{]", text or "", re.M), MAX_STARTS):
+    output = text_of(command, max(0.1, deadline - time.monotonic()), most=MAX_JSON)
+    for start in islice(re.finditer(r"^[\[{]", output or "", re.M), MAX_STARTS):
         try:
-            return json.JSONDecoder().raw_decode(text, start.start())[0]
+            return json.JSONDecoder().raw_decode(output, start.start())[0]
         except (ValueError, RecursionError):
             continue
     return None
@@ -102,19 +102,17 @@ def amd_gpu(static, metric):
     """One GPU by amd-smi; with errors and place from the driver's folder for it."""
     pci = text(within(static, "bus", "bdf")).lower()
     vbios = within(static, "vbios") or within(static, "ifwi")
+    ecc = umc_state(within(static, "ras", "ecc_block_state"))
     errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
     clocks = within(metric, "clock")
-    clock = (
-        next((clocks[name] for name in clocks if name.startswith("gfx")), None) if isinstance(clocks, dict) else None
-    )
+    engines = [name for name in clocks if name.startswith("gfx")] if isinstance(clocks, dict) else []
+    clock = clocks[engines[0]] if engines else None
     generation = re.match(r"Gen (\d)$", text(within(static, "bus", "pcie_interface_version")))
     return {
         "pci": pci,
         "model": text(within(static, "asic", "market_name")),
         "vbios": " ".join(filter(None, (text(within(vbios, "part_number")), text(within(vbios, "version"))))),
-        "ecc": {"ENABLED": "Enabled", "DISABLED": "Disabled"}.get(
-            umc_state(within(static, "ras", "ecc_block_state")), ""
-        ),
+        "ecc": {"ENABLED": "Enabled", "DISABLED": "Disabled"}.get(ecc, ""),
         "ecc_uncorrected": ras_errors(pci) if errors is None else errors,
         "slowdown": slowdowns(within(metric, "throttle")),
         "clock_mhz": first_number(clock, ("clk",), ("cur_clk",)),
@@ -128,7 +126,7 @@ def amd_gpu(static, metric):
         "pcie_width": first_number(metric, ("pcie", "width"), ("pcie", "current_lanes")),
         "pcie_width_max": first_number(static, ("bus", "max_pcie_width"), ("bus", "max_pcie_lanes")),
         "pcie_gen_max": float(generation.group(1)) if generation else None,
-        "numa": numa_node(pci),
+        "numa": numa_node(PCI + pci),
     }
 
 
@@ -151,9 +149,7 @@ def users(process):
     """Processes that hold memory of the GPU: the list has all that ever opened any of them."""
     listed = within(process, "process_list")
     infos = [within(entry, "process_info") for entry in listed] if isinstance(listed, list) else []
-    memories = (
-        first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos if isinstance(info, dict)
-    )
+    memories = [first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos]
     return sum(1 for memory in memories if memory)
 
 
@@ -167,7 +163,7 @@ def xgmi_links(link):
 
 def rocm_cards(deadline):
     """rocm-smi's answer for each GPU, keys in lower case: their spelling changes."""
-    answer = parsed(text_of(["rocm-smi", *ROCM_SMI], max(0.1, deadline - time.monotonic()), most=MAX_JSON))
+    answer = answered(["rocm-smi", *ROCM_SMI], deadline)
     cards = answer.items() if isinstance(answer, dict) else ()
     named = [card for name, card in cards if re.match(r"card\d{1,4}$", name) and isinstance(card, dict)]
     return [{key.lower().rstrip(": "): value for key, value in card.items()} for card in named]
@@ -191,7 +187,7 @@ def rocm_gpu(card):
         "temperature_c": first_number(card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)),
         "memory_mib": memory / (1 << 20) if memory else None,
         "pcie_width": float(lanes.group(1)) if lanes else None,
-        "numa": numa_node(pci),
+        "numa": numa_node(PCI + pci),
     }
 
 
@@ -201,8 +197,3 @@ def ras_errors(pci):
     counts = [number(first_line(path).partition("ue:")[2].strip()) for path in glob.glob(folder + "/ras/*_err_count")]
     numbers = [count for count in counts if count is not None]
     return sum(numbers) if numbers else None
-
-
-def numa_node(pci):
-    node = first_line(PCI + pci + "/numa_node")
-    return int(node) if re.match(r"\d{1,4}$", node) else None

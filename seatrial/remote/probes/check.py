@@ -89,9 +89,7 @@ def sums(gpus: int, timeout_s: float) -> Part:
     """Check sums over all GPUs by torch; this gives no rate."""
     missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
     ended = run_probe("all_reduce", ("--device", "cuda", "--rounds", _ROUNDS), timeout_s, gpus)
-    summed = last_json(ended) or {}
-    entries = summed.get("ranks")
-    ranks = [rank for rank in entries if isinstance(rank, dict)] if isinstance(entries, list) else []
+    ranks = objects(last_json(ended) or {}, "ranks")
     wrong = [text(rank.get("rank")) for rank in ranks if rank.get("wrong") != 0]
     if wrong:
         return Part("COLLECTIVE", (), "corrupt", f"all_reduce: elements are wrong on rank {', '.join(wrong)}")
@@ -116,30 +114,26 @@ def training(gpus: int, timeout_s: float) -> Part:
         return Part("TRAIN", (), "corrupt", wrong_ranks(last_json(ended) or {}), results)
     if ended.status != 0 or results is None:
         return broken("TRAIN", ended, "training wrote no results")
-    improved = results.get("improved") is True
-    line = training_line(results, f"{ranks} {'GPUs' if gpus else 'processes'}")
-    return Part("TRAIN", (line,), "pass" if improved else "fail", "" if improved else "the loss did not fall", results)
-
-
-def training_line(results: Mapping[str, Any], ranks: str) -> str:
     names = ("throughput_samples_per_second", "median_step_time_seconds", "loss_start", "loss_end")
-    rate, step_s, *loss = (number(results.get(name)) or math.nan for name in names)
-    of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks}"
-    return f"{of}: {rate:.4g} samples/s, {1e3 * step_s:.4g} ms a step, loss {loss[0]:.3f} to {loss[1]:.3f}"
+    rate, step_s, first, last = (number(results.get(name)) or math.nan for name in names)
+    of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks} {'GPUs' if gpus else 'processes'}"
+    line = f"{of}: {rate:.4g} samples/s, {1e3 * step_s:.4g} ms a step, loss {first:.3f} to {last:.3f}"
+    if results.get("improved") is not True:
+        return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
+    return Part("TRAIN", (line,), figures=results)
 
 
 def wrong_ranks(summary: Mapping[str, Any]) -> str:
     """Name the ranks whose loss is not finite, or whose parameters differ from those of most."""
-    entries = summary.get("ranks")
-    ranks = [rank for rank in entries if isinstance(rank, dict)] if isinstance(entries, list) else []
+    ranks = objects(summary, "ranks")
     not_finite = [text(rank.get("rank")) for rank in ranks if rank.get("finite") is not True]
     if not_finite:
         return f"the loss or a parameter is not finite on rank {', '.join(not_finite)}"
     others = outliers([text(rank.get("checksum")) for rank in ranks])
-    named = (
-        f"on rank {', '.join(text(ranks[index].get('rank')) for index in others)} than on the others" if others else ""
-    )
-    return f"training ends with other parameters {named or 'on different ranks'}"
+    if not others:
+        return "training ends with other parameters on different ranks"
+    named = ", ".join(text(ranks[index].get("rank")) for index in others)
+    return f"training ends with other parameters on rank {named} than on the others"
 
 
 def outliers(values: Sequence[str]) -> list[int] | None:
@@ -182,6 +176,12 @@ def _json_object(content: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The JSON objects in a list of the answer; none where it is no list."""
+    entries = answer.get(name)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
 def number(value: object) -> float | None:
     """A finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -201,10 +201,7 @@ def compute(gpus: int, timeout_s: float) -> Part:
     answer = last_json(ended)
     if answer is None or "error" in answer:
         return broken("COMPUTE", ended, "devices printed no JSON" if answer is None else text(answer["error"]))
-    entries = answer.get("devices")
-    devices = (
-        [entry for entry in entries if isinstance(entry, dict)][:_MAX_DEVICES] if isinstance(entries, list) else []
-    )
+    devices = objects(answer, "devices")[:_MAX_DEVICES]
     if not devices:
         return broken("COMPUTE", ended, "no device was measured")
     figures = [device_figures(device) for device in devices]
@@ -258,10 +255,6 @@ def different_devices(
             yield "corrupt", f"{group[index][0]}: its results differ from those of the devices alike"
 
 
-_EXIT_STATUS = {"pass": 0, "not_run": 3, "inconclusive": 3}
-_INVENTORY_S = 60.0
-
-
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if local_rank(os.environ):
@@ -274,15 +267,18 @@ def main(arguments: Sequence[str]) -> int:
         if part.reason:
             print(f"[{part.name}] {part.verdict}: {part.reason}", flush=True)
         parts.append(part)
-    verdict, reason = conclusion(parts)
+    verdict = worst(part.verdict for part in parts)
+    problems = [f"{part.name}: {part.reason}" for part in parts if part.verdict != "pass"]
+    notes = [part.note for part in parts if part.note]
+    reason = "; ".join(problems or ["all results are right", *notes])
     print(f"[RESULT] {verdict}: {reason}", flush=True)
     write_results(options.results, verdict, reason, parts)
-    return _EXIT_STATUS.get(verdict, 1)
+    return {"pass": 0, "not_run": 3, "inconclusive": 3}.get(verdict, 1)
 
 
 def checked(options: argparse.Namespace) -> Iterator[Part]:
     """The parts of the check, each when it is done. One that fails does not keep the others from being tried."""
-    yield environment(min(options.timeout_s, _INVENTORY_S))
+    yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
     gpus = sum(str(device["device"]).startswith("cuda") for device in devices.figures or ())
@@ -309,14 +305,6 @@ def environment(timeout_s: float) -> Part:
     software = [f"{text(name)} {text(version)}" for name, version in named if version]
     lines = (f"{text(facts.get('hostname'))}: {', '.join(filter(None, machine))}", ", ".join(software))
     return Part("ENV", tuple(filter(None, lines)), figures=facts)
-
-
-def conclusion(parts: Sequence[Part]) -> tuple[str, str]:
-    """(verdict, reason) of the machine."""
-    verdict = worst(part.verdict for part in parts)
-    problems = [f"{part.name}: {part.reason}" for part in parts if part.verdict != "pass"]
-    notes = [part.note for part in parts if part.note]
-    return verdict, "; ".join(problems or ["all results are right", *notes])
 
 
 def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -> None:

@@ -31,16 +31,15 @@ except ModuleNotFoundError as missing:
 import torch
 import torch.distributed as dist
 
-_TRIAL_ELEMENTS = 16
-
 Call = Callable[[torch.Tensor, torch.Tensor], None]
 
 
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
     """Choose the call of the operation by a trial on a small buffer; with a note for the log. Raises CannotStart."""
     layout = COLLECTIVES[operation].layout
-    trial = torch.ones(_TRIAL_ELEMENTS * ranks, dtype=dtype)
-    part = torch.ones(_TRIAL_ELEMENTS, dtype=dtype)
+    part, trial = torch.ones(16, dtype=dtype), torch.ones(16 * ranks, dtype=dtype)
+    # What torch says when it refuses the call itself, which it does before anything is sent.
+    refusals = ("support", "invalid scalar type", "not implemented", "no attribute")
     problem = ""
     for run in CALLS[operation]:
         source = part if layout.sends_part else trial
@@ -49,18 +48,11 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | 
             run(source, target)
         except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
             problem = one_line(error)
-            if not _unsupported(problem):
+            if not any(words in problem.lower() for words in refusals):
                 raise
             continue
         return run, run.__doc__
     raise CannotStart(f"gloo of torch {torch.__version__} has no {operation} of {dtype}: {problem}")
-
-
-def _unsupported(problem: str) -> bool:
-    """Whether torch refused the call itself, which it does before anything is sent."""
-    return any(
-        word in problem.lower() for word in ("support", "invalid scalar type", "not implemented", "no attribute")
-    )
 
 
 def all_reduce(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -227,32 +219,27 @@ class RankSweep:
     """One rank's part in the sweep."""
 
     def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
-        self.here = here
-        self.operation: str = options.operation
+        self.options, self.here = options, here
         self.layout = COLLECTIVES[options.operation].layout
-        self.iterations: int = options.iterations
-        self.warmup_iterations: int = options.warmup_iterations
-        self.corrupt: bool = options.corrupt == here.rank
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         self.top = max_value(options.operation, options.dtype, here.world_size)
         self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
         self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
         if not self.sizes:
             raise CannotStart(f"{options.max_bytes} bytes are too few to give each of {here.world_size} ranks a part")
-        self.collective, self.note = choose(self.operation, self.dtype, here.world_size)
+        self.collective, self.note = choose(options.operation, self.dtype, here.world_size)
         elements = max(options.max_bytes // self.element_bytes, 1)
         self._send, self._receive = (torch.empty(elements, dtype=self.dtype) for _ in range(2))
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
-        shape: Shape = self.layout.shape(size, self.element_bytes, self.here.world_size)
-        return shape
+        return self.layout.shape(size, self.element_bytes, self.here.world_size)
 
     def warm_up(self) -> None:
         """Untimed iterations at the largest and the smallest size, as nccl-tests does."""
         for size in (self.sizes[-1], self.sizes[0]):
             source, target = self.prepare(self.shape(size), in_place=False)
-            for _ in range(self.warmup_iterations):
+            for _ in range(self.options.warmup_iterations):
                 self.collective(source, target)
 
     def side(self, size: int, *, in_place: bool) -> Side:
@@ -287,18 +274,17 @@ class RankSweep:
         self.collective(source, target)
         dist.barrier()
         started = time.perf_counter()
-        for _ in range(self.iterations):
+        for _ in range(self.options.iterations):
             self.collective(source, target)
-        mine = (time.perf_counter() - started) / self.iterations
-        total: float = over_ranks(mine)
-        return total / int(self.here.world_size)
+        mine = (time.perf_counter() - started) / self.options.iterations
+        return over_ranks(mine) / int(self.here.world_size)
 
     def check(self, layout: Shape, target: torch.Tensor) -> int:
         """Wrong elements, summed over the ranks."""
-        if self.corrupt:
+        operation, here = self.options.operation, self.here
+        if self.options.corrupt == here.rank:
             target[len(target) // 2] *= -1
-        here = self.here
-        expected = parts(self.operation, here.rank, here.world_size, layout.count, lambda rank: self.data(rank, layout))
+        expected = parts(operation, here.rank, here.world_size, layout.count, lambda rank: self.data(rank, layout))
         return int(over_ranks(count_wrong(target, expected)))
 
 
@@ -347,17 +333,15 @@ class Printer:
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
         root = 0 if self.collective.rooted else -1
         dtype = _DTYPES[self.options.dtype]
-        first = f"{size:12d}  {layout.count:12d}  {dtype:>8}  {self.collective.redop:>6}  {root:6d}"
-        self.say(first + "".join(self._side(size, side) for side in sides))
-
-    def _side(self, size: int, side: Side) -> str:
-        algbw = size / side.seconds / 1e9
-        busbw = algbw * self.collective.factor(self.here.world_size)
-        self.busbw.append(busbw)
-        self.out_of_bounds += side.wrong > 0
-        time_us = side.seconds * 1e6
-        digits = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
-        return f"  {time_us:7.{digits}f}  {algbw:6.2f}  {busbw:6.2f}  {side.wrong:6d}"
+        line = f"{size:12d}  {layout.count:12d}  {dtype:>8}  {self.collective.redop:>6}  {root:6d}"
+        for side in sides:
+            time_us, algbw = side.seconds * 1e6, size / side.seconds / 1e9
+            busbw = algbw * self.collective.factor(self.here.world_size)
+            digits = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
+            line += f"  {time_us:7.{digits}f}  {algbw:6.2f}  {busbw:6.2f}  {side.wrong:6d}"
+            self.busbw.append(busbw)
+            self.out_of_bounds += side.wrong > 0
+        self.say(line)
 
     def footer(self) -> None:
         self.say(f"# Out of bounds values : {self.out_of_bounds} {'FAILED' if self.out_of_bounds else 'OK'}")

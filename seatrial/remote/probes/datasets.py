@@ -29,7 +29,6 @@ from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
 MOST_BYTES = 1 << 30  # of one file of Fashion-MNIST or CIFAR: they have 47 and 154 MB
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 def _fetch(archive: Archive, path: Path) -> None:
     digest, size = hashlib.md5(usedforsecurity=False), 0
     with urllib.request.urlopen(archive.url, timeout=60) as response, path.open("xb") as file:
-        while block := response.read(_READ_BYTES):
+        while block := response.read(1 << 20):
             size += len(block)
             if size > MOST_BYTES:
                 raise CannotStart(f"{archive.url} has more than {MOST_BYTES} bytes")
@@ -132,7 +131,6 @@ def _fetch(archive: Archive, path: Path) -> None:
 
 
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-_UNSIGNED_BYTES = 8  # IDX's code of them
 
 
 class ImagesInMemory(Dataset):
@@ -212,7 +210,7 @@ def read_idx(path: str) -> torch.Tensor:
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             magic = file.read(4)
-            if len(magic) < 4 or magic[:3] != bytes((0, 0, _UNSIGNED_BYTES)) or not 1 <= magic[3] <= 4:
+            if len(magic) < 4 or magic[:3] != b"\0\0\x08" or not 1 <= magic[3] <= 4:  # 8 stands for unsigned bytes
                 raise CannotStart(f"{path} is no IDX file of unsigned bytes")
             header = file.read(4 * magic[3])
             if len(header) < 4 * magic[3]:
@@ -305,7 +303,7 @@ class _CifarUnpickler(pickle.Unpickler):
 
 
 def _image_folder(folder: str, pixels: int, most_classes: int) -> ImageFiles:
-    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    entries = _by_name(folder)
     classes = [entry for entry in entries if entry.is_dir()]
     if not classes:
         flat = sum(_is_image(entry.name) for entry in entries)
@@ -317,7 +315,9 @@ def _image_folder(folder: str, pixels: int, most_classes: int) -> ImageFiles:
         raise CannotStart(f"{folder} holds no folder per class with images")
     if len(classes) > most_classes:
         raise CannotStart(f"{folder} holds {len(classes)} folders, at most {most_classes} classes can be trained")
-    files = [(entry.path, label) for label, each in enumerate(classes) for entry in sorted_images(each.path)]
+    files = []
+    for label, each in enumerate(classes):
+        files += [(entry.path, label) for entry in _by_name(each.path) if _is_image(entry.name)]
     if not files:
         raise CannotStart(f"the {len(classes)} folders of {folder} hold no images ({', '.join(_IMAGE_SUFFIXES)})")
     if not find_spec("PIL"):
@@ -325,8 +325,8 @@ def _image_folder(folder: str, pixels: int, most_classes: int) -> ImageFiles:
     return ImageFiles(files, pixels)
 
 
-def sorted_images(folder: str) -> list[os.DirEntry[str]]:
-    return sorted((entry for entry in os.scandir(folder) if _is_image(entry.name)), key=lambda entry: entry.name)
+def _by_name(folder: str) -> list[os.DirEntry[str]]:
+    return sorted(os.scandir(folder), key=lambda entry: entry.name)
 
 
 def _is_image(name: str) -> bool:

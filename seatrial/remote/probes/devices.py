@@ -101,7 +101,9 @@ def measured(device, options):
     try:
         result |= {"model": device.model(), "software": device.software()}
         measure_rates(device, options.seconds, result)
-        result |= {key: value for key, value in searched(device, options.rounds).items() if value}
+        fault, _, where = os.environ.get(FAULT, "").partition(":")
+        found = search(device, options.rounds, fault if where in ("", device.name) else "")
+        result |= {key: value for key, value in found.items() if value}
     except Exception as error:  # a broken GPU may raise anything; the others are measured all the same
         result["error"] = thorough.problem_of(error)
     return result
@@ -119,16 +121,11 @@ def measure_rates(device, seconds, result):
         result["wrong"] = result["wrong"] or "a copy differs from its source"
 
 
-def searched(device, rounds):
-    """The result of the search for silent corruption, with the fault that a test asks for."""
-    fault, _, where = os.environ.get(FAULT, "").partition(":")
-    return search(device, rounds, fault if where in ("", device.name) else "")
-
-
 def search(device, rounds, fault=""):
-    """{"digests": {dtype: 16 hexadecimal digits}, "wrong": text}. Each round has other data, the same on every device.
+    """Search for silent corruption: {"digests": {dtype: 16 hexadecimal digits}, "wrong": text}.
 
-    `fault` is for tests: "wrong" changes a result the same way each time, "unstable" changes a repeat.
+    Each round has other data, the same on every device. `fault` is for tests: "wrong" changes a result the same way
+    each time, "unstable" changes a repeat.
     """
     digests, wrong = dict.fromkeys(device.digest_dtypes, 0), ""
     for seed in range(rounds):

@@ -26,7 +26,6 @@ from machine_lock import MachineLock
 
 BLOCK = 1 << 20
 LEAST_BYTES = 8 * BLOCK
-FREE_SHARE = 4  # of what is free, at most one part in so many is written
 MAX_TEXT = 200
 
 
@@ -34,7 +33,7 @@ def main():
     try:
         answer = measured(arguments())
     except Exception as error:  # a disk may fail in any way
-        answer = {"error": short(error) or type(error).__name__}
+        answer = {"error": " ".join(str(error).split())[:MAX_TEXT] or type(error).__name__}
     print(json.dumps(answer), flush=True)
 
 
@@ -67,7 +66,7 @@ def measured(options):
 def file_size(folder, most):
     """Bytes to write, in whole blocks. Raises OSError where too few are free."""
     disk = os.statvfs(folder)
-    size = min(most, disk.f_bavail * disk.f_frsize // FREE_SHARE) // BLOCK * BLOCK
+    size = min(most, disk.f_bavail * disk.f_frsize // 4) // BLOCK * BLOCK  # at most a quarter of what is free
     if size < LEAST_BYTES:
         raise OSError(errno.ENOSPC, f"too little is free in {folder}")
     return size
@@ -158,10 +157,6 @@ def read_back(file, size, content, seconds):
             wrong = wrong or f"the block at byte {place} of the file is not what was written"
         place += BLOCK
     return place, wrong, took
-
-
-def short(text):
-    return " ".join(str(text).split())[:MAX_TEXT]
 
 
 if __name__ == "__main__":

@@ -66,12 +66,18 @@ def which(program, more=""):
 def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     """Model, highest SM clock (MHz) and UUID of each GPU; None when the driver's tool is there and does not answer."""
     deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
-    nvidia = nvidia_smi("uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
+    nvidia = nvidia_smi("gpu=uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
-        nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
-    drm = [os.path.dirname(path) for path in sorted(glob("/sys/class/drm/renderD*/device/vendor"))]
-    amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
-    return [gpu_in(line) for line in nvidia] + [amd_gpu(folder) for folder in amd] if nvidia is not None else None
+        nvidia = nvidia_smi("gpu=uuid,name", max(1, deadline - time.monotonic()))
+    if nvidia is None:
+        return None
+    gpus = [gpu_in(line) for line in nvidia]
+    for path in sorted(glob("/sys/class/drm/renderD*/device/vendor")):
+        if first_line(path) == AMD_VENDOR:
+            folder = os.path.dirname(path)
+            name = first_line(folder + "/product_name") or "AMD"  # older ones do not know it
+            gpus.append((name, None, first_line(folder + "/unique_id")))
+    return gpus
 
 
 def gpu_problem() -> str:
@@ -80,13 +86,9 @@ def gpu_problem() -> str:
     return next((line.strip() for line in lines if line.strip()), "")
 
 
-def amd_gpu(folder: str) -> "tuple[str, int | None, str]":
-    """The same of a GPU of AMD by the driver's folder for it; older ones do not know their name."""
-    return first_line(folder + "/product_name") or "AMD", None, first_line(folder + "/unique_id")
-
-
-def nvidia_smi(fields, timeout_s):
-    return lines_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], timeout_s)
+def nvidia_smi(query, timeout_s, **options):
+    """The rows that a query such as gpu=uuid,name prints; as `lines_of`."""
+    return lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], timeout_s, **options)
 
 
 def gpu_in(line: str) -> "tuple[str, int | None, str]":

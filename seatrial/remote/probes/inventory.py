@@ -17,7 +17,7 @@ import time
 
 import amd_gpus
 import ports
-from facts import first_line, lines_of
+from facts import first_line, lines_of, nvidia_smi
 
 DEADLINE_S = 30.0  # without persistence mode, each call of nvidia-smi wakes every GPU first
 FIELDS = {
@@ -61,7 +61,6 @@ WIDEST_RECORD = 300
 WIDEST = 4096  # characters of a GPU's row: one that needs a reset says so in every field
 NEEDS_RESET = re.compile(r"GPU requires (?:a )?reset", re.I)
 NVIDIA, DISPLAYS = "0x10de", "0x03"  # vendor, and the class of GPUs
-INFINITE_KIB = -1
 
 
 def main():
@@ -91,13 +90,14 @@ def node():
 
 def gpu_list(deadline):
     gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
-    remapped = by_uuid("remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline)
-    users = [row[0] for row in rows("compute-apps=gpu_uuid,pid", deadline) or []]
+    remappings = rows("remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline)
+    remapped = {row[0]: row[1:] for row in remappings if len(row) == 3}
+    users = [row[0] for row in rows("compute-apps=gpu_uuid,pid", deadline)]
     links = nvlinks(lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), most=1024) if gpus else None)
     errors = ports.nvlink_errors(left(deadline)) if gpus else {}
     for place, gpu in enumerate(gpus):
         gpu["errors"] = errors.get(gpu["uuid"])
-        pending, failed = remapped.get(gpu["uuid"], ("", ""))[:2]
+        pending, failed = remapped.get(gpu["uuid"], ("", ""))
         gpu.update(name=f"gpu-{place}", processes=users.count(gpu["uuid"]), nvlinks=links.get(gpu["uuid"], []))
         gpu.update(rows_pending=yes_or_no(pending), rows_failed=yes_or_no(failed))
         gpu["numa"] = ports.numa_node("/sys/bus/pci/devices/" + short_address(gpu.get("pci", "")))
@@ -108,8 +108,7 @@ def gpu_list(deadline):
 def queried(fields, deadline):
     """A dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
     for _ in range(len(FIELDS)):
-        command = ["nvidia-smi", "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
-        lines = lines_of(command, left(deadline), failed=True, widest=WIDEST)
+        lines = nvidia_smi("gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST)
         unknown = next((match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None)
         if unknown is None:
             break
@@ -148,12 +147,7 @@ def slowdowns(text):
 
 def rows(query, deadline):
     """The rows of another query of nvidia-smi."""
-    lines = lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], left(deadline))
-    return [[part.strip() for part in line.split(",")] for line in lines or []]
-
-
-def by_uuid(query, deadline):
-    return {row[0]: row[1:] for row in rows(query, deadline) if len(row) == 3}
+    return [[part.strip() for part in line.split(",")] for line in nvidia_smi(query, left(deadline)) or []]
 
 
 def nvlinks(lines):
@@ -166,7 +160,7 @@ def nvlinks(lines):
     links: "dict[str, list[float]]" = {}
     uuid = ""
     for line in lines or []:
-        gpu = re.match(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]{8,64})\)", line)
+        gpu = ports.NVLINKS_OF.match(line)
         link = re.match(r"\s*Link \d+: (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<inactive>)", line)
         uuid = gpu.group(1) if gpu else uuid
         if link and uuid:
@@ -258,7 +252,7 @@ def hugepages():
 def memlock():
     """KiB that a process may lock, -1 without a limit: RDMA registers memory."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    return INFINITE_KIB if soft == resource.RLIM_INFINITY else soft // 1024
+    return -1 if soft == resource.RLIM_INFINITY else soft // 1024
 
 
 def gigabytes(folder, field):

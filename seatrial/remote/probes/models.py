@@ -18,7 +18,6 @@ from torch import nn
 from torch.nn.functional import interpolate, relu
 
 _SEEN_CLASSES = 10  # that synthetic images are of: few enough to be learnt in tens of steps
-_STAGE_WIDTHS = (64, 128, 256, 512)
 
 Batch = Callable[[int, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
 
@@ -123,7 +122,7 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
     """Images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each stage has."""
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     channels = 64
-    for stage, (width, count) in enumerate(zip(_STAGE_WIDTHS, blocks, strict=True)):
+    for stage, (width, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
         for index in range(count):
             stride = 2 if stage and not index else 1
             convolutions: tuple[tuple[int, int, int], ...] = ((width, 3, stride), (width, 3, 1))
@@ -160,15 +159,6 @@ def _image_batch(pixels: int, classes: int) -> Batch:
     return batch
 
 
-def _transformer(size: TransformerSize, lr: float) -> Workload:
-    return Workload(Transformer(size), torch.optim.AdamW, lr, _token_batch(size.vocabulary, size.sequence_length))
-
-
-def _resnet(blocks: tuple[int, ...], bottleneck: bool, pixels: int, classes: int) -> Workload:
-    model, sgd = resnet(blocks, classes, bottleneck=bottleneck), partial(torch.optim.SGD, momentum=0.9)
-    return Workload(model.to(memory_format=torch.channels_last), sgd, 0.01, _image_batch(pixels, classes))
-
-
 _TINY = TransformerSize(layers=2, width=64, heads=4, sequence_length=32, vocabulary=64)
 _RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
 MODELS = ("tiny", "transformer", *_RESNETS)
@@ -177,5 +167,9 @@ MODELS = ("tiny", "transformer", *_RESNETS)
 def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Workload:
     """Return the workload of a model: a transformer of that size, or a ResNet for images of `pixels` a side."""
     if model in _RESNETS:
-        return _resnet(*_RESNETS[model], pixels, classes)
-    return _transformer(_TINY, 3e-3) if model == "tiny" else _transformer(size, 3e-4)
+        blocks, bottleneck = _RESNETS[model]
+        network = resnet(blocks, classes, bottleneck=bottleneck).to(memory_format=torch.channels_last)
+        sgd = partial(torch.optim.SGD, momentum=0.9)
+        return Workload(network, sgd, 0.01, _image_batch(pixels, classes))
+    size, lr = (_TINY, 3e-3) if model == "tiny" else (size, 3e-4)
+    return Workload(Transformer(size), torch.optim.AdamW, lr, _token_batch(size.vocabulary, size.sequence_length))

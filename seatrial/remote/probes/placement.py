@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 DEFAULT_PORT = 29500  # torch's and Kubeflow's
 _DEVICES = {"gloo": "cpu", "nccl": "cuda"}
-_LOCALHOST = "127.0.0.1"
 _MAX_HOSTS_TEXT = 1 << 20  # characters of a node list
 
 
@@ -73,8 +72,17 @@ def place(environ: Mapping[str, str]) -> RankPlacement:
         raise ContradictoryEnvironment(f"{launcher.rank} is {rank}, but {launcher.size} is {size}")
     if local_rank > rank:  # it counts the lower ranks on the same node
         raise ContradictoryEnvironment(f"{launcher.local_rank} is {local_rank}, but {launcher.rank} is {rank}")
-    _refuse_rank_of_a_node(environ, launcher)
-    _refuse_another_rank(environ, launcher, rank, size)
+    # Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on each.
+    per_node = environ.get("PET_NPROC_PER_NODE", "1")
+    if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
+        raise ContradictoryEnvironment(
+            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is {_quoted(per_node)}: start it by torchrun"
+        )
+    # Two worlds of one size in which this process has different ranks: one of them is a leftover.
+    if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
+        other = _number(environ, _SLURM.rank, at_least=0)
+        if other != rank:
+            raise ContradictoryEnvironment(f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks")
     return RankPlacement(rank, size, local_rank, socket.gethostname())
 
 
@@ -98,7 +106,7 @@ def master_address(environ: Mapping[str, str], world_size: int) -> str:
         if environ.get(name):
             return environ[name]
     if world_size == 1 or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(world_size):
-        return _LOCALHOST
+        return "127.0.0.1"
     of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()  # mpirun's own step lacks its node
     for name in (*of_step, "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         if environ.get(name):
@@ -152,32 +160,12 @@ def _number(environ: Mapping[str, str], name: str, at_least: int) -> int:
 def _refuse_half(environ: Mapping[str, str]) -> None:
     """A rank without the number of ranks, or the other way round, is no world of one."""
     for launcher in LAUNCHERS[1:]:
-        for present, absent in _halves(launcher):
+        halves = [(launcher.rank, launcher.size)]
+        if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
+            halves.append((launcher.size, launcher.rank))
+        for present, absent in halves:
             if present in environ and absent not in environ:
                 raise ContradictoryEnvironment(f"{present} is set, but {absent} is not")
-
-
-def _halves(launcher: LauncherVariables) -> Iterator[tuple[str, str]]:
-    yield launcher.rank, launcher.size
-    if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
-        yield launcher.size, launcher.rank
-
-
-def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: LauncherVariables) -> None:
-    """Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on each."""
-    per_node = environ.get("PET_NPROC_PER_NODE", "1")
-    if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
-        raise ContradictoryEnvironment(
-            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is {_quoted(per_node)}: start it by torchrun"
-        )
-
-
-def _refuse_another_rank(environ: Mapping[str, str], launcher: LauncherVariables, rank: int, size: int) -> None:
-    """Two worlds of one size in which this process has different ranks: one of them is a leftover."""
-    if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
-        other = _number(environ, _SLURM.rank, at_least=0)
-        if other != rank:
-            raise ContradictoryEnvironment(f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks")
 
 
 def _quoted(text: str) -> str:

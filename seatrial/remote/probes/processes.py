@@ -99,7 +99,10 @@ def run_probe(name: str, arguments: Sequence[str], timeout_s: float, ranks: int 
 
 def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
     """Run a program as `ranks` processes of this machine, until all have ended or one has failed."""
-    began, port = time.monotonic(), str(_free_port())
+    began = time.monotonic()
+    with socket.socket() as sock:  # a free port, at which the ranks meet
+        sock.bind(("127.0.0.1", 0))
+        port = str(sock.getsockname()[1])
     started: list[_Rank] = []
     try:
         for rank in range(ranks):
@@ -124,7 +127,13 @@ def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | 
             return None, f"{_named(number, ranks)}is stopped"
     if failed is None:
         return None, late
-    return ranks[failed].process.returncode, _named(failed, ranks) + _problem(ranks[failed])
+    status: int = ranks[failed].process.returncode
+    if status >= 0:
+        problem = ranks[failed].last_error() or f"ended with status {status}"
+    else:
+        hint = " (out of memory, or killed by hand)" if -status == signal.SIGKILL else ""
+        problem = f"ended by {signal.Signals(-status).name}{hint}"
+    return status, _named(failed, ranks) + problem
 
 
 def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
@@ -142,14 +151,6 @@ def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
 
 def _named(number: int, ranks: Sequence[_Rank]) -> str:
     return f"rank {number}: " if len(ranks) > 1 else ""
-
-
-def _problem(rank: _Rank) -> str:
-    status: int = rank.process.returncode
-    if status < 0:
-        hint = " (out of memory, or killed by hand)" if -status == signal.SIGKILL else ""
-        return f"ended by {signal.Signals(-status).name}{hint}"
-    return rank.last_error() or f"ended with status {status}"
 
 
 def _is_stopped(pid: int) -> bool:
@@ -171,9 +172,3 @@ def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
 
 def _is_of_a_launcher(name: str) -> bool:
     return name in _RANK_VARIABLES or (name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW"))
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -251,7 +251,11 @@ def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
         if not _gave_up(store, [rank], _ASK_S):
             return _NO_STORE
         silent = list(islice((other for other in others if not _gave_up(store, [other], _ASK_S)), _NAMED))
-        return _named(store, silent) if 0 < 2 * len(silent) <= ranks else ""
+        if not 0 < 2 * len(silent) <= ranks:
+            return ""
+        hosts = [store.get(f"host/{other}").decode()[:_MAX_HOST] for other in silent]
+        named = (f"rank {other} on {host}" for other, host in zip(silent, hosts, strict=True))
+        return f"no word from {', '.join(named)}"
     except Exception:  # whatever a store raises that went away with rank 0, or that this torch does not have
         return ""
 
@@ -262,11 +266,6 @@ def _gave_up(store: Any, ranks: list[int], wait_s: float) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _named(store: Any, silent: list[int]) -> str:
-    hosts = [store.get(f"host/{rank}").decode()[:_MAX_HOST] for rank in silent]
-    return f"no word from {', '.join(f'rank {rank} on {host}' for rank, host in zip(silent, hosts, strict=True))}"
 
 
 def _store() -> Any:

@@ -23,7 +23,6 @@ import sys
 import time
 
 GRACE_S = 3.0
-TIME_UP = "time is up"
 UNWANTED = "not wanted any more"
 
 
@@ -79,19 +78,16 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            return f"{TIME_UP}; {longest_wait():.1f} s of it a process waited for a processor"
+            waited_s = max(map(waited, descendants(os.getpid())), default=0.0)
+            return f"time is up; {waited_s:.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):
             return UNWANTED
     return None
 
 
-def longest_wait():
-    """Seconds that the threads of one process were ready to run and did not, in the process where it is most."""
-    return max(map(waited, descendants(os.getpid())), default=0.0)
-
-
 def waited(pid):
+    """Seconds that the threads of a process were ready to run and did not."""
     nanoseconds = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -107,20 +103,16 @@ def end_all(child):
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE_S
         for pid in descendants(os.getpid()):
-            send(pid, signal_number)
+            try:
+                os.kill(pid, signal_number)
+            except OSError:
+                pass  # it has ended
         while time.monotonic() < deadline:
             child.poll()
             reap()
             if not descendants(os.getpid()):
                 return
             time.sleep(0.02)
-
-
-def send(pid, signal_number):
-    try:
-        os.kill(pid, signal_number)
-    except OSError:
-        pass
 
 
 def reap():

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 
 from torch_device import Watch
 
@@ -119,12 +120,9 @@ def best(device, dtype, seconds, shapes=SHAPES):
     work = multiplication(device, dtype, fastest)
     with Watch(device.sensors()) as watch:
         samples = [tflops(fastest, duration) for duration in sampled(work, seconds, MOST_SAMPLES)]
-    conditions = {"dtype": dtype}
     shape = "x".join(map(str, fastest))
-    return [
-        {"metric": "matmul_best", "conditions": conditions, "samples": samples, "shape": shape},
-        *watch.rates(dtype),
-    ]
+    rate = {"metric": "matmul_best", "conditions": {"dtype": dtype}, "samples": samples, "shape": shape}
+    return [rate, *watch.rates(dtype)]
 
 
 def tried(device, dtype, shape):
@@ -152,19 +150,16 @@ def multiplication(device, dtype, shape):
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     left, right = (device.random(size, "bfloat16" if dtype == "fp8" else STORED[dtype]) for size in ((m, k), (n, k)))
     if dtype == "fp8":
-        return device.repeat(scaled(torch, device, left, right))
+        stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
+        first, second = left.to(stored), right.to(stored).t()
+        one = torch.ones((), dtype=torch.float32, device=device.device)  # both scales: what is random around 0 fits
+
+        def multiply():
+            torch._scaled_mm(first, second, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+        return device.repeat(multiply)
     product, right = torch.empty(m, n, dtype=left.dtype, device=device.device), right.t()
     return device.repeat(lambda: torch.matmul(left, right, out=product))
-
-
-def scaled(torch, device, left, right):
-    """One multiplication in fp8. The scales are 1: what is random around 0 fits."""
-    stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
-    one = torch.ones((), dtype=torch.float32, device=device.device)
-    first, second = left.to(stored), right.to(stored).t()
-    return lambda: torch._scaled_mm(
-        first, second, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
-    )
 
 
 def stress(devices, seconds):
@@ -192,21 +187,18 @@ BYTES = 1 << 28
 
 def host_link(devices, seconds, buffer_bytes=BYTES):
     """host_to_device and device_to_host from pinned memory, by how many GPUs copy `at_once`."""
-    alone = [in_thread(lambda device=device: host_copies(device, seconds, 1, buffer_bytes)) for device in devices]
+    alone = []
+    for device in devices:
+        with ThreadPoolExecutor(1) as pool:  # a thread of its own may move to other processors
+            alone.append(pool.submit(host_copies, device, seconds, 1, buffer_bytes).result())
     if len(devices) < 2:
         return alone
     barrier = threading.Barrier(len(devices), timeout=120)
     with ThreadPoolExecutor(len(devices)) as pool:
-        together = list(
-            pool.map(lambda device: host_copies(device, seconds, len(devices), buffer_bytes, barrier.wait), devices)
+        together = pool.map(
+            lambda device: host_copies(device, seconds, len(devices), buffer_bytes, barrier.wait), devices
         )
-    return [one + all_ for one, all_ in zip(alone, together)]
-
-
-def in_thread(work):
-    """Do the work in a thread of its own, which may move to other processors."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
+        return [one + all_ for one, all_ in zip(alone, together)]
 
 
 def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
@@ -241,14 +233,11 @@ def peers(devices, seconds, buffer_bytes=BYTES):
     """peer_copy from each GPU to every other one, one pair at a time, and what arrived wrong: (rates, problems)."""
     rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
     problems = ["" for _ in devices]
-    for place, source in enumerate(devices):
-        for other, target in enumerate(devices):
-            if place == other:
-                continue
-            samples, arrived = pair(source, target, seconds, buffer_bytes)
-            name = f"gpu-{target.name.partition(':')[2]}"
-            rates[place].append({"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples})
-            problems[place] = problems[place] or ("" if arrived else f"a copy to {name} differs from its source")
+    for (place, source), (_, target) in permutations(enumerate(devices), 2):
+        samples, arrived = pair(source, target, seconds, buffer_bytes)
+        name = f"gpu-{target.name.partition(':')[2]}"
+        rates[place].append({"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples})
+        problems[place] = problems[place] or ("" if arrived else f"a copy to {name} differs from its source")
     return rates, problems
 
 
@@ -281,9 +270,8 @@ def memory_test(device, share):
         for number, chunk in enumerate(chunks):
             for start, part in slices(chunk):
                 part[:] = expected(device, pattern, number, start, len(part))
-        for number, chunk in enumerate(
-            chunks
-        ):  # after all was written: a word may have been written to another's place
+        # After all was written: a word may have been written to another's place.
+        for number, chunk in enumerate(chunks):
             for start, part in slices(chunk):
                 problem = difference(device, part, expected(device, pattern, number, start, len(part)))
                 if problem:

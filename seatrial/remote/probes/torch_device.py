@@ -136,7 +136,7 @@ class TorchDevice:
         version = f"torch {self.torch.__version__}"
         if not self.gpu:
             return f"{version}, {instruction_set()}, {processors()} threads"
-        units = self.torch.cuda.get_device_properties(self.device).multi_processor_count
+        units = self.properties().multi_processor_count
         override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
         tf32 = f"tf32 {self.torch.backends.cuda.matmul.allow_tf32}{override and f', override {override}'}"
         return f"{version}, {self.torch.version.cuda or self.torch.version.hip}, {units} multiprocessors, {tf32}"
@@ -226,24 +226,24 @@ class TorchDevice:
             return None
         return self.torch.cuda.get_device_capability(self.device)
 
+    def properties(self):
+        """What torch knows of a GPU; None of processors."""
+        return self.torch.cuda.get_device_properties(self.device) if self.gpu else None
+
     def older_fp8(self):
         """Whether fp8 has AMD's format before MI350."""
-        properties = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
-        return "gfx94" in getattr(properties, "gcnArchName", "")
+        return "gfx94" in getattr(self.properties(), "gcnArchName", "")
 
     def pci_address(self):
         """0000:1b:00.0; "" if torch does not report it (before 2.9)."""
-        if not self.gpu:
-            return ""
-        properties = self.torch.cuda.get_device_properties(self.device)
+        properties = self.properties()
         if not hasattr(properties, "pci_bus_id"):
             return ""
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
 
     def sensors(self):
         """A function that reads clock, power and temperature, None for an unknown one (`reader`)."""
-        properties = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
-        uuid = str(getattr(properties, "uuid", ""))
+        uuid = str(getattr(self.properties(), "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 
 import datasets
@@ -38,7 +39,6 @@ gc.freeze()
 gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_PAIRS = 4  # steps with and without communication that are compared, the first pair left out
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -97,11 +97,10 @@ def synthetic(
     workload: models.Workload, options: argparse.Namespace, here: RankPlacement, device: str
 ) -> Iterator[Batch]:
     """Batches without end, made on the device; each depends on seed, step and rank alone."""
-    generator, step = torch.Generator(device), 0
-    while True:
+    generator = torch.Generator(device)
+    for step in count():
         generator.manual_seed((options.seed * 1_000_003 + step) * 100_003 + here.rank)
         yield workload.batch(options.batch, generator)
-        step += 1
 
 
 def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
@@ -125,8 +124,7 @@ def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
 
 
 def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device: str) -> Iterator[Batch]:
-    epoch = 0
-    while True:
+    for epoch in count():
         sampler.set_epoch(epoch)
         try:
             for images, labels in loader:
@@ -134,7 +132,6 @@ def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device
                 yield inputs, labels.to(device, non_blocking=True)
         except CannotStart as error:  # of a loader's process: the last line of its traceback
             raise CannotStart(str(error).strip().splitlines()[-1].rpartition("CannotStart: ")[2]) from error
-        epoch += 1
 
 
 def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -> float | None:
@@ -159,29 +156,29 @@ def communication_share(trainer: Trainer) -> float | None:
         return None
     batch = next(trainer.batches)
 
-    def alone() -> None:
-        with trainer.parallel.no_sync():
-            trainer.scaler.scale(trainer.loss(batch)).backward()
-
     def together() -> None:
         trainer.scaler.scale(trainer.loss(batch)).backward()
 
-    pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(1 + _PAIRS)][1:]
-    without, with_others = (statistics.median(times) for times in zip(*pairs, strict=True))
+    def alone() -> None:
+        with trainer.parallel.no_sync():
+            together()
+
+    pairs = [(trainer.timed(alone), trainer.timed(together)) for _ in range(5)]
+    without, with_others = (statistics.median(times) for times in zip(*pairs[1:], strict=True))  # the first warms up
     return float(max(0.0, 1 - without / with_others))
 
 
 def inference_rate(trainer: Trainer) -> float | None:
     """Samples/s of this rank's model without training, in the same precision; None where it was not asked for."""
-    count, batch = trainer.options.inference_steps, next(trainer.batches)
-    if not count:
+    steps, batch = trainer.options.inference_steps, next(trainer.batches)
+    if not steps:
         return None
     trainer.model.eval()
     with torch.inference_mode(), trainer.autocast():
         forward = partial(trainer.model, batch[0])
         trainer.timed(lambda: [forward() for _ in range(3)])
-        seconds = trainer.timed(lambda: [forward() for _ in range(count)])
-    return float(count * len(batch[0]) / seconds)
+        seconds = trainer.timed(lambda: [forward() for _ in range(steps)])
+    return float(steps * len(batch[0]) / seconds)
 
 
 @dataclass
@@ -201,10 +198,6 @@ def checksum(model: nn.Module) -> str:
         values = parameter.detach().cpu().contiguous()  # held while its bytes are read; numpy may be missing
         digest.update(ctypes.string_at(values.data_ptr(), values.numel() * values.element_size()))
     return digest.hexdigest()
-
-
-def all_finite(model: nn.Module) -> bool:
-    return all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
 
 
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
@@ -233,7 +226,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     """The last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
-    finite = history.finite and all_finite(model)
+    finite = history.finite and all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
     mine = {
         "rank": here.rank,
         "host": here.host,

@@ -35,7 +35,6 @@ except ModuleNotFoundError as missing:
     sys.exit(3)
 import torch
 import torch.distributed as dist
-from torch import nn
 
 _BY_HAND = {  # what is trained where nothing is asked for, by the kind of device
     "cpu": {"model": "tiny", "batch": 8, "steps": 20, "warmup": 2},
@@ -78,12 +77,6 @@ def report(here: RankPlacement, **event: Any) -> None:
         print(json.dumps(event), flush=True)
 
 
-def diverge(model: nn.Module) -> None:
-    """Change one parameter in a way that no loss shows."""
-    with torch.no_grad():
-        next(model.parameters()).view(-1)[0] += 1e-3
-
-
 def default_device() -> str:
     """Return the device of BACKEND, else a GPU if torch sees one."""
     if os.environ.get("BACKEND"):
@@ -108,8 +101,9 @@ def main(arguments: Sequence[str]) -> int:
     torch.backends.cudnn.benchmark = True  # shapes never change: the fastest convolution is worth looking for
     trainer = Trainer(options, here, device)
     history = train(trainer)
-    if options.diverge == here.rank:
-        diverge(trainer.model)
+    if options.diverge == here.rank:  # in a way that no loss shows
+        with torch.no_grad():
+            next(trainer.model.parameters()).view(-1)[0] += 1e-3
     result = summary(trainer, history)
     report(here, **result)
     if options.results and here.rank == 0:
