@@ -31,10 +31,7 @@ log = logging.getLogger("seatrial.lock")
 WAIT_S = 3600.0
 LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
-_LOCKED = 423
 _NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
-_MANY = 200  # the most that the server gives at once
-_UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
 
 @dataclass(slots=True)
@@ -120,7 +117,8 @@ def _take(stack: ExitStack, cluster: str) -> bool:
     try:
         stack.enter_context(held)
     except ConcurrencySlotAcquisitionError as error:
-        if isinstance(error.__cause__, httpx.HTTPStatusError) and error.__cause__.response.status_code == _LOCKED:
+        cause = error.__cause__
+        if isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code == httpx.codes.LOCKED:
             return False
         raise
     return True
@@ -164,14 +162,14 @@ def _holder(cluster: str, but: UUID) -> str:
 
 def _others(cluster: str, but: UUID) -> list[FlowRun]:
     """Return other runs that have the cluster's slot by their label; none if the server does not answer."""
+    unfinished = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
     try:
         with get_client(sync_client=True) as client:
             runs = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(
-                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_UNFINISHED))),
-                    tags=FlowRunFilterTags(all_=[cluster_tag(cluster)]),
+                    state=FlowRunFilterState(type=unfinished), tags=FlowRunFilterTags(all_=[cluster_tag(cluster)])
                 ),
-                limit=_MANY,
+                limit=200,  # the most that the server gives at once
             )
             return [run for run in runs if run.id != but and run.labels.get(SLOT)]
     except httpx.HTTPError as error:

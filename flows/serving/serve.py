@@ -37,7 +37,7 @@ from flows.serving.signals import Stopped, stop_on_signals, uninterrupted
 from flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.alerts.settings import check_alerts
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.cluster import load_cluster
 from seatrial.config.run import RUNS_URL
 from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
@@ -68,14 +68,15 @@ class ServeConfig:
 
     def scheduled(self) -> list[ScheduledCheck]:
         """Read the cluster files. Raises InputError."""
-        return [self._scheduled(file, load_cluster(Path(file))) for file in self.clusters]
-
-    def _scheduled(self, file: str, cluster: Cluster) -> ScheduledCheck:
-        own = cluster.schedule
-        suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
-        path = Path(suite)
-        suite = str(path.absolute()) if path.suffix in (".yaml", ".yml") else suite
-        return ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone)
+        checks = []
+        for file in self.clusters:
+            cluster = load_cluster(Path(file))
+            own = cluster.schedule
+            suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
+            if Path(suite).suffix in (".yaml", ".yml"):
+                suite = str(Path(suite).absolute())
+            checks.append(ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone))
+        return checks
 
 
 def validated(site: ServeConfig) -> ServeConfig:
