@@ -35,7 +35,7 @@ class Image:
     fingerprint: dict[str, str] = field(default_factory=dict)
 
 
-def image(run: Run, *, rebuild: bool = False) -> Image:
+def image(run: Run, rebuild: bool = False) -> Image:
     """The image that the run's nodes use, built if need be; local nodes are this machine's own and run what it has.
 
     Raises MissingError when there is no such image or it cannot run on the nodes, LaunchError when a build fails.
@@ -81,6 +81,4 @@ def _versions_here(mpirun: str) -> dict[str, str]:
     return {package: version for package, version in versions.items() if version}
 
 
-@task(name="image", cache_policy=NO_CACHE)
-def image_task(run: Run, rebuild: bool = False) -> Image:
-    return image(run, rebuild=rebuild)
+image_task = task(name="image", cache_policy=NO_CACHE)(image)
