@@ -50,11 +50,6 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def in_line(holds: str, ahead: int) -> str:
-    """Append the place in the line to who has the cluster."""
-    return f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
-
-
 class FileLock:
     """The lock of one cluster for this user on this machine. Raises OSError."""
 
@@ -84,13 +79,14 @@ class FileLock:
         return True
 
     def holder(self) -> str:
-        """Return in words which run holds the lock."""
+        """Return in words which run holds the lock, and how many wait before this one."""
         try:
             record = json.loads(os.pread(self._file, 4096, 0))
             holds = held_by(self._cluster, str(record["run"]), str(record["since"]))
         except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             holds = f"cluster {self._cluster} is being checked by another run"
-        return in_line(holds, self._line.ahead())
+        ahead = self._line.ahead()
+        return f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
 
     def close(self) -> None:
         self._line.leave()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _UNTOUCHED = timedelta(days=1)  # a folder without run.json may be of a run at work, on another machine too
-_BLOCK_BYTES = 512  # of st_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ class RunsFolder:
                 raise ValueError("another file system is mounted in it")
             for entry in (".", *files):
                 of_entry = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
-                size += of_entry.st_blocks * _BLOCK_BYTES
+                size += of_entry.st_blocks * 512
                 changed = max(changed, of_entry.st_mtime)
         return RunFolder(name, self._header(name), size, datetime.fromtimestamp(changed, UTC))
 
@@ -196,9 +195,6 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-_ALL = 10_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The folders that were or would be removed; `skipped` is no run, `failed` could not be removed."""
@@ -232,7 +228,7 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
     """
     at = now()
     with opened(runs) as folder, open_store() as store:
-        rows = store.runs(cluster, _ALL)
+        rows = store.runs(cluster, limit=10_000_000)  # all
         protected = _protected(store, rows)
         scanned, skipped = folder.scan()
         chosen = [one for one in scanned if cluster is None or (one.header and one.header.cluster == cluster)]

@@ -3,7 +3,7 @@
 import logging
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, code_of, join, placed, rewritten
-from seatrial.model.result import Check, CheckResult, Judgement, RunResult, Suspect, merge_suspects, now
+from seatrial.model.result import Check, Judgement, RunResult, Suspect, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.runs.progress import step
@@ -24,9 +24,6 @@ from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
-
-_MOST_CHARS = 2000
-_EARLIER_RUNS = 500
 
 
 def without_details(result: RunResult, why: str) -> RunResult:
@@ -44,7 +41,7 @@ def without_details(result: RunResult, why: str) -> RunResult:
 
 
 def _cut(text: str) -> str:
-    return text[:_MOST_CHARS]
+    return text[:2000]
 
 
 def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
@@ -109,7 +106,9 @@ class RunState:
         """Add a check for an error in a step."""
         verdict, reason = _explain(error)
         log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
-        self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
+        blamed = error.evidence.items() if isinstance(error, NodesError) else ()
+        suspects = tuple(Suspect("node", node, 1.0, why) for node, why in blamed)
+        self.checks.append(Check(name, verdict, reason, seconds, suspects=suspects))
 
     def can(self, name: str, after: str) -> bool:
         """Return whether step `after` is done; if not, add a check `name` that says why."""
@@ -181,7 +180,7 @@ class RunState:
     def remember(self, store: "Store") -> None:
         """Read the earlier runs that the summary counts from; without them it says so."""
         try:
-            self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, _EARLIER_RUNS)
+            self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, 500)
         except SeatrialError as error:
             log.warning("history: %s", error)
 
@@ -248,12 +247,6 @@ def _explain(error: Exception) -> tuple[Verdict, str]:
             return Verdict.INCONCLUSIVE, reason
 
 
-def _blamed(error: Exception) -> tuple[Suspect, ...]:
-    if not isinstance(error, NodesError):
-        return ()
-    return tuple(Suspect("node", node, 1.0, why) for node, why in error.evidence.items())
-
-
 Clean = Callable[[str], str]
 
 
@@ -279,7 +272,7 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
         notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),  # ours, of several lines
         nodes=tuple({key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes),
         fingerprint={clean(name): clean(version) for name, version in result.fingerprint.items()},
-        suspects=tuple(_suspect(suspect, clean) for suspect in result.suspects),
+        suspects=_suspects(result.suspects, clean),
         checks=tuple(_check(check, clean) for check in result.checks),
         localization=_fact(result.localization, clean),
     )
@@ -294,25 +287,23 @@ def _fact(fact: Any, clean: Clean) -> Any:
     return clean(fact) if isinstance(fact, str) else fact
 
 
-def _suspect(suspect: Suspect, clean: Clean) -> Suspect:
-    return replace(suspect, name=clean(suspect.name), evidence=rewritten(suspect.evidence, clean))
+def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:
+    return tuple(replace(each, name=clean(each.name), evidence=rewritten(each.evidence, clean)) for each in suspects)
 
 
 def _check(check: Check, clean: Clean) -> Check:
+    raw = check.raw_result
+    if raw:
+        raw = replace(raw, reason=rewritten(raw.reason, clean), suspects=_suspects(raw.suspects, clean))
     return replace(
         check,
         name=clean(check.name),
         reason=rewritten(check.reason, clean),
         measurements=tuple(_measurement(m, clean) for m in check.measurements),
         judgements=tuple(_judgement(judgement, clean) for judgement in check.judgements),
-        suspects=tuple(_suspect(suspect, clean) for suspect in check.suspects),
-        raw_result=_check_result(check.raw_result, clean) if check.raw_result else None,
+        suspects=_suspects(check.suspects, clean),
+        raw_result=raw,
     )
-
-
-def _check_result(check_result: CheckResult, clean: Clean) -> CheckResult:
-    suspects = tuple(_suspect(suspect, clean) for suspect in check_result.suspects)
-    return replace(check_result, reason=rewritten(check_result.reason, clean), suspects=suspects)
 
 
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:

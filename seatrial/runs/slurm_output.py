@@ -143,11 +143,8 @@ def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
     if status.st_uid != os.geteuid():
         raise ValueError("belongs to another user")
     yield status
-    if not is_file:
-        yield from _logs(descriptor, name)
-
-
-def _logs(descriptor: int, name: str) -> Iterator[os.stat_result]:
+    if is_file:
+        return
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
     try:
         for entry in os.listdir(folder):
