@@ -8,7 +8,7 @@ run that waits, and is free when its lease is over.
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -46,12 +46,9 @@ def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) ->
     """Hold the cluster. Raises MissingError, which names the holder, when it is not free within `wait_s`."""
     held = ClusterLock()
     deadline = time.monotonic() + wait_s
-    with _file_lock(cluster, run_id, deadline):
-        if not has_lasting_server():
-            yield held
-            return
-        with _slot(cluster, flow_run_id, deadline, held):
-            yield held
+    slot = _slot(cluster, flow_run_id, deadline, held) if has_lasting_server() else nullcontext()
+    with _file_lock(cluster, run_id, deadline), slot:
+        yield held
 
 
 @contextmanager

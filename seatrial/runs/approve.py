@@ -24,6 +24,7 @@ from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.text.escape import code, escape
+from seatrial.text.words import count
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -72,10 +73,10 @@ def pins(
     values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
     few = next((m for m in chosen if len(values[m.series()]) < MIN_SAMPLES), None)
     if few and not approval.forced:
-        count = len(values[few.series()])
+        runs = count(len(values[few.series()]), "passing run")
         raise InputError(
-            f"run {run.run_id}: {few.metric} rests on {count} passing run{'' if count == 1 else 's'} with this"
-            f" software, {MIN_SAMPLES} are needed: run the suite again, or --force REASON"
+            f"run {run.run_id}: {few.metric} rests on {runs} with this software, {MIN_SAMPLES} are needed:"
+            " run the suite again, or --force REASON"
         )
     new_pins = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
     if setup:
@@ -169,14 +170,11 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
     run, result = stored_run(store, run_id), store.result(run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
-    new_pins = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
-    store.pin(run.cluster, new_pins)
-    return new_pins
-
-
-def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[float]]:
-    """The values of passing runs with the same software up to this one, by series."""
+    # What passing runs with the same software have, up to this one.
     past = past_runs(store, run.cluster, run.suite, run.fingerprint, names, run.started + timedelta(microseconds=1))
     alike = [i for i, r in enumerate(past.runs) if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint]
     values = np.where(past.good[alike], past.median[alike], np.nan)
-    return {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}
+    earlier = {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}
+    new_pins = pins(run, measured, earlier, approval, result.setup if result else None)
+    store.pin(run.cluster, new_pins)
+    return new_pins

@@ -15,16 +15,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
 from seatrial.model.reason import recorded
-from seatrial.model.result import (
-    SCHEMA,
-    Check,
-    CheckResult,
-    Expected,
-    Judgement,
-    RunResult,
-    Suspect,
-    SuspectKind,
-)
+from seatrial.model.result import SCHEMA, Check, CheckResult, Expected, Judgement, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.system.private import read_opener

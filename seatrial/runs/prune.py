@@ -234,7 +234,12 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
         chosen = [one for one in scanned if cluster is None or (one.header and one.header.cluster == cluster)]
         gone = expendable_folders(chosen, limits, protected, at)
         old = _rows_to_remove(rows, limits, protected, at)
-        failed = _remove(folder, gone) if delete else []
+        failed = []
+        for one in gone if delete else ():
+            try:
+                folder.remove(one)
+            except (OSError, ValueError) as error:
+                failed.append(Skipped(one.name, str(error)))
         removed = store.remove_runs([row.run_id for row in old]) if delete else len(old)
     left = {problem.name for problem in failed}
     return Outcome([one for one in gone if one.name not in left], removed, skipped, failed, delete)
@@ -256,14 +261,3 @@ def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:
         return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
     except OSError as error:
         raise SeatrialError(Reason.of("runs-at-work-unknown", problem=error)) from error
-
-
-def _remove(runs: RunsFolder, folders: Iterable[RunFolder]) -> list[Skipped]:
-    """Remove them; returns what could not be removed."""
-    failed = []
-    for folder in folders:
-        try:
-            runs.remove(folder)
-        except (OSError, ValueError) as error:
-            failed.append(Skipped(folder.name, str(error)))
-    return failed

@@ -73,20 +73,16 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
     try:
         outputs, skipped = scan(descriptor)
         gone = expendable_outputs(outputs, limits, now())
-        failed = [problem for output in gone if (problem := _removed(descriptor, output))] if delete else []
+        failed = []
+        for output in gone if delete else ():
+            try:
+                remove(descriptor, output)
+            except (OSError, ValueError) as error:
+                failed.append(Skipped(output.names[0], str(error)))
     finally:
         os.close(descriptor)
     left = {problem.name for problem in failed}
     return OutputOutcome([output for output in gone if output.names[0] not in left], skipped, failed, delete)
-
-
-def _removed(descriptor: int, output: JobOutput) -> Skipped | None:
-    """Remove an output; return the problem if that fails."""
-    try:
-        remove(descriptor, output)
-    except (OSError, ValueError) as error:
-        return Skipped(output.names[0], str(error))
-    return None
 
 
 def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:

@@ -166,11 +166,16 @@ class SlackSink:
             news = alert.incident.changes[receipt.reported :]
             if updated and not news:
                 return Delivery(receipt, f"message in {channel} {updated}")
+            mentions = mentions_for(alert.incident, self.mentions)
             if updated:
-                self._reply(alert, receipt.place, news)
-                delivered, summary = full_receipt(alert, receipt.place), f"sent the change to {channel}"
+                place, summary = receipt.place, f"sent the change to {channel}"
+                text = change(alert, news, mentions)
+                self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
             else:
-                delivered, summary = full_receipt(alert, self._post(alert)), f"sent to {channel}"
+                text, message = blocks(alert, mentions)
+                sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET)
+                place, summary = {key: str(sent[key]) for key in ("channel", "ts")}, f"sent to {channel}"
+            delivered = full_receipt(alert, place)
             missed = self._thread(alert, delivered, files)
             return Delivery(delivered, "; ".join([summary, *missed]))
         except Exception as error:
@@ -182,11 +187,6 @@ class SlackSink:
         except Exception as error:
             return Delivery(Receipt(), self.scrub(explain(error)), failed=True)
         return Delivery(Receipt(), f"digest sent to {shown(self.channel)}")
-
-    def _post(self, alert: Alert) -> dict[str, str]:
-        text, message = blocks(alert, mentions_for(alert.incident, self.mentions))
-        sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET)
-        return {"channel": str(sent["channel"]), "ts": str(sent["ts"])}
 
     def _updated(self, alert: Alert, place: Mapping[str, str]) -> str | None:
         """Update the message and return what was done; None if the message no longer exists."""
@@ -200,10 +200,6 @@ class SlackSink:
                 return f"cannot be updated ({refusal.code})"
             raise
         return "updated"
-
-    def _reply(self, alert: Alert, place: Mapping[str, str], news: Sequence[str]) -> None:
-        text = change(alert, news, mentions_for(alert.incident, self.mentions))
-        self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
 
     def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> list[str]:
         """Post details and files below the message; return the problems. The message itself is there."""
