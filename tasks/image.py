@@ -41,10 +41,13 @@ def image(run: Run, rebuild: bool = False) -> Image:
     Raises MissingError when there is no such image or it cannot run on the nodes, LaunchError when a build fails.
     """
     config = run.cluster.image
-    built = _image_for(run, config, rebuild) if config else None
-    fingerprint = {"image": built.pinned} if built else {}
-    pulled = not isinstance(config, Recipe) or config.repository
-    reference = (built.pinned if pulled else built.reference) if built else None
+    reference: str | None = None
+    fingerprint: dict[str, str] = {}
+    if config:
+        built = _image_for(run, config, rebuild)
+        fingerprint["image"] = built.pinned
+        pulled = not isinstance(config, Recipe) or config.repository
+        reference = built.pinned if pulled else built.reference
     if not run.cluster.platform.uses_host_software:
         return Image(reference, fingerprint)
     if reference:

@@ -129,14 +129,16 @@ def _text(draft: "Draft", kind: str) -> str:
     from seatrial.system.shipped import CLUSTER_SCHEMA, REPOSITORY
 
     described = _descriptions(kind)
-    order = {field: i for i, field in enumerate(described)}
+    fields = sorted(draft, key=list(described).index)
     lines = [f"# Written by `seatrial init` for platform {kind}. `seatrial explain FIELD` says more of a field."]
     lines += [f"# yaml-language-server: $schema={REPOSITORY / CLUSTER_SCHEMA}"]
-    for field in sorted((field for field in draft if "." not in field), key=order.__getitem__):
-        lines += _lines(field, draft, described[field])
+    for field in fields:
+        if "." not in field:
+            lines += _lines(field, draft, described[field])
     lines += ["platform:", f"  kind: {kind}"]
-    for field in sorted((field for field in draft if "." in field), key=order.__getitem__):
-        lines += (f"  {line}" for line in _lines(field, draft, described[field]))
+    for field in fields:
+        if "." in field:
+            lines += (f"  {line}" for line in _lines(field, draft, described[field]))
     return "\n".join(lines) + "\n"
 
 

@@ -147,20 +147,17 @@ class _Replay:
 
     def runs(self) -> Iterator[ReplayedRun]:
         for run_id, rows in self._frame.groupby("run_id", sort=False):
-            yield self._judged(str(run_id), rows)
-
-    def _judged(self, run_id: str, rows: "pd.DataFrame") -> ReplayedRun:
-        nth = rows.groupby("series").cumcount().to_numpy()
-        places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
-        values = np.full((int(nth.max()) + 1, places.size), np.nan)
-        values[nth, at] = rows["value"].to_numpy()
-        judge = SeriesJudge(self._table(rows, places), self._past(places))
-        judged = _read(judge, values)
-        measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
-        broken = [j for m in measured if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None]
-        run = _concluded(run_id, judged, findings(judged), broken)
-        self._keep(run, places, judged)
-        return run
+            nth = rows.groupby("series").cumcount().to_numpy()
+            places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
+            values = np.full((int(nth.max()) + 1, places.size), np.nan)
+            values[nth, at] = rows["value"].to_numpy()
+            judge = SeriesJudge(self._table(rows, places), self._past(places))
+            judged = _read(judge, values)
+            measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
+            broken = [j for m in measured if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None]
+            run = _concluded(str(run_id), judged, findings(judged), broken)
+            self._keep(run, places, judged)
+            yield run
 
     def _table(self, rows: "pd.DataFrame", places: Ints) -> SeriesTable:
         facts = _facts(rows)
@@ -215,10 +212,9 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
     readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
     if not bad:
-        count = len(judged.table.first)
         reason = Reason.of("replayed-unjudged")
         if judged_series:
-            reason = Reason.of("replayed-pass", judged=judged_series, series=count)
+            reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = also(judgement.measurement for judgement in bad if judgement is not first)

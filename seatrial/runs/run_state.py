@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 def without_details(result: RunResult, why: str) -> RunResult:
     """Return the run without judgements and facts, to fit on a full disk."""
+    checks = tuple(Check(c.name, c.verdict, rewritten(c.reason, _cut), c.seconds) for c in result.checks)
     return replace(
         result,
         reason=rewritten(result.reason, _cut),
-        checks=tuple(
-            Check(check.name, check.verdict, rewritten(check.reason, _cut), check.seconds) for check in result.checks
-        ),
+        checks=checks,
         suspects=tuple(result.suspects)[:100],
         notes=(why,),
         localization=None,
@@ -49,18 +48,9 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     failed = Reason.of("result-failed", error=f" ({type(error).__name__}); logs/run.log has the trace")
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
-    return replace(
-        result,
-        verdict=verdict,
-        reason=join((bad, failed)) if bad else failed,
-        checks=(
-            *(
-                Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds)
-                for check in checks
-            ),
-            Check("result", Verdict.INCONCLUSIVE, failed),
-        ),
-    )
+    alone = [Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds) for check in checks]
+    alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
+    return replace(result, verdict=verdict, reason=join((bad, failed)) if bad else failed, checks=tuple(alone))
 
 
 log = logging.getLogger("seatrial")
@@ -85,7 +75,7 @@ class RunState:
     isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
-    _testbed: Testbed | None = None
+    nodes_up: Testbed | None = None  # the nodes that are left
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
 
@@ -126,13 +116,13 @@ class RunState:
 
     def up(self, testbed: Testbed) -> None:
         """Set the testbed; run.json names all its nodes, even those that are taken out later."""
-        self._testbed = testbed
+        self.nodes_up = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
 
     def checked(self, result: StepResult) -> None:
         """Add the result of a check, and continue with the nodes that are left."""
         self.checks.append(result.check)
-        self._testbed = result.testbed
+        self.nodes_up = result.testbed
         self.fingerprint |= result.fingerprint
         self.notes += result.notes
         self._facts |= result.facts
@@ -154,14 +144,9 @@ class RunState:
     @property
     def testbed(self) -> Testbed:
         """The nodes that are left. Raises LaunchError before the launch."""
-        if self._testbed is None:
+        if self.nodes_up is None:
             raise LaunchError(Reason.of("no-testbed"))
-        return self._testbed
-
-    @property
-    def nodes_up(self) -> Testbed | None:
-        """The nodes that are left; None before the launch."""
-        return self._testbed
+        return self.nodes_up
 
     def add(self, check: Check) -> None:
         """Add a check that is not part of the suite."""
