@@ -226,7 +226,8 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
     if "compare" in run_state.done and run.suite.budget_s and is_due(run_state.checks, run_state.nodes_up):
         with run_state.attempt(LOCALIZE):
             if found := localize_task(run_state.context(), run_state.checks, judge, until):
-                run_state.localized(found.step, found.document)
+                run_state.checked(found.step)
+                run_state.localization = found.document
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:

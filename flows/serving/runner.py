@@ -81,7 +81,7 @@ def with_choices(schema: dict[str, Any], clusters: Sequence[str], suites: Sequen
     fields = dict(schema["properties"])
     for name, legal in (("cluster", list(clusters)), ("suite", list(dict.fromkeys([*SHIPPED, *suites])))):
         kept = {key: value for key, value in fields[name].items() if key != "anyOf"}
-        described = kept["description"].replace(", or the path of a suite file", "")  # of flows.check: to type
+        described = kept["description"].replace(", or the path of a suite file", "")  # a list takes none
         fields[name] = {**kept, "type": "string", "enum": legal, "description": described}
     return {**schema, "properties": fields}
 

@@ -48,14 +48,16 @@ def diagnosed(cluster_file: Path | None) -> list[Finding]:
 
 def show(findings: Sequence[Finding], *, as_json: bool) -> int:
     """Print one line per finding; return 0 when all is there, 1 when something is missing."""
+    status = int(any(problem is not None for _, problem in findings))
     if as_json:
         print_json([{"what": f[0], "missing": f[1], "next_step": _next_step(f)} for f in findings])
-    for next_step, group in groupby([] if as_json else findings, _next_step):
+        return status
+    for next_step, group in groupby(findings, _next_step):
         for subject, problem in group:
             print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
         if next_step:
             print(f"        next step: {next_step}")
-    return int(any(problem is not None for _, problem in findings))
+    return status
 
 
 def _next_step(finding: Finding) -> str | None:

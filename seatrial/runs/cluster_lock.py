@@ -57,9 +57,8 @@ class FileLock:
         self._cluster, self._run_id = cluster, run_id
         path = closed_folder(state_home() / "locks") / f"{cluster}.lock"
         self._line = Line(path.with_suffix(".line"))
-        self._file = private_opener(
-            str(path), os.O_RDWR | os.O_CREAT
-        )  # never removed: a lock on a removed file is none
+        # Never removed: a lock on a removed file is none.
+        self._file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
 
     def take(self) -> bool:
         """Take the lock; False if another run has it or came before. A file system without locks counts as taken."""

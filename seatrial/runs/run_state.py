@@ -71,7 +71,7 @@ class RunState:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    localization: Mapping[str, Any] | None = None
+    localization: Mapping[str, Any] | None = None  # its part of run.json
     isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
@@ -131,11 +131,6 @@ class RunState:
             shown = {**{key: fact.get(key) for key in _SHOWN_FACTS}, "driver": fact["versions"].get("driver")}
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
         result.testbed.after_check(result.check.name)
-
-    def localized(self, found: StepResult, document: Mapping[str, Any]) -> None:
-        """Add the result of the localisation, with its part of run.json."""
-        self.checked(found)
-        self.localization = document
 
     def context(self) -> CheckContext:
         """Return the input of the next check. Raises LaunchError before the launch."""
