@@ -54,7 +54,7 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
 OTHER = "other"
 
 
-def _checked_hardware(_context: click.Context, _option: click.Parameter, name: str) -> str:
+def _checked_hardware(context: click.Context, option: click.Parameter, name: str) -> str:
     """Return the name if it is in the catalog. Raises InputError with the nearest name."""
     from seatrial.catalog import known_hardware
     from seatrial.text.words import nearest_of
@@ -65,7 +65,7 @@ def _checked_hardware(_context: click.Context, _option: click.Parameter, name: s
     return name
 
 
-def _checked_fabric(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+def _checked_fabric(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
     """Return the name if something is known of the fabric. Raises InputError with the nearest name."""
     from seatrial.catalog import unknown_fabric
 
