@@ -125,7 +125,7 @@ def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
     steps = {STARTUP: "Prefect's server", "image": "the image", "launch": "the nodes"}
     steps |= {kind.name: "its first result" for kind in CHECKS if suite.section(kind.section)}
     steps |= {"compare": "the judge", "collect": "logs of the nodes", "teardown": "the nodes to go down"}
-    steps |= {"record": "files and history"}
+    steps["record"] = "files and history"
     if cluster.upload:
         steps["upload"] = "the upload"
     if notify:
