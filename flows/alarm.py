@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.alarm")
 
-_STOPPED = "aborted by a termination signal"  # as Prefect says it
-
 
 @flow(name="seatrial-alarm", flow_run_name="alarm", validate_parameters=True)
 def alarm(flow_run: str) -> str | None:
@@ -49,7 +47,7 @@ def died(run: FlowRun) -> str | None:
         return None
     cluster = Path(str(run.parameters.get("cluster", "?"))).stem
     if state.type is StateType.CRASHED:
-        if _STOPPED in (state.message or ""):
+        if "aborted by a termination signal" in (state.message or ""):  # as Prefect says it
             return f"the check of {cluster} was cut off: `seatrial serve`, or the worker, was stopped"
         return f"the check of {cluster} died: {state.message}"
     if state.type in (StateType.SCHEDULED, StateType.PENDING):

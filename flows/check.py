@@ -68,8 +68,6 @@ SuiteName = Annotated[
     Field(),
 ]
 WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]
-BudgetSeconds = WaitSeconds | None
-_CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
 def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
@@ -123,7 +121,7 @@ def check(
     rebuild: bool = False,
     wait_s: WaitSeconds = WAIT_S,
     require_baseline: bool = False,
-    budget_s: BudgetSeconds = None,
+    budget_s: WaitSeconds | None = None,
 ) -> "State[RunResult] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
@@ -228,7 +226,8 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
     if "compare" in run_state.done and run.suite.budget_s and is_due(run_state.checks, run_state.nodes_up):
         with run_state.attempt(LOCALIZE):
             if found := localize_task(run_state.context(), run_state.checks, judge, until):
-                run_state.localized(found.step, found.document)
+                run_state.checked(found.step)
+                run_state.localization = found.document
 
 
 def _collect_and_teardown(run_state: RunState, through: bool) -> None:
@@ -306,7 +305,8 @@ def rewrite_run_json(run_state: RunState) -> RunResult:
 def record_cut(run_state: RunState, cut: BaseException) -> None:
     """Write and upload the run.json of a run that is interrupted or cancelled."""
     cut_by = type(cut).__name__
-    reason = Reason.of("cut-off", how=f"cut off by {_CUT.get(cut_by, cut_by)} before it was through")
+    in_words = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}.get(cut_by, cut_by)
+    reason = Reason.of("cut-off", how=f"cut off by {in_words} before it was through")
     run_state.add(Check("run", Verdict.INCONCLUSIVE, reason))
     try:
         write_run_json(run_state.result(), run_state.run.out)

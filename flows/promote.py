@@ -17,8 +17,6 @@ from seatrial.runs.approve import Approval, differences_to, promote
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-A_WEEK_S = 7 * 86400
-
 
 class ApprovalForm(RunInput):
     """The form of the approval."""
@@ -42,7 +40,7 @@ def promote_run(run_id: str, poll_s: int = 10) -> "State[int]":
     with open_store() as store:
         question = differences_to(store, run_id)
     form = ApprovalForm.with_initial_data(description=question, by="", note="", force="")
-    answer = pause_flow_run(wait_for_input=form, timeout=A_WEEK_S, poll_interval=poll_s)
+    answer = pause_flow_run(wait_for_input=form, timeout=7 * 86400, poll_interval=poll_s)
     if answer is None or not answer.approved:
         return Failed(message=f"{run_id}: was not approved, so nothing is pinned")
     if not answer.by:

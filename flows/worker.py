@@ -8,19 +8,19 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from flows.serving.signals import Stopped, end_runs, end_with_parent, stop_on_signals
-
-_START = "start"
 
 
 def main(pool: str, kind: str = "process", step: str = "") -> int:
     """Run the worker; return its exit status, or 0 once it was stopped and its runs have ended."""
-    if step == _START:
-        _become_worker(pool, kind)
+    if step == "start":
+        end_with_parent(signal.SIGKILL)
+        python = sys.executable
+        os.environ["PATH"] = f"{Path(python).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
+        os.execv(python, [python, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
     stop_on_signals()
-    worker = subprocess.Popen([sys.executable, "-P", "-m", "flows.worker", pool, kind, _START], start_new_session=True)
+    worker = subprocess.Popen([sys.executable, "-P", "-m", "flows.worker", pool, kind, "start"], start_new_session=True)
     try:
         return worker.wait()
     except Stopped:
@@ -29,12 +29,6 @@ def main(pool: str, kind: str = "process", step: str = "") -> int:
         worker.kill()
         worker.wait()
         return 0
-
-
-def _become_worker(pool: str, kind: str) -> NoReturn:
-    end_with_parent(signal.SIGKILL)
-    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
 
 
 if __name__ == "__main__":

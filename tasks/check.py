@@ -91,14 +91,17 @@ def compare(
     while repeat and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < until:
         if often := _often_of_all(doubts):  # what takes seconds first: it may name the part that makes them slow
             doubts = _without(doubts, often) or doubts
-            if _names_a_suspect(judge.judged(_extended(checks, repeats))):
+            judged = judge.judged(_extended(checks, repeats))
+            if any(suspect.confidence >= SURE for check in judged for suspect in check.suspects):
                 given_up |= often
                 continue
         repeated_checks = repeat(doubts, until)
         for name, repeated in repeated_checks.items():
             repeats.setdefault(name, Repeated()).add(repeated)
-        given_up |= _unanswered(doubts, repeated_checks)
-        judge.add(m for repeated in repeated_checks.values() for m in repeated.measurements)
+        requested = {d.measurement.series() for some in doubts.values() for d in some}
+        measured = [m for repeated in repeated_checks.values() for m in repeated.measurements]
+        given_up |= requested - {m.series() for m in measured}
+        judge.add(measured)
         if any(repeated.over for repeated in repeated_checks.values()):
             break
     return explained(judge.judged(_extended(checks, repeats)), knowledge.setup)
@@ -114,10 +117,6 @@ def _often_of_all(doubts: Mapping[str, Sequence[Doubt]]) -> set[str]:
     return {d.measurement.series() for d in every if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING}
 
 
-def _names_a_suspect(checks: Iterable[Check]) -> bool:
-    return any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
-
-
 def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
     """Return `compare` with all that is known of the cluster."""
     return lambda checks, repeat, until: compare(checks, setup, store, context, repeat, until)
@@ -126,11 +125,6 @@ def judge_of(setup: Setup, store: "Store | None", context: RunContext) -> Judge:
 def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:
     left = {check: [d for d in some if d.measurement.series() not in given_up] for check, some in doubts.items()}
     return {check: some for check, some in left.items() if some}
-
-
-def _unanswered(doubts: Mapping[str, Sequence[Doubt]], more: Mapping[str, Repeated]) -> set[str]:
-    requested = {d.measurement.series() for some in doubts.values() for d in some}
-    return requested - {m.series() for repeated in more.values() for m in repeated.measurements}
 
 
 @task(name="compare", cache_policy=NO_CACHE)

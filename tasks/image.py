@@ -35,16 +35,19 @@ class Image:
     fingerprint: dict[str, str] = field(default_factory=dict)
 
 
-def image(run: Run, *, rebuild: bool = False) -> Image:
+def image(run: Run, rebuild: bool = False) -> Image:
     """The image that the run's nodes use, built if need be; local nodes are this machine's own and run what it has.
 
     Raises MissingError when there is no such image or it cannot run on the nodes, LaunchError when a build fails.
     """
     config = run.cluster.image
-    built = _image_for(run, config, rebuild) if config else None
-    fingerprint = {"image": built.pinned} if built else {}
-    pulled = not isinstance(config, Recipe) or config.repository
-    reference = (built.pinned if pulled else built.reference) if built else None
+    reference: str | None = None
+    fingerprint: dict[str, str] = {}
+    if config:
+        built = _image_for(run, config, rebuild)
+        fingerprint["image"] = built.pinned
+        pulled = not isinstance(config, Recipe) or config.repository
+        reference = built.pinned if pulled else built.reference
     if not run.cluster.platform.uses_host_software:
         return Image(reference, fingerprint)
     if reference:
@@ -81,6 +84,4 @@ def _versions_here(mpirun: str) -> dict[str, str]:
     return {package: version for package, version in versions.items() if version}
 
 
-@task(name="image", cache_policy=NO_CACHE)
-def image_task(run: Run, rebuild: bool = False) -> Image:
-    return image(run, rebuild=rebuild)
+image_task = task(name="image", cache_policy=NO_CACHE)(image)

@@ -35,8 +35,6 @@ from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.launch")
 
-_CLEAR_MINORITY = 3  # one of three nodes and fewer
-
 
 def launch(run: Run) -> Testbed:
     """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
@@ -81,7 +79,7 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
     suspects = merge_suspects(check for check in checks if check.verdict.is_fault)
     sure = [s for s in suspects if s.kind in ("node", "gpu") and s.confidence >= settings.confidence]
     why = {s.name.partition("/")[0]: code_of(s.evidence) or s.kind for s in reversed(sure)}
-    if len(why) * _CLEAR_MINORITY > nodes:
+    if len(why) * 3 > nodes:
         return [f"no node is isolated: {len(why)} of {nodes} are suspects, more than a third"]
     isolator, lines = isolator_for(run.cluster), []
     for node, code in sorted(why.items()):
@@ -140,7 +138,6 @@ COLLECT_S = 60.0
 CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
 _NODE_S = 15.0
 _FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a node
-NCCL_LOGS = "nccl-debug"
 
 
 def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> None:
@@ -151,10 +148,9 @@ def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> 
     deadline, secrets = time.monotonic() + timeout_s, secrets_of(run.cluster)
     with _as_far_as_possible():
         platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s, secrets)
-    pattern = dict(testbed.env).get("NCCL_DEBUG_FILE") if testbed else None
-    if testbed and pattern:
+    if testbed and (pattern := dict(testbed.env).get("NCCL_DEBUG_FILE")):
         with _as_far_as_possible():
-            fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline, secrets)
+            fetch_nccl_logs(testbed, pattern, run.logs / "nccl-debug", deadline, secrets)
 
 
 @contextmanager

@@ -198,8 +198,7 @@ def _with(problem: str | None, notified: Notified) -> Notified:
 def alert_of(site: AlertContext, incident: Incident, current: RunResult | None) -> Alert:
     """Return the incident with the run that shows or ended it."""
     shown = _shown(site, incident, current)
-    link = site.run_link if shown is current else None
-    report = site.report if shown is current else None
+    link, report = (site.run_link, site.report) if shown is current else (None, None)
     folder = published(report.parent) if report else None
     path = (f"{folder}/{report.name}" if folder else str(report)) if report else None
     upload = site.cluster.upload
@@ -213,21 +212,6 @@ def _shown(site: AlertContext, incident: Incident, current: RunResult | None) ->
         return None
     if current and (current.finished == incident.closed if incident.closed else current.run_id == incident.last_run):
         return current
-    return _earlier(site, incident)
-
-
-def _since(site: AlertContext, result: RunResult) -> Difference | None:
-    """Return the changes since the last good run, if its folder or the history is there."""
-    try:
-        row = site.store.last_pass(result.cluster, result.suite, result.run_id) if site.store else None
-        before = _stored(site, row) if row else None
-    except SeatrialError as error:
-        log.warning("history: %s", error)
-        return None
-    return difference(before, result) if before else None
-
-
-def _earlier(site: AlertContext, incident: Incident) -> RunResult | None:
     if site.store is None:
         return None
     try:
@@ -239,6 +223,17 @@ def _earlier(site: AlertContext, incident: Incident) -> RunResult | None:
     except SeatrialError as error:
         log.warning("history: %s", error)
         return None
+
+
+def _since(site: AlertContext, result: RunResult) -> Difference | None:
+    """Return the changes since the last good run, if its folder or the history is there."""
+    try:
+        row = site.store.last_pass(result.cluster, result.suite, result.run_id) if site.store else None
+        before = _stored(site, row) if row else None
+    except SeatrialError as error:
+        log.warning("history: %s", error)
+        return None
+    return difference(before, result) if before else None
 
 
 def _stored(site: AlertContext, row: "RunRow") -> RunResult | None:
@@ -267,17 +262,12 @@ def files_of(site: AlertContext, alert: Alert, current: RunResult | None) -> Fil
     return Files(picture, described(run), report.read_bytes() if report and report.is_file() else None)
 
 
-def _run_link() -> str | None:
-    """Return the address of this run in Prefect's UI; None for a temporary server."""
-    if os.environ.get("SEATRIAL_TEMPORARY_SERVER") or not flow_run.id:
-        return None
-    return url_for("flow-run", obj_id=flow_run.id)
-
-
 @task(name="notify", cache_policy=NO_CACHE)
 def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", report: Path | None) -> Notified:
     try:
-        notified = notify(result, cluster, store, settings_of(cluster), report, _run_link())
+        has_page = flow_run.id and not os.environ.get("SEATRIAL_TEMPORARY_SERVER")
+        run_link = url_for("flow-run", obj_id=flow_run.id) if has_page else None
+        notified = notify(result, cluster, store, settings_of(cluster), report, run_link)
     except Exception as error:  # whatever it is, it is not the cluster's
         log.debug("notify", exc_info=error)
         notified = Notified(f"no alert was sent: seatrial itself failed ({type(error).__name__})", failed=True)

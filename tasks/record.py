@@ -156,19 +156,17 @@ def metrics(result: RunResult, store: "Store | None") -> str | None:
         target = target_of_environment()
         if target is None:
             return None
-        log.info("metrics: %s", publish(result, _last_good(result, store), target))
+        if result.verdict is Verdict.PASS:
+            last_good: datetime | None = result.finished
+        else:
+            row = store.last_pass(result.cluster, result.suite, result.run_id) if store else None
+            last_good = row.finished if row else None
+        log.info("metrics: %s", publish(result, last_good, target))
     except Exception as error:  # whatever it is, it is not the cluster's
         problem = f"metrics could not be published: {error}"
         log.warning("%s", problem)
         return problem
     return None
-
-
-def _last_good(result: RunResult, store: "Store | None") -> datetime | None:
-    if result.verdict is Verdict.PASS:
-        return result.finished
-    row = store.last_pass(result.cluster, result.suite, result.run_id) if store else None
-    return row.finished if row else None
 
 
 metrics_task = task(name="metrics", cache_policy=NO_CACHE)(metrics)

@@ -27,7 +27,6 @@ log = logging.getLogger("seatrial.upload")
 
 TIMEOUT_S = 300.0
 CUT_TIMEOUT_S = 20.0  # for a run that was cut off: somebody waits for its end
-_AT_THE_TOP = ("pod-logs",)  # folders of `logs/` that lie beside it
 _OF_CONNECTIVITY = re.compile(r"seatrial\.(connectivity|contact): ")
 # Two files that many look for, made of several.
 SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
@@ -58,32 +57,22 @@ def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
 def stage(run: Run, folder: Path, secrets: Secrets) -> list[str]:
     """Write what is to be uploaded below `folder`, without secrets; the names there, the most telling first."""
     logs = log_files(run.out)
-    made = {
-        SWEEPS: chain.from_iterable(map(_lines, _sweeps(run, logs))),
-        CONNECTIVITY: chain.from_iterable(map(_about_connectivity, logs)),
-    }
+    section = run.suite.section(Collectives)
+    operations = [run.logs / f"{name}.log" for name in (section.operations if section else ())]
     contents = {
         name: _lines(run.out / name)
         for name in RESULT
         if (run.out / name).is_file() and not (run.out / name).is_symlink()
     }
-    for name, lines in {**contents, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
+    contents[SWEEPS] = chain.from_iterable(_lines(path) for path in operations if path in logs)
+    contents[CONNECTIVITY] = chain.from_iterable(map(_about_connectivity, logs))
+    for path in logs:
+        within = path.relative_to(run.logs)
+        name = within.as_posix() if within.parts[0] == "pod-logs" else f"logs/{within.as_posix()}"
+        contents[name] = _lines(path)
+    for name, lines in contents.items():
         _write(folder / name, secrets.out_of(lines))
-    return [
-        name for name in (*contents, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()
-    ]
-
-
-def _remote(path: Path, logs: Path) -> str:
-    within = path.relative_to(logs)
-    return within.as_posix() if within.parts[0] in _AT_THE_TOP else f"logs/{within.as_posix()}"
-
-
-def _sweeps(run: Run, logs: Sequence[Path]) -> list[Path]:
-    """The logs of the operations, in the suite's order."""
-    section = run.suite.section(Collectives)
-    operations = section.operations if section else ()
-    return [path for name in operations if (path := run.logs / f"{name}.log") in logs]
+    return [name for name in contents if (folder / name).exists()]
 
 
 def _about_connectivity(path: Path) -> Iterator[str]:
@@ -133,18 +122,14 @@ def _put(folder: Path, names: Sequence[str], target: str) -> None:
     from fsspec.implementations.local import LocalFileSystem
 
     system, root = fsspec.core.url_to_fs(target)
-    if isinstance(system, LocalFileSystem):
-        _copy(folder, names, Path(root))
+    if not isinstance(system, LocalFileSystem):
+        system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
         return
-    system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
-
-
-def _copy(folder: Path, names: Sequence[str], root: Path) -> None:
-    """Copy for this user alone, and through no link that others have put there."""
-    check_parents(root)
+    check_parents(Path(root))  # for this user alone, and through no link that others have put there
     for name in names:
-        private_folder((root / name).parent)
-        with (folder / name).open("rb") as source, open(root / name, "wb", opener=private_opener) as copy:
+        target_file = Path(root, name)
+        private_folder(target_file.parent)
+        with (folder / name).open("rb") as source, open(target_file, "wb", opener=private_opener) as copy:
             shutil.copyfileobj(source, copy)
 
 

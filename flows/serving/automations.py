@@ -14,7 +14,6 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from flows.serving.server import HEARTBEAT_S
 
 SILENCE_S = 3 * HEARTBEAT_S
-_ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed")}
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _EVERY_RUN = {"prefect.resource.id": "prefect.flow-run.*"}
 _OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seatrial-check"}
@@ -22,6 +21,7 @@ _OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seat
 
 def zombies() -> AutomationCore:
     """Return the automation that ends a run without a heartbeat: its process or machine is gone."""
+    ended = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed")}
     return AutomationCore(
         name="seatrial: runs whose machine is gone",
         description="A flow run without a heartbeat is set to Crashed.",
@@ -29,7 +29,7 @@ def zombies() -> AutomationCore:
             match=_EVERY_RUN,
             match_related=_OF_THE_CHECK,
             after={_HEARTBEAT},
-            expect={_HEARTBEAT, *_ENDED},
+            expect={_HEARTBEAT, *ended},
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,

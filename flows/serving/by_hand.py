@@ -25,10 +25,6 @@ class Unfinished:
     reason: str
 
 
-INTERRUPTED = Unfinished(130, Reason.of("cut-off", how="interrupted; everything is taken down"))
-TERMINATED = Unfinished(143, Reason.of("cut-off", how="terminated; everything is taken down"))
-
-
 class _Terminated(BaseException):
     """SIGTERM or SIGHUP, also outside the flow, where Prefect raises no exception for it."""
 
@@ -93,9 +89,9 @@ def by_hand(
             budget_s=budget_s,
         )
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return Unfinished(130, Reason.of("cut-off", how="interrupted; everything is taken down"))
     except _Terminated:
-        return TERMINATED
+        return Unfinished(143, Reason.of("cut-off", how="terminated; everything is taken down"))
     except InputError as error:
         result = error
     except Exception as error:

@@ -8,7 +8,7 @@ run that waits, and is free when its lease is over.
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -31,10 +31,7 @@ log = logging.getLogger("seatrial.lock")
 WAIT_S = 3600.0
 LEASE_S = 60.0  # the least that Prefect takes
 _LOOK_S = 2.0
-_LOCKED = 423
 _NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
-_MANY = 200  # the most that the server gives at once
-_UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
 
 
 @dataclass(slots=True)
@@ -49,12 +46,9 @@ def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) ->
     """Hold the cluster. Raises MissingError, which names the holder, when it is not free within `wait_s`."""
     held = ClusterLock()
     deadline = time.monotonic() + wait_s
-    with _file_lock(cluster, run_id, deadline):
-        if not has_lasting_server():
-            yield held
-            return
-        with _slot(cluster, flow_run_id, deadline, held):
-            yield held
+    slot = _slot(cluster, flow_run_id, deadline, held) if has_lasting_server() else nullcontext()
+    with _file_lock(cluster, run_id, deadline), slot:
+        yield held
 
 
 @contextmanager
@@ -120,7 +114,8 @@ def _take(stack: ExitStack, cluster: str) -> bool:
     try:
         stack.enter_context(held)
     except ConcurrencySlotAcquisitionError as error:
-        if isinstance(error.__cause__, httpx.HTTPStatusError) and error.__cause__.response.status_code == _LOCKED:
+        cause = error.__cause__
+        if isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code == httpx.codes.LOCKED:
             return False
         raise
     return True
@@ -164,14 +159,14 @@ def _holder(cluster: str, but: UUID) -> str:
 
 def _others(cluster: str, but: UUID) -> list[FlowRun]:
     """Return other runs that have the cluster's slot by their label; none if the server does not answer."""
+    unfinished = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
     try:
         with get_client(sync_client=True) as client:
             runs = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(
-                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_UNFINISHED))),
-                    tags=FlowRunFilterTags(all_=[cluster_tag(cluster)]),
+                    state=FlowRunFilterState(type=unfinished), tags=FlowRunFilterTags(all_=[cluster_tag(cluster)])
                 ),
-                limit=_MANY,
+                limit=200,  # the most that the server gives at once
             )
             return [run for run in runs if run.id != but and run.labels.get(SLOT)]
     except httpx.HTTPError as error:

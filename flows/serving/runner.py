@@ -27,11 +27,9 @@ from flows.check import check
 from flows.promote import promote_run
 from flows.reap import reap
 from flows.serving.automations import install_all
-from flows.serving.serve import REAP_CRON, ScheduledCheck, ServeConfig, first_date
+from flows.serving.serve import REAP_CRON, ServeConfig, first_date
 from flows.serving.signals import end_runs, end_with_parent
 from seatrial.checks.suites import SHIPPED
-
-_TYPED = ", or the path of a suite file"  # says flows.check; who chooses types none
 
 
 class _Runner(Runner):
@@ -48,7 +46,11 @@ def main(site: ServeConfig) -> None:
     end_with_parent()
     tempfile.tempdir = str(get_current_settings().home)  # not /tmp/runner_storage, the first user's alone
     runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
-    ids = {deployment.name: _added(runner, deployment) for deployment in deployments(site)}
+    ids: dict[str, UUID] = {}
+    for deployment in deployments(site):
+        served = runner.add_deployment(deployment)
+        assert isinstance(served, UUID)
+        ids[deployment.name] = served
     with get_client(sync_client=True) as client:
         forget_clusters(client, ids["nightly"], {each.cluster for each in site.scheduled()})
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
@@ -57,12 +59,6 @@ def main(site: ServeConfig) -> None:
     for line in announced(site, paused):
         print(line, flush=True)
     asyncio.run(runner.start())
-
-
-def _added(runner: Runner, deployment: RunnerDeployment) -> UUID:
-    served = runner.add_deployment(deployment)
-    assert isinstance(served, UUID)
-    return served
 
 
 def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:
@@ -82,16 +78,12 @@ def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConf
 
 def with_choices(schema: dict[str, Any], clusters: Sequence[str], suites: Sequence[str]) -> dict[str, Any]:
     """Return the form's schema with this site's clusters and suites as choices, instead of paths to type. Pure."""
-    chosen = {"cluster": list(clusters), "suite": list(dict.fromkeys([*SHIPPED, *suites]))}
-    fields = {
-        name: _choice(field, chosen[name]) if name in chosen else field for name, field in schema["properties"].items()
-    }
+    fields = dict(schema["properties"])
+    for name, legal in (("cluster", list(clusters)), ("suite", list(dict.fromkeys([*SHIPPED, *suites])))):
+        kept = {key: value for key, value in fields[name].items() if key != "anyOf"}
+        described = kept["description"].replace(", or the path of a suite file", "")  # a list takes none
+        fields[name] = {**kept, "type": "string", "enum": legal, "description": described}
     return {**schema, "properties": fields}
-
-
-def _choice(field: dict[str, Any], legal: list[str]) -> dict[str, Any]:
-    kept = {key: value for key, value in field.items() if key != "anyOf"}
-    return {**kept, "type": "string", "enum": legal, "description": field["description"].replace(_TYPED, "")}
 
 
 def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
@@ -124,16 +116,11 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
 def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:
     """Return the lines that are shown at the terminal, by the clusters whose schedules are paused."""
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    schedules = [
-        f"nightly  {each.cluster}, suite {each.suite}: {each.cron} ({each.timezone}), "
-        + ("paused" if each.cluster in paused else _next(each))
-        for each in site.scheduled()
-    ]
-    return [f"Prefect  {url}", *schedules, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
-
-
-def _next(each: ScheduledCheck) -> str:
-    return f"next {first_date(each.cron, each.timezone):%Y-%m-%d %H:%M}"
+    lines = [f"Prefect  {url}"]
+    for each in site.scheduled():
+        due = "paused" if each.cluster in paused else f"next {first_date(each.cron, each.timezone):%Y-%m-%d %H:%M}"
+        lines.append(f"nightly  {each.cluster}, suite {each.suite}: {each.cron} ({each.timezone}), {due}")
+    return [*lines, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
 
 
 if __name__ == "__main__":

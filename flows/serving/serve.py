@@ -37,7 +37,7 @@ from flows.serving.signals import Stopped, stop_on_signals, uninterrupted
 from flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.alerts.settings import check_alerts
 from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.cluster import load_cluster
 from seatrial.config.run import RUNS_URL
 from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
@@ -68,14 +68,15 @@ class ServeConfig:
 
     def scheduled(self) -> list[ScheduledCheck]:
         """Read the cluster files. Raises InputError."""
-        return [self._scheduled(file, load_cluster(Path(file))) for file in self.clusters]
-
-    def _scheduled(self, file: str, cluster: Cluster) -> ScheduledCheck:
-        own = cluster.schedule
-        suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
-        path = Path(suite)
-        suite = str(path.absolute()) if path.suffix in (".yaml", ".yml") else suite
-        return ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone)
+        checks = []
+        for file in self.clusters:
+            cluster = load_cluster(Path(file))
+            own = cluster.schedule
+            suite, timezone = self.suite or own.suite, self.timezone or own.timezone or local_timezone()
+            if Path(suite).suffix in (".yaml", ".yml"):
+                suite = str(Path(suite).absolute())
+            checks.append(ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone))
+        return checks
 
 
 def validated(site: ServeConfig) -> ServeConfig:
@@ -221,10 +222,10 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
         str(Path("runs").absolute()),
         ",".join(own_hosts(host, public_url)),
     ]
-    asks = _server_environment(host, port, public_url, auth_string)
-    server = _Child("the Prefect server", web, asks, [fd, life], _STOP_SERVER_S)
     work = ["flows.serving.runner", json.dumps(dataclasses.asdict(site))]
-    runner = _Child("the runner", work, _runner_environment(url, public_url, auth_string), [living], _STOP_RUNNER_S)
+    server_environment, runner_environment = _environments(host, port, url, public_url, auth_string)
+    server = _Child("the Prefect server", web, server_environment, [fd, life], _STOP_SERVER_S)
+    runner = _Child("the runner", work, runner_environment, [living], _STOP_RUNNER_S)
     try:
         yield [server, runner]
     except Stopped:
@@ -235,27 +236,30 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
             server.stop()
 
 
-def _common_environment() -> dict[str, str]:
+def _environments(
+    host: str, port: int, url: str, public_url: str, auth_string: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the environments of server and runner: defaults, what this process has, and what must be so."""
     own = ("PREFECT_API_URL", TEMPORARY, SERVER_AUTH, CLIENT_AUTH)
     inherited = {key: value for key, value in os.environ.items() if key not in own}
-    return {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
-
-
-def _server_environment(host: str, port: int, public_url: str, auth_string: str) -> dict[str, str]:
-    own = {
+    common = {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
+    server = {
+        "PREFECT_SERVER_UI_API_URL": f"{public_url}/api",
+        "PREFECT_LOGGING_LEVEL": "WARNING",
+        **common,
         "PREFECT_SERVER_API_HOST": host,
         "PREFECT_SERVER_API_PORT": str(port),
         SERVER_AUTH: auth_string,
         CLIENT_AUTH: auth_string,  # its own services are clients, too
         ORIGINS: ",".join(own_origins(host, port, public_url)),
     }
-    defaults = {"PREFECT_SERVER_UI_API_URL": f"{public_url}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
-    return {**defaults, **_common_environment(), **own}
-
-
-def _runner_environment(url: str, public_url: str, auth_string: str) -> dict[str, str]:
-    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string}
-    return {RUNS_URL: f"{public_url}{FILES}", **_common_environment(), **own}
+    runner = {
+        RUNS_URL: f"{public_url}{FILES}",
+        **common,
+        "PREFECT_API_URL": f"{url}/api",
+        CLIENT_AUTH: auth_string,
+    }
+    return server, runner
 
 
 class _Child:

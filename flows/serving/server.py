@@ -34,8 +34,6 @@ from seatrial.text.lines import last_line
 SERVER_AUTH = "PREFECT_SERVER_API_AUTH_STRING"  # what a server asks for
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"  # what a client gives
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
-_FILE = "seatrial-serve.auth"
-_LONGEST = 512
 _USER_AND_PASSWORD = re.compile(r"[^\s:]+:\S+")
 
 
@@ -60,7 +58,7 @@ def prefect_home() -> Path:
 
 
 def auth_file(home: Path) -> Path:
-    return home / _FILE
+    return home / "seatrial-serve.auth"
 
 
 def kept_auth_string(home: Path) -> tuple[str, bool]:
@@ -77,7 +75,7 @@ def kept_auth_string(home: Path) -> tuple[str, bool]:
 
 def _read(path: Path) -> str:
     try:
-        text = read_private(path, _LONGEST).decode(errors="replace").strip()
+        text = read_private(path, 512).decode(errors="replace").strip()
         is_open = bool(path.stat().st_mode & 0o077)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; remove it for a new login") from error
@@ -155,7 +153,6 @@ _SERVER_SETTINGS = {
 
 HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
-ENDED = "the Prefect server ended; the run goes on without it"
 _IN_MEMORY = {
     "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
         "sqlite+aiosqlite:///file::memory:?cache=shared&uri=true&check_same_thread=false"
@@ -209,7 +206,7 @@ class TemporaryServer:
         if self._stopped:
             return
         self._listener.close()
-        log.warning("%s", ENDED)
+        log.warning("the Prefect server ended; the run goes on without it")
         from prefect.settings import get_current_settings
 
         settings = get_current_settings()

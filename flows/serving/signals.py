@@ -5,8 +5,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
 from rich.console import Console
@@ -15,8 +15,8 @@ from seatrial.system.process import children
 
 PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
 _LOOK_S = 0.2
-_PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Stopped(BaseException):
@@ -34,15 +34,12 @@ def stop_on_signals() -> None:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C, SIGTERM and a lost terminal meanwhile: a second one must not cut a teardown in half.
-
-    Only the main thread gets signals, so elsewhere there is nothing to do.
-    """
+def _handled(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
+    """Have other handlers within the context. Only the main thread gets signals: elsewhere there is nothing to do."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -50,16 +47,17 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def first_signal_alone(is_served: bool = False) -> Iterator[None]:
+def uninterrupted() -> AbstractContextManager[None]:
+    """Ignore Ctrl-C, SIGTERM and a lost terminal meanwhile: a second one must not cut a teardown in half."""
+    return _handled(dict.fromkeys(_SIGNALS, signal.SIG_IGN))
+
+
+def first_signal_alone(is_served: bool = False) -> AbstractContextManager[None]:
     """Pass one signal on to its handler within the context, and ignore later ones: they are the same wish.
 
     People press Ctrl-C twice, and `kill` reaches a process group. A served run keeps Prefect's handler of SIGTERM,
     without which Prefect takes a cancelled run for a crashed one.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     numbers = (number for number in _SIGNALS if not (is_served and number is signal.SIGTERM))
     before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     received = threading.Event()
@@ -69,13 +67,7 @@ def first_signal_alone(is_served: bool = False) -> Iterator[None]:
             received.set()
             before[signal.Signals(number)](number, frame)
 
-    for number in before:
-        signal.signal(number, pass_on)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return _handled(dict.fromkeys(before, pass_on))
 
 
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
@@ -86,7 +78,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """
     Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 def _be_quiet(console: Console) -> None:

@@ -35,7 +35,6 @@ log = logging.getLogger("seatrial")
 
 MOST_CHARACTERS = 2000  # of a message in Prefect
 RUN, SLOT = "seatrial.run", "seatrial.slot"
-_ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
 
 # Of the runs of this process, also if no server could be reached.
 results: list[RunResult] = []
@@ -131,39 +130,33 @@ def has_verdict(state: "State[Any]") -> bool:
 
 @contextmanager
 def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
-    """Send the log to Prefect whatever its settings are, without `secrets`, or those of the environment."""
+    """Send the log to Prefect whatever its settings are, without `secrets`, or those of the environment.
+
+    They are taken out of the log of Prefect's engine, too, and out of its tracebacks.
+    """
     logger, handler = logging.getLogger("seatrial"), APILogHandler()
-    secrets = secrets or Secrets.of(os.environ)
-    handler.setFormatter(RedactingFormatter("%(message)s", secrets))
+    formatter = RedactingFormatter("%(message)s", secrets or Secrets.of(os.environ))
+    handler.setFormatter(formatter)
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # steps say themselves that they have ended
-    try:
-        with _redacted(secrets):
-            yield
-    finally:
-        logger.removeHandler(handler)
 
-
-@contextmanager
-def _redacted(secrets: Secrets) -> Iterator[None]:
-    """Remove secrets from the log of Prefect's engine, too, and from its tracebacks."""
-    formatter = RedactingFormatter("%(message)s", secrets)
-
-    def plain(record: logging.LogRecord) -> bool:
+    def redact(record: logging.LogRecord) -> bool:
         record.msg, record.args = formatter.format(record), ()
         record.exc_info = record.exc_text = None
         return True
 
-    handlers = {each for name in _ENGINE for each in logging.getLogger(name).handlers}
-    for each in handlers:
-        each.addFilter(plain)
+    engine = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
+    engine_handlers = {each for name in engine for each in logging.getLogger(name).handlers}
+    for each in engine_handlers:
+        each.addFilter(redact)
     try:
         yield
     finally:
-        for each in handlers:
-            each.removeFilter(plain)
+        for each in engine_handlers:
+            each.removeFilter(redact)
+        logger.removeHandler(handler)
 
 
 def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None:

@@ -41,7 +41,6 @@ from starlette.websockets import WebSocketClose
 from flows.serving.server import ORIGINS, SERVER_AUTH, collect_apart
 
 _COOKIE = "seatrial-runs"
-_ABOUT_THE_API = ("/docs", "/redoc", "/openapi.json")
 _LOOPBACK = ("127.0.0.1", "localhost")
 # What is in a report came from nodes: its scripts run where they see neither the UI nor the login that it keeps.
 _OF_FILES = {
@@ -87,7 +86,7 @@ class _OwnPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = Headers(scope=scope).get("Origin") if scope["type"] in ("http", "websocket") else None
-        if scope["type"] == "http" and scope["path"].startswith(_ABOUT_THE_API):
+        if scope["type"] == "http" and scope["path"].startswith(("/docs", "/redoc", "/openapi.json")):
             await PlainTextResponse("not found", 404)(scope, receive, send)
         elif origin is None or origin in self._origins:
             await self._app(scope, receive, send)
@@ -155,23 +154,18 @@ def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) 
 
 
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
-HOSTS = "SEATRIAL_SERVER_HOSTS"
-PORT = 4200
-_UI_API_URL = "PREFECT_SERVER_UI_API_URL"
 
 
 def own_names(environment: Mapping[str, str]) -> list[str]:
     """List the host names that requests to a container may be for."""
-    listed = [name.strip() for name in environment.get(HOSTS, "").split(",")]
-    public_host = urlsplit(environment.get(_UI_API_URL, "")).hostname or ""
-    return sorted({"127.0.0.1", "localhost", public_host, *listed} - {"", "*"})
+    listed = [name.strip() for name in environment.get("SEATRIAL_SERVER_HOSTS", "").split(",")]
+    public_host = urlsplit(environment.get("PREFECT_SERVER_UI_API_URL", "")).hostname or ""
+    return sorted({*_LOOPBACK, public_host, *listed} - {"", "*"})
 
 
-class _HeartbeatNoiseFilter(logging.Filter):
-    """Drop the line that the server logs when a late heartbeat belongs to a run that has ended."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "already in terminal state" not in record.getMessage()
+def _is_no_late_heartbeat(record: logging.LogRecord) -> bool:
+    """Drop the line that the server logs when a heartbeat belongs to a run that has ended."""
+    return "already in terminal state" not in record.getMessage()
 
 
 def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
@@ -183,14 +177,12 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from flows.serving.webserver import guarded, own_pages_alone
-
     app: Any = create_app()
-    logging.getLogger("prefect.server.events.actions").addFilter(_HeartbeatNoiseFilter())
+    logging.getLogger("prefect.server.events.actions").addFilter(_is_no_late_heartbeat)
     origins = [origin for origin in os.environ.get(ORIGINS, "").split(",") if origin]
     if runs:
         app = guarded(app, os.environ[SERVER_AUTH], FILES, runs)
-    where: dict[str, Any] = {"fd": int(fd)} if fd else {"host": "0.0.0.0", "port": PORT}
+    where: dict[str, Any] = {"fd": int(fd)} if fd else {"host": "0.0.0.0", "port": 4200}
     served = own_pages_alone(app, hosts.split(",") if hosts else own_names(os.environ), origins)
     collect_apart()
     uvicorn.run(served, **where, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)

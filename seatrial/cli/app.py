@@ -53,7 +53,9 @@ def main() -> NoReturn:
         error.show()
         sys.exit(2)
     except click.ClickException as error:  # an unknown option, a missing argument
-        sys.exit(_complain(_with_help(error), 2))
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        message = error.format_message().removesuffix(".")
+        sys.exit(_complain(f"{message}; see {context.command_path} --help" if context else message, 2))
     except click.Abort:  # Ctrl-C where nothing is up
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would only interrupt the end
         sys.exit(130)
@@ -64,13 +66,6 @@ def main() -> NoReturn:
     except OSError as error:  # a full disk, a terminal or the end of a pipe that has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered cannot be written at exit either
         sys.exit(_complain(error, 3))
-
-
-def _with_help(error: click.ClickException) -> str:
-    """Return click's message with a hint to --help."""
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    message = error.format_message().removesuffix(".")
-    return f"{message}; see {context.command_path} --help" if context else message
 
 
 def _complain(error: Exception | str, status: int) -> int:

@@ -44,14 +44,6 @@ def _list_fabrics(as_json: bool) -> None:
     print("or KIND-NICSxRATEG with the Gb/s of a NIC, such as IB-8x200G, RoCE-4x400G, Ethernet-1x100G")
 
 
-def _who() -> str:
-    """Return the user's name, or the uid in a container without one."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # since Python 3.13 an OSError
-        return f"uid {os.getuid()}"
-
-
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
@@ -68,8 +60,12 @@ def promote(run: str, note: str, force: str) -> None:
     from seatrial.runs.login import id_of
 
     run_id = id_of(run)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may have no name for it; since Python 3.13 an OSError
+        user = f"uid {os.getuid()}"
     with open_store() as store:
-        pins = approve(store, run_id, Approval(_who(), now(), note, force))
+        pins = approve(store, run_id, Approval(user, now(), note, force))
     print(f"{run_id}: {len(pins)} baselines pinned; `seatrial baseline expire` removes them")
 
 

@@ -1,7 +1,7 @@
 """`seatrial doctor`: requirements that this machine lacks, each with the next step."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -24,46 +24,46 @@ Finding = tuple[str, str | None]  # what was looked at, and what is wrong with i
 
 def diagnosed(cluster_file: Path | None) -> list[Finding]:
     """Look at everything that a run needs. Raises InputError when the cluster file is not what it should be."""
-    return list(_findings(load_cluster(cluster_file) if cluster_file else _LOCAL, cluster_file))
+    cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
+    kind = f"platform {cluster.platform.kind}"
+    findings: list[Finding] = [(kind, problem) for problem in platform_for(cluster, cluster_file).missing()]
+    findings = findings or [(kind, None)]
+    findings += [(f"uses {part}", None) for part in cluster.platform.moving_parts()]
+    if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
+        mpi = "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file"
+        findings.append(("mpirun", None if shutil.which(cluster.mpi.mpirun) else mpi))
+        extra = "install seatrial with its extra `local`: uv tool install 'seatrial[local] @ WHEEL'"
+        findings.append(("torch", None if find_spec("torch") else extra))
+    findings.append(("open files", open_files_problem(len(cluster.node_names()))))
+    if cluster.upload:
+        findings.append((f"upload {cluster.upload}", missing_package(cluster.upload)))
+    findings += [_history(), _alerts(cluster)]
+    try:
+        if target_of_environment():
+            findings.append(("metrics", None))
+    except InputError as error:
+        findings.append(("metrics", error.reason))
+    return findings
 
 
 def show(findings: Sequence[Finding], *, as_json: bool) -> int:
     """Print one line per finding; return 0 when all is there, 1 when something is missing."""
+    status = int(any(problem is not None for _, problem in findings))
     if as_json:
         print_json([{"what": f[0], "missing": f[1], "next_step": _next_step(f)} for f in findings])
-    for next_step, group in groupby([] if as_json else findings, _next_step):
+        return status
+    for next_step, group in groupby(findings, _next_step):
         for subject, problem in group:
             print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
         if next_step:
             print(f"        next step: {next_step}")
-    return int(any(problem is not None for _, problem in findings))
+    return status
 
 
 def _next_step(finding: Finding) -> str | None:
     """Return the next step of the catalog; other problems hold their own."""
     code = code_of(finding[1] or "")
     return CATALOG[code].next_step if code else None
-
-
-def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
-    lacking: list[str | None] = [*platform_for(cluster, file).missing()]
-    yield from ((f"platform {cluster.platform.kind}", problem) for problem in lacking or [None])
-    yield from ((f"uses {part}", None) for part in cluster.platform.moving_parts())
-    if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
-        yield (
-            "mpirun",
-            None
-            if shutil.which(cluster.mpi.mpirun)
-            else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
-        )
-        extra = "install seatrial with its extra `local`: uv tool install 'seatrial[local] @ WHEEL'"
-        yield "torch", None if find_spec("torch") else extra
-    yield "open files", open_files_problem(len(cluster.node_names()))
-    if cluster.upload:
-        yield f"upload {cluster.upload}", missing_package(cluster.upload)
-    yield _history()
-    yield _alerts(cluster)
-    yield from _metrics()
 
 
 def _history() -> Finding:
@@ -81,12 +81,3 @@ def _alerts(cluster: Cluster) -> Finding:
     if not settings.anybody:
         return f"alerts (not configured, none is sent: {HOW_TO})", None
     return "alerts", (settings.slack.problem() if settings.slack else None) or settings.legal()[1]
-
-
-def _metrics() -> Iterator[Finding]:
-    """Yield a finding only if metrics are configured."""
-    try:
-        if target_of_environment():
-            yield "metrics", None
-    except InputError as error:
-        yield "metrics", error.reason

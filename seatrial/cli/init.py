@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seatrial.platforms.survey import Draft
 
 _KINDS = ("kubernetes", "slurm", "runai", "this-machine")
-_LONGEST = 1000  # characters of an answer
-_WIDTH = 110
 
 
 @click.command()
@@ -76,16 +74,22 @@ def _asked(question: str, answer: Any, default: Any) -> Any:
 
 def _answered(draft: "Draft", field: str, kind: str, file: Path) -> "Draft":
     """Ask until the answer is legal in the file; an empty one leaves the field as it is."""
+    from seatrial.catalog import known_hardware
     from seatrial.platforms.survey import completed
 
     seen = draft[field]
     shown = seen.value["name"] if isinstance(seen.value, dict) else seen.value
     click.echo("\n".join(_comment(f"{_descriptions(kind)[field]}{f'. {seen.note}' if seen.note else ''}")), err=True)
     while True:
-        answer = str(_asked(field, str, "" if shown is None else str(shown))).strip()[:_LONGEST]
+        answer = str(_asked(field, str, "" if shown is None else str(shown))).strip()[:1000]
         if not answer:
             return draft
-        new = {**draft, field: replace(seen, value=_value(field, answer), is_open=False)}
+        value: Any = answer
+        if field == "nodes" and answer.isdecimal():
+            value = int(answer)
+        elif field == "hardware" and answer not in known_hardware():
+            value = {"name": answer}
+        new = {**draft, field: replace(seen, value=value, is_open=False)}
         try:
             _check(_text(completed(new), kind), file)
         except InputError as error:
@@ -93,14 +97,6 @@ def _answered(draft: "Draft", field: str, kind: str, file: Path) -> "Draft":
                 click.echo(line.removeprefix(f"{file}: "), err=True)
         else:
             return new
-
-
-def _value(field: str, answer: str) -> Any:
-    from seatrial.catalog import known_hardware
-
-    if field == "nodes" and answer.isdecimal():
-        return int(answer)
-    return {"name": answer} if field == "hardware" and answer not in known_hardware() else answer
 
 
 def _check(text: str, file: Path) -> None:
@@ -133,14 +129,16 @@ def _text(draft: "Draft", kind: str) -> str:
     from seatrial.system.shipped import CLUSTER_SCHEMA, REPOSITORY
 
     described = _descriptions(kind)
-    order = {field: i for i, field in enumerate(described)}
+    fields = sorted(draft, key=list(described).index)
     lines = [f"# Written by `seatrial init` for platform {kind}. `seatrial explain FIELD` says more of a field."]
     lines += [f"# yaml-language-server: $schema={REPOSITORY / CLUSTER_SCHEMA}"]
-    for field in sorted((field for field in draft if "." not in field), key=order.__getitem__):
-        lines += _lines(field, draft, described[field])
+    for field in fields:
+        if "." not in field:
+            lines += _lines(field, draft, described[field])
     lines += ["platform:", f"  kind: {kind}"]
-    for field in sorted((field for field in draft if "." in field), key=order.__getitem__):
-        lines += (f"  {line}" for line in _lines(field, draft, described[field]))
+    for field in fields:
+        if "." in field:
+            lines += (f"  {line}" for line in _lines(field, draft, described[field]))
     return "\n".join(lines) + "\n"
 
 
@@ -158,7 +156,7 @@ def _lines(field: str, draft: "Draft", description: str) -> Iterator[str]:
 
 
 def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+    return textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
 
 
 def _descriptions(kind: str) -> Mapping[str, str]:

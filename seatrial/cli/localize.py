@@ -27,7 +27,7 @@ def localize(logs: tuple[str, ...], as_json: bool) -> NoReturn:
     """
     from seatrial.localize import localize as localized
 
-    found = localized([test for tests in _tests(logs) for test in tests])
+    found = localized(_tests(logs))
     if as_json:
         print_json(found.to_dict())
     else:
@@ -35,16 +35,17 @@ def localize(logs: tuple[str, ...], as_json: bool) -> NoReturn:
     sys.exit(found.verdict.exit_status)
 
 
-def _tests(paths: tuple[str, ...]) -> "list[list[GroupTest]]":
-    """The tests in each log. Raises InputError for a log that cannot be read, or if none lists its devices."""
+def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
+    """The tests in the logs. Raises InputError for a log that cannot be read, or if none lists its devices."""
     if len(paths) <= _ALONE:
-        tests = [_of_log(path) for path in paths]
+        by_log = [_of_log(path) for path in paths]
     else:
         from concurrent.futures import ProcessPoolExecutor
 
         with ProcessPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            tests = list(pool.map(_of_log, paths, chunksize=_ALONE))
-    if not any(tests):
+            by_log = list(pool.map(_of_log, paths, chunksize=_ALONE))
+    tests = [test for of_log in by_log for test in of_log]
+    if not tests:
         raise NothingFoundError("no log lists its devices, which name hosts and GPUs: `# Using devices`")
     return tests
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -52,8 +52,26 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
 
 
 OTHER = "other"
-_SHOWN_CHARS = 100
-_SENTENCE = "{subject} is {size} slower from {from_run} on. Judge these nights: seatrial replay {file}"
+
+
+def _checked_hardware(context: click.Context, option: click.Parameter, name: str) -> str:
+    """Return the name if it is in the catalog. Raises InputError with the nearest name."""
+    from seatrial.catalog import known_hardware
+    from seatrial.text.words import nearest_of
+
+    if name != OTHER and name not in known_hardware():
+        nearest = nearest_of(name, known_hardware()) or f"known: {', '.join(known_hardware())}"
+        raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {nearest}; or {OTHER}")
+    return name
+
+
+def _checked_fabric(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    """Return the name if something is known of the fabric. Raises InputError with the nearest name."""
+    from seatrial.catalog import unknown_fabric
+
+    if name is not None and (unknown := unknown_fabric(name)):
+        raise InputError(f"--fabric: {unknown}")
+    return name
 
 
 @click.command()
@@ -61,7 +79,7 @@ _SENTENCE = "{subject} is {size} slower from {from_run} on. Judge these nights: 
 @click.option(
     "--hardware",
     required=True,
-    callback=lambda _, __, name: _checked_hardware(name),
+    callback=_checked_hardware,
     help=f"Hardware name, as in a cluster file; {OTHER} for hardware that the catalog does not have.",
 )
 @click.option(
@@ -72,7 +90,7 @@ _SENTENCE = "{subject} is {size} slower from {from_run} on. Judge these nights: 
 )
 @click.option(
     "--fabric",
-    callback=lambda _, __, name: _checked_fabric(name),
+    callback=_checked_fabric,
     help="What data between nodes must go over, as in a cluster file: IB-8x400G.",
 )
 @baseline_option
@@ -105,26 +123,6 @@ def judge(
     sys.exit(exit_status(judged.verdict, judged.coverage, require_baseline))
 
 
-def _checked_hardware(name: str) -> str:
-    """Return the name if it is in the catalog. Raises InputError with the nearest name."""
-    from seatrial.catalog import known_hardware
-    from seatrial.text.words import nearest_of
-
-    if name != OTHER and name not in known_hardware():
-        nearest = nearest_of(name, known_hardware()) or f"known: {', '.join(known_hardware())}"
-        raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {nearest}; or {OTHER}")
-    return name
-
-
-def _checked_fabric(name: str | None) -> str | None:
-    """Return the name if something is known of the fabric. Raises InputError with the nearest name."""
-    from seatrial.catalog import unknown_fabric
-
-    if name is not None and (unknown := unknown_fabric(name)):
-        raise InputError(f"--fabric: {unknown}")
-    return name
-
-
 def _read(paths: tuple[str, ...]) -> "list[Log]":
     """Read the logs, each under its shortest unique name. Raises InputError if none has output that is known."""
     from seatrial.checks.other_tools import MAX_TEXT, read_tool
@@ -138,7 +136,7 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else path
         sweeps: tuple[Sweep, ...] = ()
-        text = sys.stdin.buffer.read(_MAX_STDIN).decode(errors="replace") if path == "-" else None
+        text = sys.stdin.buffer.read(256 << 20).decode(errors="replace") if path == "-" else None
         try:
             sweeps = tuple(parse_file(path) if text is None else parse_text(text, "standard input"))
         except NothingFoundError as error:
@@ -166,9 +164,6 @@ def _files(path: str) -> list[str]:
     if not found or len(found) > _MOST_FILES:
         raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files NAME.log")
     return found
-
-
-_MAX_STDIN = 256 << 20  # bytes
 
 
 def _beginning(path: str, characters: int) -> str:
@@ -203,6 +198,8 @@ def _explain_field(name: str, as_json: bool) -> None:
     from seatrial.checks.suites import SuiteFile
     from seatrial.config.cluster import Cluster
     from seatrial.config.fields import sections
+    from seatrial.runs.explanations import CATALOG
+    from seatrial.text.words import nearest_of
 
     found: dict[tuple[str, Field], list[str]] = {}
     paths: list[str] = []
@@ -213,7 +210,10 @@ def _explain_field(name: str, as_json: bool) -> None:
                 if name in (path, field.name):
                     found.setdefault((path, field), []).append(", ".join(filter(None, (file, section.kind))))
     if not found:
-        raise InputError(_unknown(name, paths))
+        shown = name[:100]
+        lists = "docs/runbook.md lists the codes, docs/cluster-file.md the fields"
+        legal = nearest_of(shown, [*CATALOG, *paths]) or lists
+        raise InputError(f"CODE|FIELD: {printable(shown)!r} is neither a code nor a field; {legal}")
     if as_json:
         print_json([{"path": path, "files": files, **asdict(field)} for (path, field), files in found.items()])
         return
@@ -235,17 +235,6 @@ def _print_texts(title: str, texts: Mapping[str, str | None]) -> None:
                     subsequent_indent=" " * 13,
                 )
             )
-
-
-def _unknown(name: str, paths: Sequence[str]) -> str:
-    from seatrial.runs.explanations import CATALOG
-    from seatrial.text.words import nearest_of
-
-    legal = (
-        nearest_of(name[:_SHOWN_CHARS], [*CATALOG, *paths])
-        or "docs/runbook.md lists the codes, docs/cluster-file.md the fields"
-    )
-    return f"CODE|FIELD: {printable(name[:_SHOWN_CHARS])!r} is neither a code nor a field; {legal}"
 
 
 @click.command()
@@ -287,7 +276,11 @@ def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, file
     rng = np.random.default_rng(seed)
     if file:
         written = _write(file, nodes, nights, rng)
-        print_json(written) if as_json else click.echo(_SENTENCE.format(**written))
+        if as_json:
+            print_json(written)
+        else:
+            slower = "{subject} is {size} slower from {from_run} on. Judge these nights: seatrial replay {file}"
+            click.echo(slower.format(**written))
         return
     from seatrial.simulate.score import quiet, scores, simulated_json, simulated_table
 

@@ -22,18 +22,10 @@ from seatrial.remote import probes
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
-    from seatrial.config.run import Run
     from seatrial.model.result import RunResult
-    from seatrial.model.testbed import Testbed
 
 BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
 _STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}  # as processes of their own
-_FIRST_LINE = b"#!/usr/bin/env python3\n"
-_START = """\
-import runpy
-runpy.run_module("{name}", run_name="__main__", alter_sys=True)
-"""
 
 
 def single_file(name: str) -> bytes:
@@ -41,10 +33,11 @@ def single_file(name: str) -> bytes:
 
     It holds the probe, those that it starts, and those that any of them imports.
     """
-    archive = io.BytesIO(_FIRST_LINE)
+    archive = io.BytesIO(b"#!/usr/bin/env python3\n")
     archive.seek(0, io.SEEK_END)
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(_entry("__main__.py"), _START.format(name=name))
+        start = f'import runpy\nrunpy.run_module("{name}", run_name="__main__", alter_sys=True)\n'
+        file.writestr(_entry("__main__.py"), start)
         roots = (name, *_STARTED_BY.get(name, ()))
         for path in sorted({path for root in roots for path in _with_imports(probes.probe(root))}):
             file.writestr(_entry(path.name), path.read_text())
@@ -73,41 +66,32 @@ def _with_imports(path: Path) -> Iterator[Path]:
 @json_option
 def render(cluster: Path, suite: str, as_json: bool) -> None:
     """Show what a run of CLUSTER would submit, without submitting it."""
+    from seatrial.checks.collectives.sweep import sweep_commands
     from seatrial.checks.suites import load_suite
     from seatrial.config.cluster import load_cluster
     from seatrial.config.run import Run
     from seatrial.platforms import platform_for
+    from seatrial.remote.mpi import hostfile, hostfile_path
 
     loaded = load_cluster(cluster)
     planned = Run("RUN-ID", loaded, load_suite(suite), Path("runs/RUN-ID"))
     rendered = platform_for(loaded, cluster).render(planned)
-    files = {**_rendered_image(loaded), **rendered.files, **_sweeps(planned, rendered.testbed)}
+    files: dict[str, str] = {}
+    if loaded.image is not None:
+        from seatrial.builders import render_image
+        from seatrial.config.architecture import node_architecture
+
+        files |= render_image(loaded.image, node_architecture(loaded, platform.machine()))
+    files |= rendered.files
+    testbed = rendered.testbed  # where mpirun on the first node starts the sweeps
+    if testbed and (commands := sweep_commands(planned, testbed)):
+        files[hostfile_path(testbed).rpartition("/")[2]] = hostfile(testbed.nodes)
+        files["sweeps.sh"] = "\n".join(commands) + "\n"
     if as_json:
         print_json(files)
     else:
         for name, text in files.items():
             print(f"# --- {name}\n{text}")
-
-
-def _sweeps(run: "Run", testbed: "Testbed | None") -> dict[str, str]:
-    """The hostfile and the command lines of the sweeps, where mpirun on the first node starts them."""
-    from seatrial.checks.collectives.sweep import sweep_commands
-    from seatrial.remote.mpi import hostfile, hostfile_path
-
-    commands = sweep_commands(run, testbed) if testbed else []
-    if not testbed or not commands:
-        return {}
-    return {hostfile_path(testbed).rpartition("/")[2]: hostfile(testbed.nodes), "sweeps.sh": "\n".join(commands) + "\n"}
-
-
-def _rendered_image(cluster: "Cluster") -> dict[str, str]:
-    """The image build, if the cluster file has one."""
-    if cluster.image is None:
-        return {}
-    from seatrial.builders import render_image
-    from seatrial.config.architecture import node_architecture
-
-    return render_image(cluster.image, node_architecture(cluster, platform.machine()))
 
 
 @click.command()
@@ -197,7 +181,6 @@ def dial(run: str, node: str) -> None:
     dial_node(run, node)
 
 
-_LOOK_S = 0.5
 _LOG = Path("logs", "run.log")
 
 
@@ -275,4 +258,4 @@ def _followed(folder: Path) -> "RunResult":
             state = states.find(folder.resolve().name)
             if state and states.is_abandoned(state):
                 raise SeatrialError(Reason.of("run-abandoned", name=folder.name))
-            time.sleep(_LOOK_S)
+            time.sleep(0.5)

@@ -220,14 +220,11 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None, as
     elif verified.problem:  # its names of files are the packer's
         print(f"{bundle_file}: tampered with or damaged: {plain(verified.problem)}")
     else:
-        print(f"{bundle_file}: {verified.files} files are unchanged; {plain(_signer(verified.by, bool(trusted)))}")
+        signer = f"signed by {verified.by}" if verified.by else "not signed, so their origin is not known"
+        if verified.by and not trusted:
+            signer += ", which is not verified: give --key or --allowed-signers"
+        print(f"{bundle_file}: {verified.files} files are unchanged; {plain(signer)}")
     sys.exit(1 if verified.problem else 0)
-
-
-def _signer(by: str, trusted: bool) -> str:
-    if not by:
-        return "not signed, so their origin is not known"
-    return f"signed by {by}" if trusted else f"signed by {by}, which is not verified: give --key or --allowed-signers"
 
 
 def _load(run: str) -> "tuple[RunResult, Path]":

@@ -120,23 +120,17 @@ class Terminal(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)  # what is buffered is written at exit
 
 
-_AWAITED = {
-    "image": "the image",
-    "launch": "the nodes",
-    "compare": "the judge",
-    "collect": "logs of the nodes",
-    "teardown": "the nodes to go down",
-    "record": "files and history",
-}
-
-
 def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
     """Return the steps of a run in their order, each with what it waits for at first."""
-    checks = {kind.name: "its first result" for kind in CHECKS if suite.section(kind.section)}
-    last = {"upload": "the upload"} if cluster.upload else {}
-    last |= {"notify": "the receivers of alerts"} if notify else {}
-    before = {STARTUP: "Prefect's server", "image": _AWAITED["image"], "launch": _AWAITED["launch"]}
-    return {**before, **checks, **_AWAITED, **last}
+    steps = {STARTUP: "Prefect's server", "image": "the image", "launch": "the nodes"}
+    steps |= {kind.name: "its first result" for kind in CHECKS if suite.section(kind.section)}
+    steps |= {"compare": "the judge", "collect": "logs of the nodes", "teardown": "the nodes to go down"}
+    steps["record"] = "files and history"
+    if cluster.upload:
+        steps["upload"] = "the upload"
+    if notify:
+        steps["notify"] = "the receivers of alerts"
+    return steps
 
 
 def _learn(handler: TerminalHandler, cluster: str, suite: str) -> None:

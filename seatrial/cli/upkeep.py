@@ -41,10 +41,6 @@ def serve(
     serve_site(ServeConfig(files, suite, cron, timezone), host, port)
 
 
-_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
-_AGE = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
-
-
 @click.command()
 @click.argument("cluster", required=False)
 @click.option("--older-than", "age", metavar="AGE", help="Remove runs that started longer ago: 12h, 30d or 8w.")
@@ -97,42 +93,34 @@ def prune(
 
 
 def _duration(age: str) -> timedelta:
-    if (match := _AGE.fullmatch(age)) is None:
+    if (match := re.fullmatch(r"([1-9]\d{0,4})([hdw])", age, re.ASCII)) is None:
         raise InputError(f"--older-than {age!r}: must be a whole number of 1 or more and h, d or w, such as 30d")
-    return timedelta(hours=int(match[1]) * _HOURS[match[2]])
+    return timedelta(hours=int(match[1]) * {"h": 1, "d": 24, "w": 7 * 24}[match[2]])
 
 
 def _show(outcome: "Outcome | OutputOutcome") -> None:
     from seatrial.runs.prune import Outcome
     from seatrial.text.words import plain
 
-    lines, summary = _of_runs(outcome) if isinstance(outcome, Outcome) else _of_jobs(outcome)
+    lines = []
+    if isinstance(outcome, Outcome):
+        for folder in outcome.folders:
+            started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
+            verdict = folder.header.verdict.value if folder.header else "-"
+            lines.append(f"{folder.name}  {started}  {verdict}  {_size(folder.size_bytes)}")
+        folders = f"{len(lines)} folder{'' if len(lines) == 1 else 's'}"
+        summary = f"{folders}, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
+    else:
+        for job in outcome.jobs:
+            ended = f"{job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
+            lines.append(f"{' '.join(job.names)}  {ended}  {_size(job.size_bytes)}")
+        jobs = f"output of {len(lines)} job{'' if len(lines) == 1 else 's'}"
+        summary = f"{jobs}, {_size(outcome.size_bytes)}"
     for line in lines:
         print(plain(line))
     for skipped in outcome.skipped:
         print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
     print(f"removed: {summary}" if outcome.deleted else f"would remove: {summary}; --yes removes them")
-
-
-def _of_runs(outcome: "Outcome") -> tuple[list[str], str]:
-    """Return a line for each folder, and the sum."""
-    lines = []
-    for folder in outcome.folders:
-        started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
-        verdict = folder.header.verdict.value if folder.header else "-"
-        lines.append(f"{folder.name}  {started}  {verdict}  {_size(folder.size_bytes)}")
-    folders = f"{len(lines)} folder{'' if len(lines) == 1 else 's'}"
-    return lines, f"{folders}, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
-
-
-def _of_jobs(outcome: "OutputOutcome") -> tuple[list[str], str]:
-    """Return a line for each job, and the sum."""
-    lines = [
-        f"{' '.join(job.names)}  {job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
-        f"  {_size(job.size_bytes)}"
-        for job in outcome.jobs
-    ]
-    return lines, f"output of {len(lines)} job{'' if len(lines) == 1 else 's'}, {_size(outcome.size_bytes)}"
 
 
 def _size(size_bytes: int) -> str:

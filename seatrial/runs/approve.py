@@ -6,7 +6,7 @@ pinned, and judged by its pin alone until that expires.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
@@ -24,6 +24,7 @@ from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.text.escape import code, escape
+from seatrial.text.words import count
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -33,8 +34,6 @@ ENOUGH_TO_BE_TIGHT = 8  # values; fewer say too little about their spread
 _REACH = 8.0  # scales of t noise: one healthy value in 3000 lies further out on the bad side
 _LEAST_SCALE = 0.003
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
-_A_MOMENT = timedelta(microseconds=1)
-_SHOWN = 20  # differences in a question
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +71,22 @@ def pins(
     if not chosen:
         raise InputError(f"run {run.run_id}: holds no number of the cluster that could be pinned")
     values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
-    _refuse_few(run, chosen, values, approval)
+    few = next((m for m in chosen if len(values[m.series()]) < MIN_SAMPLES), None)
+    if few and not approval.forced:
+        runs = count(len(values[few.series()]), "passing run")
+        raise InputError(
+            f"run {run.run_id}: {few.metric} rests on {runs} with this software, {MIN_SAMPLES} are needed:"
+            " run the suite again, or --force REASON"
+        )
     new_pins = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
     if setup:
-        _refuse_impossible(run, zip(chosen, new_pins, strict=True), with_links(setup))
-    return new_pins
-
-
-def _refuse_few(
-    run: RunRow, chosen: Sequence[Measurement], values: Mapping[str, Sequence[float]], approval: Approval
-) -> None:
-    few = [m for m in chosen if len(values[m.series()]) < MIN_SAMPLES]
-    if few and not approval.forced:
-        count = len(values[few[0].series()])
-        raise InputError(
-            f"run {run.run_id}: {few[0].metric} rests on {count} passing run{'' if count == 1 else 's'} with this"
-            f" software, {MIN_SAMPLES} are needed: run the suite again, or --force REASON"
-        )
-
-
-def _refuse_impossible(run: RunRow, pinned: Iterable[tuple[Measurement, Pin]], setup: Setup) -> None:
-    for m, pin in pinned:
+        linked = with_links(setup)
         try:
-            refuse_beyond_physics(m, pin.centre, setup)
+            for m, pin in zip(chosen, new_pins, strict=True):
+                refuse_beyond_physics(m, pin.centre, linked)
         except InputError as error:
             raise InputError(f"run {run.run_id}: {error}") from error
+    return new_pins
 
 
 def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approval) -> Pin:
@@ -171,7 +161,7 @@ def differences_to(store: "Store", run_id: str) -> str:
     lines = [f"**{escape(run.run_id)}** {escape(came_to)}", ""]
     if run.verdict is not Verdict.PASS:
         lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
-    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in pin_differences[:_SHOWN]]
+    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in pin_differences[:20]]
     return "\n".join(lines) if pin_differences else "\n".join([*lines, "Nothing that it measured is pinned so far."])
 
 
@@ -180,14 +170,11 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
     run, result = stored_run(store, run_id), store.result(run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
-    new_pins = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
-    store.pin(run.cluster, new_pins)
-    return new_pins
-
-
-def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[float]]:
-    """The values of passing runs with the same software up to this one, by series."""
-    past = past_runs(store, run.cluster, run.suite, run.fingerprint, names, run.started + _A_MOMENT)
+    # What passing runs with the same software have, up to this one.
+    past = past_runs(store, run.cluster, run.suite, run.fingerprint, names, run.started + timedelta(microseconds=1))
     alike = [i for i, r in enumerate(past.runs) if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint]
     values = np.where(past.good[alike], past.median[alike], np.nan)
-    return {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}
+    earlier = {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}
+    new_pins = pins(run, measured, earlier, approval, result.setup if result else None)
+    store.pin(run.cluster, new_pins)
+    return new_pins

@@ -50,11 +50,6 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def in_line(holds: str, ahead: int) -> str:
-    """Append the place in the line to who has the cluster."""
-    return f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
-
-
 class FileLock:
     """The lock of one cluster for this user on this machine. Raises OSError."""
 
@@ -62,9 +57,8 @@ class FileLock:
         self._cluster, self._run_id = cluster, run_id
         path = closed_folder(state_home() / "locks") / f"{cluster}.lock"
         self._line = Line(path.with_suffix(".line"))
-        self._file = private_opener(
-            str(path), os.O_RDWR | os.O_CREAT
-        )  # never removed: a lock on a removed file is none
+        # Never removed: a lock on a removed file is none.
+        self._file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
 
     def take(self) -> bool:
         """Take the lock; False if another run has it or came before. A file system without locks counts as taken."""
@@ -84,13 +78,14 @@ class FileLock:
         return True
 
     def holder(self) -> str:
-        """Return in words which run holds the lock."""
+        """Return in words which run holds the lock, and how many wait before this one."""
         try:
             record = json.loads(os.pread(self._file, 4096, 0))
             holds = held_by(self._cluster, str(record["run"]), str(record["since"]))
         except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             holds = f"cluster {self._cluster} is being checked by another run"
-        return in_line(holds, self._line.ahead())
+        ahead = self._line.ahead()
+        return f"{holds}; {ahead} run{'' if ahead == 1 else 's'} before this one" if ahead else holds
 
     def close(self) -> None:
         self._line.leave()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.table import tolerance_of
 from seatrial.model.curves import Reading, readings
-from seatrial.model.measurement import Measurement
 from seatrial.model.result import RunResult
 from seatrial.text.words import what
 
@@ -115,13 +114,14 @@ def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "
 
 
 def _by_series(run: RunResult) -> dict[tuple[str, str], Reading]:
-    return {(check.name, _anywhere(r.measurement).series()): r for check in run.checks for r in readings(check)}
-
-
-def _anywhere(measurement: Measurement) -> Measurement:
-    """Remove the cluster's name from the subject: two runs may be of two clusters."""
-    subject = measurement.subject
-    return replace(measurement, subject=replace(subject, name="")) if subject.kind == "cluster" else measurement
+    by_series: dict[tuple[str, str], Reading] = {}
+    for check in run.checks:
+        for reading in readings(check):
+            m = reading.measurement
+            if m.subject.kind == "cluster":  # without its name: two runs may be of two clusters
+                m = replace(m, subject=replace(m.subject, name=""))
+            by_series[check.name, m.series()] = reading
+    return by_series
 
 
 def _sigma(reading: Reading) -> float:

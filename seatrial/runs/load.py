@@ -15,16 +15,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
 from seatrial.model.reason import recorded
-from seatrial.model.result import (
-    SCHEMA,
-    Check,
-    CheckResult,
-    Expected,
-    Judgement,
-    RunResult,
-    Suspect,
-    SuspectKind,
-)
+from seatrial.model.result import SCHEMA, Check, CheckResult, Expected, Judgement, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.system.private import read_opener
@@ -35,7 +26,6 @@ MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the mem
 MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
-_YEARS = (1970, 2999)
 
 
 def _at_most(characters: int) -> AfterValidator:
@@ -154,8 +144,8 @@ _Name = Annotated[Name, AfterValidator(_writable)]
 
 def _within_years(time: datetime) -> datetime:
     """A clock that was never set says 1970; what is far from any run's time cannot be reckoned with."""
-    if not _YEARS[0] <= time.year <= _YEARS[1]:
-        raise PydanticCustomError("year", f"must be of a year from {_YEARS[0]} to {_YEARS[1]}, is of {time.year}")
+    if not 1970 <= time.year <= 2999:
+        raise PydanticCustomError("year", f"must be of a year from 1970 to 2999, is of {time.year}")
     return time
 
 
@@ -173,7 +163,7 @@ def _measurable(setup: Setup) -> Setup:
 class _GroupTest(_Model):
     """A test of the localisation; the other fields of it and of the findings are kept as they are."""
 
-    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     nodes: Annotated[list[Name], Field(max_length=MAX_NODES)]
     ratio: float | None = None
@@ -182,14 +172,14 @@ class _GroupTest(_Model):
 
 
 class _Finding(_Model):
-    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     kind: Name
     sides: Annotated[list[list[Name]], Field(max_length=2)] = []
 
 
 class _Localization(_Model):
-    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     findings: Annotated[list[_Finding], Field(max_length=1000)] = []
     tests: Annotated[list[_GroupTest], Field(max_length=MAX_TESTS)] = []
@@ -273,11 +263,8 @@ def _validate(file: Path, document: dict[str, Any]) -> _RunDocument:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{file}: {field}: {_lower(first['msg'])}") from error
-
-
-def _lower(message: str) -> str:
-    return f"{message[:1].lower()}{message[1:]}"
+        message = first["msg"]
+        raise InputError(f"{file}: {field}: {message[:1].lower()}{message[1:]}") from error
 
 
 MAX_LINE = 8_000_000  # characters: all samples of a measurement are one cell, so 100,000 steps of training

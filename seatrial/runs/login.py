@@ -84,7 +84,6 @@ def _unknown(run: str) -> InputError:
 
 
 _SHOWN = 8  # names in an error; a testbed may have thousands
-_DIAL_TIMEOUT_S = 20.0
 
 
 def testbed_of(run: str) -> Testbed:
@@ -97,22 +96,14 @@ def testbed_of(run: str) -> Testbed:
 
 def folder_of(run: str) -> tuple[str, Path]:
     """Return the id of a run, given by id or folder, and the folder of its state. Raises InputError."""
-    run_id = _run_id(run)
+    path, run_id = Path(run), run
+    if os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
+        run_id = load_result(path).run_id if (path / "run.json").exists() else path.resolve().name
     folder = states.find(run_id)
     if folder is None:
         up = f"up: {', '.join(states.run_ids()[-_SHOWN:])}" if states.run_ids() else "none is up"
         raise InputError(f"run {run_id}: is over, or not from this machine and user; {up}")
     return run_id, folder
-
-
-def _run_id(run: str) -> str:
-    """Return the id in a folder's run.json, else the folder's name."""
-    path = Path(run)
-    if not os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
-        return run
-    if not (path / "run.json").exists():
-        return path.resolve().name
-    return load_result(path).run_id
 
 
 def node_of(testbed: Testbed, name: str) -> Node:
@@ -162,7 +153,7 @@ def dial(run: str, node: str) -> None:
     testbed = testbed_of(run)
     target = node_of(testbed, node)
     try:
-        stream = testbed.dial(target, _DIAL_TIMEOUT_S)
+        stream = testbed.dial(target, 20.0)
     except OSError as error:
         raise RemoteError(f"{target.name}: {error.strerror or error}") from error
     with stream:

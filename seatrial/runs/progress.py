@@ -81,22 +81,19 @@ class TerminalHandler(logging.Handler):
         self._begin(STARTUP, time.monotonic() - age_s)
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # a terminal that has gone does not end a measurement
-            self._show(record)
-
-    def _show(self, record: logging.LogRecord) -> None:
         name = getattr(record, "step", None)
         seconds = getattr(record, "seconds", None)
-        if name is None:
-            if self._running:
-                self._running.awaited = ""
-            self._line(self._secrets.out_of_line(record.getMessage()), _LEVEL_STYLES.get(record.levelno, ""))
-        elif seconds is None:
-            if self._running and self._running.name == STARTUP:
-                self._end(STARTUP, time.monotonic() - self._running.started)
-            self._begin(name, time.monotonic())
-        else:
-            self._end(name, seconds)
+        with suppress(OSError):  # a terminal that has gone does not end a measurement
+            if name is None:
+                if self._running:
+                    self._running.awaited = ""
+                self._line(self._secrets.out_of_line(record.getMessage()), _LEVEL_STYLES.get(record.levelno, ""))
+            elif seconds is None:
+                if self._running and self._running.name == STARTUP:
+                    self._end(STARTUP, time.monotonic() - self._running.started)
+                self._begin(name, time.monotonic())
+            else:
+                self._end(name, seconds)
 
     def _begin(self, name: str, started: float) -> None:
         self._heading = name

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _UNTOUCHED = timedelta(days=1)  # a folder without run.json may be of a run at work, on another machine too
-_BLOCK_BYTES = 512  # of st_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ class RunsFolder:
                 raise ValueError("another file system is mounted in it")
             for entry in (".", *files):
                 of_entry = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
-                size += of_entry.st_blocks * _BLOCK_BYTES
+                size += of_entry.st_blocks * 512
                 changed = max(changed, of_entry.st_mtime)
         return RunFolder(name, self._header(name), size, datetime.fromtimestamp(changed, UTC))
 
@@ -196,9 +195,6 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-_ALL = 10_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The folders that were or would be removed; `skipped` is no run, `failed` could not be removed."""
@@ -232,13 +228,18 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
     """
     at = now()
     with opened(runs) as folder, open_store() as store:
-        rows = store.runs(cluster, _ALL)
+        rows = store.runs(cluster, limit=10_000_000)  # all
         protected = _protected(store, rows)
         scanned, skipped = folder.scan()
         chosen = [one for one in scanned if cluster is None or (one.header and one.header.cluster == cluster)]
         gone = expendable_folders(chosen, limits, protected, at)
         old = _rows_to_remove(rows, limits, protected, at)
-        failed = _remove(folder, gone) if delete else []
+        failed = []
+        for one in gone if delete else ():
+            try:
+                folder.remove(one)
+            except (OSError, ValueError) as error:
+                failed.append(Skipped(one.name, str(error)))
         removed = store.remove_runs([row.run_id for row in old]) if delete else len(old)
     left = {problem.name for problem in failed}
     return Outcome([one for one in gone if one.name not in left], removed, skipped, failed, delete)
@@ -260,14 +261,3 @@ def _protected(store: "Store", rows: Iterable[RunRow]) -> set[str]:
         return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
     except OSError as error:
         raise SeatrialError(Reason.of("runs-at-work-unknown", problem=error)) from error
-
-
-def _remove(runs: RunsFolder, folders: Iterable[RunFolder]) -> list[Skipped]:
-    """Remove them; returns what could not be removed."""
-    failed = []
-    for folder in folders:
-        try:
-            runs.remove(folder)
-        except (OSError, ValueError) as error:
-            failed.append(Skipped(folder.name, str(error)))
-    return failed

@@ -7,6 +7,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
 _OPTIONAL = ("started", "cluster", "suite", "check", "better", *FACTS)
-_ERRORS_SHOWN = 5
 _RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")  # of measurements.csv
 
 
@@ -78,42 +78,34 @@ def read_rows(path: Path) -> "pd.DataFrame":
         raise InputError(f"{path}: line 2: {cells} cells, and the header names {columns} columns")
     missing = [name for name in NEEDED if name not in rows.columns]
     if missing:
-        raise InputError("; ".join(f"{path}: column {name} is missing; {_nearest(name, rows)}" for name in missing))
-    errors = [*_blank_names(path, rows), *_bad_numbers(path, rows), *_bad_words(path, rows)]
+        names = [printable(str(column)) for column in rows.columns]
+        present = f"there are {', '.join(names[:20])}"
+        raise InputError(
+            "; ".join(f"{path}: column {name} is missing; {nearest_of(name, names) or present}" for name in missing)
+        )
+    errors = [f"{path}: line {line}: {problem}" for line, problem in islice(_bad_cells(rows), 5)]
     if errors:
-        raise InputError("; ".join(errors[:_ERRORS_SHOWN]))
+        raise InputError("; ".join(errors))
     return rows
 
 
-def _nearest(name: str, rows: "pd.DataFrame") -> str:
-    columns = [printable(str(column)) for column in rows.columns]
-    return nearest_of(name, columns) or f"there are {', '.join(columns[:20])}"
-
-
-def _blank_names(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
-    for column in ("run_id", "metric", "subject"):
-        for at in rows.index[rows[column].str.strip() == ""]:
-            yield f"{path}: line {at + 2}: {column}: is empty"
-
-
-def _bad_numbers(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
+def _bad_cells(rows: "pd.DataFrame") -> Iterator[tuple[int, str]]:
+    """Yield the line of a bad cell in the file, and what is wrong: names first, then numbers, then words."""
     import pandas as pd
 
+    for column in ("run_id", "metric", "subject"):
+        for at in rows.index[rows[column].str.strip() == ""]:
+            yield at + 2, f"{column}: is empty"
     numbers = pd.to_numeric(rows["value"], errors="coerce")
-    bad = rows["value"][numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))]
-    return (
-        f"{path}: line {cast(int, at) + 2}: value: {printable(text)[:40]!r} is not a number" for at, text in bad.items()
-    )
-
-
-def _bad_words(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
+    no_numbers = rows["value"][numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))]
+    for at, text in no_numbers.items():
+        yield cast(int, at) + 2, f"value: {printable(text)[:40]!r} is not a number"
     for column, legal in (("subject_kind", get_args(SubjectKind)), ("better", ("higher", "lower", ""))):
         if column in rows.columns:
-            bad = rows[column][~rows[column].isin(legal)]
-            for at, text in bad.items():
+            for at, text in rows[column][~rows[column].isin(legal)].items():
                 near = nearest_of(text, [word for word in legal if word])
                 legal_words = near or f"legal: {', '.join(legal)}".rstrip(", ")
-                yield f"{path}: line {cast(int, at) + 2}: {column}: {printable(text)[:40]!r}; {legal_words}"
+                yield cast(int, at) + 2, f"{column}: {printable(text)[:40]!r}; {legal_words}"
 
 
 def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
@@ -155,20 +147,17 @@ class _Replay:
 
     def runs(self) -> Iterator[ReplayedRun]:
         for run_id, rows in self._frame.groupby("run_id", sort=False):
-            yield self._judged(str(run_id), rows)
-
-    def _judged(self, run_id: str, rows: "pd.DataFrame") -> ReplayedRun:
-        nth = rows.groupby("series").cumcount().to_numpy()
-        places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
-        values = np.full((int(nth.max()) + 1, places.size), np.nan)
-        values[nth, at] = rows["value"].to_numpy()
-        judge = SeriesJudge(self._table(rows, places), self._past(places))
-        judged = _read(judge, values)
-        measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
-        broken = [j for m in measured if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None]
-        run = _concluded(run_id, judged, findings(judged), broken)
-        self._keep(run, places, judged)
-        return run
+            nth = rows.groupby("series").cumcount().to_numpy()
+            places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
+            values = np.full((int(nth.max()) + 1, places.size), np.nan)
+            values[nth, at] = rows["value"].to_numpy()
+            judge = SeriesJudge(self._table(rows, places), self._past(places))
+            judged = _read(judge, values)
+            measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
+            broken = [j for m in measured if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None]
+            run = _concluded(str(run_id), judged, findings(judged), broken)
+            self._keep(run, places, judged)
+            yield run
 
     def _table(self, rows: "pd.DataFrame", places: Ints) -> SeriesTable:
         facts = _facts(rows)
@@ -223,10 +212,9 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
     readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
     if not bad:
-        count = len(judged.table.first)
         reason = Reason.of("replayed-unjudged")
         if judged_series:
-            reason = Reason.of("replayed-pass", judged=judged_series, series=count)
+            reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = also(judgement.measurement for judgement in bad if judgement is not first)

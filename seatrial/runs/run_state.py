@@ -3,7 +3,7 @@
 import logging
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, code_of, join, placed, rewritten
-from seatrial.model.result import Check, CheckResult, Judgement, RunResult, Suspect, merge_suspects, now
+from seatrial.model.result import Check, Judgement, RunResult, Suspect, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.runs.progress import step
@@ -25,18 +25,14 @@ from seatrial.text.redact import Secrets
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-_MOST_CHARS = 2000
-_EARLIER_RUNS = 500
-
 
 def without_details(result: RunResult, why: str) -> RunResult:
     """Return the run without judgements and facts, to fit on a full disk."""
+    checks = tuple(Check(c.name, c.verdict, rewritten(c.reason, _cut), c.seconds) for c in result.checks)
     return replace(
         result,
         reason=rewritten(result.reason, _cut),
-        checks=tuple(
-            Check(check.name, check.verdict, rewritten(check.reason, _cut), check.seconds) for check in result.checks
-        ),
+        checks=checks,
         suspects=tuple(result.suspects)[:100],
         notes=(why,),
         localization=None,
@@ -44,7 +40,7 @@ def without_details(result: RunResult, why: str) -> RunResult:
 
 
 def _cut(text: str) -> str:
-    return text[:_MOST_CHARS]
+    return text[:2000]
 
 
 def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
@@ -52,18 +48,9 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     failed = Reason.of("result-failed", error=f" ({type(error).__name__}); logs/run.log has the trace")
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
-    return replace(
-        result,
-        verdict=verdict,
-        reason=join((bad, failed)) if bad else failed,
-        checks=(
-            *(
-                Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds)
-                for check in checks
-            ),
-            Check("result", Verdict.INCONCLUSIVE, failed),
-        ),
-    )
+    alone = [Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds) for check in checks]
+    alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
+    return replace(result, verdict=verdict, reason=join((bad, failed)) if bad else failed, checks=tuple(alone))
 
 
 log = logging.getLogger("seatrial")
@@ -84,11 +71,11 @@ class RunState:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    localization: Mapping[str, Any] | None = None
+    localization: Mapping[str, Any] | None = None  # its part of run.json
     isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
-    _testbed: Testbed | None = None
+    nodes_up: Testbed | None = None  # the nodes that are left
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
 
@@ -109,7 +96,9 @@ class RunState:
         """Add a check for an error in a step."""
         verdict, reason = _explain(error)
         log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
-        self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
+        blamed = error.evidence.items() if isinstance(error, NodesError) else ()
+        suspects = tuple(Suspect("node", node, 1.0, why) for node, why in blamed)
+        self.checks.append(Check(name, verdict, reason, seconds, suspects=suspects))
 
     def can(self, name: str, after: str) -> bool:
         """Return whether step `after` is done; if not, add a check `name` that says why."""
@@ -127,13 +116,13 @@ class RunState:
 
     def up(self, testbed: Testbed) -> None:
         """Set the testbed; run.json names all its nodes, even those that are taken out later."""
-        self._testbed = testbed
+        self.nodes_up = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
 
     def checked(self, result: StepResult) -> None:
         """Add the result of a check, and continue with the nodes that are left."""
         self.checks.append(result.check)
-        self._testbed = result.testbed
+        self.nodes_up = result.testbed
         self.fingerprint |= result.fingerprint
         self.notes += result.notes
         self._facts |= result.facts
@@ -143,11 +132,6 @@ class RunState:
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
         result.testbed.after_check(result.check.name)
 
-    def localized(self, found: StepResult, document: Mapping[str, Any]) -> None:
-        """Add the result of the localisation, with its part of run.json."""
-        self.checked(found)
-        self.localization = document
-
     def context(self) -> CheckContext:
         """Return the input of the next check. Raises LaunchError before the launch."""
         return CheckContext(self.run, self.testbed, self._facts, tuple(self._kept))
@@ -155,14 +139,9 @@ class RunState:
     @property
     def testbed(self) -> Testbed:
         """The nodes that are left. Raises LaunchError before the launch."""
-        if self._testbed is None:
+        if self.nodes_up is None:
             raise LaunchError(Reason.of("no-testbed"))
-        return self._testbed
-
-    @property
-    def nodes_up(self) -> Testbed | None:
-        """The nodes that are left; None before the launch."""
-        return self._testbed
+        return self.nodes_up
 
     def add(self, check: Check) -> None:
         """Add a check that is not part of the suite."""
@@ -181,7 +160,7 @@ class RunState:
     def remember(self, store: "Store") -> None:
         """Read the earlier runs that the summary counts from; without them it says so."""
         try:
-            self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, _EARLIER_RUNS)
+            self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, 500)
         except SeatrialError as error:
             log.warning("history: %s", error)
 
@@ -248,12 +227,6 @@ def _explain(error: Exception) -> tuple[Verdict, str]:
             return Verdict.INCONCLUSIVE, reason
 
 
-def _blamed(error: Exception) -> tuple[Suspect, ...]:
-    if not isinstance(error, NodesError):
-        return ()
-    return tuple(Suspect("node", node, 1.0, why) for node, why in error.evidence.items())
-
-
 Clean = Callable[[str], str]
 
 
@@ -279,7 +252,7 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
         notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),  # ours, of several lines
         nodes=tuple({key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes),
         fingerprint={clean(name): clean(version) for name, version in result.fingerprint.items()},
-        suspects=tuple(_suspect(suspect, clean) for suspect in result.suspects),
+        suspects=_suspects(result.suspects, clean),
         checks=tuple(_check(check, clean) for check in result.checks),
         localization=_fact(result.localization, clean),
     )
@@ -294,25 +267,23 @@ def _fact(fact: Any, clean: Clean) -> Any:
     return clean(fact) if isinstance(fact, str) else fact
 
 
-def _suspect(suspect: Suspect, clean: Clean) -> Suspect:
-    return replace(suspect, name=clean(suspect.name), evidence=rewritten(suspect.evidence, clean))
+def _suspects(suspects: Iterable[Suspect], clean: Clean) -> tuple[Suspect, ...]:
+    return tuple(replace(each, name=clean(each.name), evidence=rewritten(each.evidence, clean)) for each in suspects)
 
 
 def _check(check: Check, clean: Clean) -> Check:
+    raw = check.raw_result
+    if raw:
+        raw = replace(raw, reason=rewritten(raw.reason, clean), suspects=_suspects(raw.suspects, clean))
     return replace(
         check,
         name=clean(check.name),
         reason=rewritten(check.reason, clean),
         measurements=tuple(_measurement(m, clean) for m in check.measurements),
         judgements=tuple(_judgement(judgement, clean) for judgement in check.judgements),
-        suspects=tuple(_suspect(suspect, clean) for suspect in check.suspects),
-        raw_result=_check_result(check.raw_result, clean) if check.raw_result else None,
+        suspects=_suspects(check.suspects, clean),
+        raw_result=raw,
     )
-
-
-def _check_result(check_result: CheckResult, clean: Clean) -> CheckResult:
-    suspects = tuple(_suspect(suspect, clean) for suspect in check_result.suspects)
-    return replace(check_result, reason=rewritten(check_result.reason, clean), suspects=suspects)
 
 
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:

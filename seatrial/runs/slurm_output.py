@@ -73,20 +73,16 @@ def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcom
     try:
         outputs, skipped = scan(descriptor)
         gone = expendable_outputs(outputs, limits, now())
-        failed = [problem for output in gone if (problem := _removed(descriptor, output))] if delete else []
+        failed = []
+        for output in gone if delete else ():
+            try:
+                remove(descriptor, output)
+            except (OSError, ValueError) as error:
+                failed.append(Skipped(output.names[0], str(error)))
     finally:
         os.close(descriptor)
     left = {problem.name for problem in failed}
     return OutputOutcome([output for output in gone if output.names[0] not in left], skipped, failed, delete)
-
-
-def _removed(descriptor: int, output: JobOutput) -> Skipped | None:
-    """Remove an output; return the problem if that fails."""
-    try:
-        remove(descriptor, output)
-    except (OSError, ValueError) as error:
-        return Skipped(output.names[0], str(error))
-    return None
 
 
 def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
@@ -143,11 +139,8 @@ def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
     if status.st_uid != os.geteuid():
         raise ValueError("belongs to another user")
     yield status
-    if not is_file:
-        yield from _logs(descriptor, name)
-
-
-def _logs(descriptor: int, name: str) -> Iterator[os.stat_result]:
+    if is_file:
+        return
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
     try:
         for entry in os.listdir(folder):

@@ -2,10 +2,9 @@
 
 import logging
 from contextlib import suppress
-from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from seatrial.system.private import private_folder, private_opener
 from seatrial.text.redact import Redactor, Secrets
@@ -28,7 +27,14 @@ class RawLog:
         self._path = path
         self._redactor = Redactor(secrets)
         self._room = self._max = max_characters
-        self._file = self._opened(path, "a" if append else "w") if path else None
+        self._file: IO[str] | None = None
+        if path is not None:
+            mode = "a" if append else "w"
+            try:
+                private_folder(path.parent)
+                self._file = open(path, mode, encoding="utf-8", errors="replace", buffering=1, opener=private_opener)  # noqa: SIM115
+            except OSError as error:
+                log.warning("%s cannot be written: %s", path, error.strerror or error)
 
     def write(self, text: str) -> str:
         """Write what is ready of `text` and of earlier text, redacted, as far as there is room; return it."""
@@ -39,16 +45,6 @@ class RawLog:
         rest = self._keep(self._redactor.end())
         self._end()
         return rest
-
-    def _opened(self, path: Path, mode: str) -> TextIOWrapper | None:
-        try:
-            private_folder(path.parent)
-            file = open(path, mode, encoding="utf-8", errors="replace", buffering=1, opener=private_opener)  # noqa: SIM115
-            assert isinstance(file, TextIOWrapper)
-            return file
-        except OSError as error:
-            log.warning("%s cannot be written: %s", path, error.strerror or error)
-            return None
 
     def _keep(self, ready: str) -> str:
         if self._file is None or not ready:

@@ -18,7 +18,6 @@ from tasks.sinks import TOO_LARGE, Delivery, Files, Sink
 
 LIMIT_S = 120.0  # Slack alone may ask to wait for 30 s twice
 MEMORY_MIB = 128  # for answers, and for the libraries that a sink loads
-_PYTHON = (sys.executable, "-P", "-m", "tasks.sinks.bounded")  # -P: not from the folder in which the run was started
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,10 @@ class BoundedSink:
         return self._call("digest", Receipt(), result)
 
     def _call(self, method: str, receipt: Receipt, *given: Any) -> Delivery:
-        call = pickle.dumps((self.sink, method, given))
         try:
             ended = subprocess.run(
-                _PYTHON,
-                input=call,
+                [sys.executable, "-P", "-m", "tasks.sinks.bounded"],  # -P: not from the folder of the run's start
+                input=pickle.dumps((self.sink, method, given)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 timeout=self.limit_s,
@@ -61,7 +59,8 @@ class BoundedSink:
 def main() -> None:
     sink, method, given = pickle.load(sys.stdin.buffer)
     out, sys.stdout = sys.stdout.buffer, sys.stderr
-    limit = _address_space_bytes() + (MEMORY_MIB << 20)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = in_use + (MEMORY_MIB << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     delivery: Delivery
     try:
@@ -70,10 +69,6 @@ def main() -> None:
         receipt = given[1] if method == "send" else Receipt()
         delivery = Delivery(receipt, TOO_LARGE, failed=True)
     out.write(pickle.dumps(delivery))
-
-
-def _address_space_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ class WebhookSink:
             with muted(URLLIB3), _session() as session:
                 answer = session.post(self.url.get_secret_value(), json=body, timeout=TIMEOUT_S, allow_redirects=False)
         except (requests.RequestException, HTTPError, ValueError) as error:  # requests does not wrap all of them
-            return self.scrub(f"cannot be reached ({_cause(error)}); check SEATRIAL_ALERT_WEBHOOK and the network")
+            inner = getattr(error.args[0], "reason", None) if error.args else None  # in layers that show the address
+            cause = type(inner or error).__name__
+            return self.scrub(f"cannot be reached ({cause}); check SEATRIAL_ALERT_WEBHOOK and the network")
         return None if answer.ok and answer.status_code < 300 else f"HTTP {answer.status_code} {answer.reason}"
 
 
@@ -84,12 +86,6 @@ def _session() -> Any:
     session.mount("http://", HTTPAdapter(max_retries=retries))
     session.mount("https://", HTTPAdapter(max_retries=retries))
     return session
-
-
-def _cause(error: Exception) -> str:
-    """Return the innermost reason: requests and urllib3 wrap it, with the address in every layer."""
-    inner = getattr(error.args[0], "reason", None) if error.args else None
-    return type(inner or error).__name__
 
 
 _CAUSE = "Exception: "  # prefix of causes in apprise's debug log

@@ -20,7 +20,6 @@ from tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient, WebhookClient
-    from slack_sdk.errors import SlackApiError
     from slack_sdk.http_retry.handler import RetryHandler
 
 
@@ -76,14 +75,14 @@ def explain(error: Exception) -> str:
     if isinstance(error, SlackRefusedError):
         step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
         return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
-    return _network(error)
-
-
-def code(error: "SlackApiError") -> str:
-    """Return the error code of an answer of the Web API; `response` is a mapping, or text if it was no JSON."""
-    response: Any = error.response
-    answered = response.get("error") if hasattr(response, "get") else None
-    return error_code(answered, getattr(response, "status_code", None))
+    if isinstance(error, MemoryError):
+        return f"Slack: {TOO_LARGE}"
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError):
+        return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
+    if isinstance(error, OSError):
+        return f"Slack cannot be reached ({reason}); check the network or proxy of this host"
+    return f"{type(error).__name__}: {error}"
 
 
 def error_code(answered: object, status: int | None) -> str:
@@ -99,18 +98,6 @@ def shown(channel: str) -> str:
     """Format a channel: #alerts; an id stays as it is."""
     is_id = channel[:1] in "CGD" and channel.isalnum() and channel.isupper()
     return channel if is_id or channel.startswith("#") else f"#{channel}"
-
-
-def _network(error: Exception) -> str:
-    """Describe an error of the connection or of Slack's answer."""
-    if isinstance(error, MemoryError):
-        return f"Slack: {TOO_LARGE}"
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, TimeoutError):
-        return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
-    if isinstance(error, OSError):
-        return f"Slack cannot be reached ({reason}); check the network or proxy of this host"
-    return f"{type(error).__name__}: {error}"
 
 
 def _retry_handlers() -> "list[RetryHandler]":
@@ -179,11 +166,16 @@ class SlackSink:
             news = alert.incident.changes[receipt.reported :]
             if updated and not news:
                 return Delivery(receipt, f"message in {channel} {updated}")
+            mentions = mentions_for(alert.incident, self.mentions)
             if updated:
-                self._reply(alert, receipt.place, news)
-                delivered, summary = full_receipt(alert, receipt.place), f"sent the change to {channel}"
+                place, summary = receipt.place, f"sent the change to {channel}"
+                text = change(alert, news, mentions)
+                self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
             else:
-                delivered, summary = full_receipt(alert, self._post(alert)), f"sent to {channel}"
+                text, message = blocks(alert, mentions)
+                sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET)
+                place, summary = {key: str(sent[key]) for key in ("channel", "ts")}, f"sent to {channel}"
+            delivered = full_receipt(alert, place)
             missed = self._thread(alert, delivered, files)
             return Delivery(delivered, "; ".join([summary, *missed]))
         except Exception as error:
@@ -195,11 +187,6 @@ class SlackSink:
         except Exception as error:
             return Delivery(Receipt(), self.scrub(explain(error)), failed=True)
         return Delivery(Receipt(), f"digest sent to {shown(self.channel)}")
-
-    def _post(self, alert: Alert) -> dict[str, str]:
-        text, message = blocks(alert, mentions_for(alert.incident, self.mentions))
-        sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET)
-        return {"channel": str(sent["channel"]), "ts": str(sent["ts"])}
 
     def _updated(self, alert: Alert, place: Mapping[str, str]) -> str | None:
         """Update the message and return what was done; None if the message no longer exists."""
@@ -214,16 +201,15 @@ class SlackSink:
             raise
         return "updated"
 
-    def _reply(self, alert: Alert, place: Mapping[str, str], news: Sequence[str]) -> None:
-        text = change(alert, news, mentions_for(alert.incident, self.mentions))
-        self._call("chat_postMessage", text=text, reply_broadcast=True, **_in_thread(place), **_QUIET)
-
     def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> list[str]:
         """Post details and files below the message; return the problems. The message itself is there."""
         if alert.result is None or alert.over:
             return []
         text, message = details(alert.result)
-        where, uploads = _in_thread(receipt.place), _uploads(files)
+        where = _in_thread(receipt.place)
+        picture = {"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"}
+        report = {"filename": "report.html", "content": files.report, "title": "Report"}
+        uploads = [upload for upload in ({**picture, "alt_txt": files.described}, report) if upload["content"]]
         problems = [self._tried("details", "chat_postMessage", text=text, blocks=message, **where, **_QUIET)]
         if uploads:
             problems.append(self._tried("files", "files_upload_v2", file_uploads=uploads, **where))
@@ -245,17 +231,13 @@ class SlackSink:
         try:
             return getattr(web_client(self.token, self.api_url), method)(**given)
         except SlackApiError as error:
-            raise SlackRefusedError(code(error)) from None
+            response: Any = error.response  # a mapping, or text if the answer was no JSON
+            answered = response.get("error") if hasattr(response, "get") else None
+            raise SlackRefusedError(error_code(answered, getattr(response, "status_code", None))) from None
 
 
 def _in_thread(place: Mapping[str, str]) -> dict[str, str]:
     return {"channel": place["channel"], "thread_ts": place["ts"]}
-
-
-def _uploads(files: Files) -> list[dict[str, Any]]:
-    picture = {"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"}
-    report = {"filename": "report.html", "content": files.report, "title": "Report"}
-    return [upload for upload in ({**picture, "alt_txt": files.described}, report) if upload["content"]]
 
 
 @dataclass(frozen=True)
