@@ -109,7 +109,8 @@ def target_of_environment() -> str | None:
     if not target:
         return None
     if is_gateway(target):
-        if not _legal_gateway(target):
+        parts = split(target)
+        if parts is None or parts.username:
             raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
     elif not target.startswith("/"):
         raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
@@ -120,11 +121,6 @@ def target_of_environment() -> str | None:
 
 def is_gateway(target: str) -> bool:
     return target.startswith(("http://", "https://"))
-
-
-def _legal_gateway(url: str) -> bool:
-    parts = split(url)
-    return parts is not None and not parts.username
 
 
 def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple[str, str, float]]:
