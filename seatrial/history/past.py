@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.history.rows import Readings, RunRow
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Measurement
 from seatrial.model.setup import NodeHardware
 from seatrial.model.verdict import Verdict
 
@@ -111,13 +111,9 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
     names = [name for node in m.subject.nodes if (name := earlier.get(node, node)) is not None]
     if len(names) < len(m.subject.nodes):
         return None
-    return replace(m, subject=_under(m.subject, names)).series()
-
-
-def _under(subject: Subject, nodes: Sequence[str]) -> Subject:
-    if subject.kind == "link":
-        return replace(subject, name="--".join(nodes))
-    return replace(subject, name=nodes[0] + subject.name[len(subject.nodes[0]) :])
+    subject = m.subject
+    name = "--".join(names) if subject.kind == "link" else names[0] + subject.name[len(subject.nodes[0]) :]
+    return replace(m, subject=replace(subject, name=name)).series()
 
 
 Floats = NDArray[np.float64]

@@ -56,8 +56,11 @@ def advance_incidents(
 ) -> list[Incident]:
     """Update the incidents of cluster and suite by the outcome of a run; runs that end together take turns."""
     lock(connection, _ADVISORY_LOCK)
-    after = advance(_unsettled(connection, cluster, suite), cluster, suite, outcome, sinks)
-    return [_write(connection, incident) for incident in after]
+    query = select(incidents).where(
+        incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
+    )
+    unsettled = [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
+    return [_write(connection, incident) for incident in advance(unsettled, cluster, suite, outcome, sinks)]
 
 
 def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
@@ -82,13 +85,6 @@ def _write(connection: Connection, incident: Incident) -> Incident:
         return incident
     (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (None,)
     return replace(incident, id=key)
-
-
-def _unsettled(connection: Connection, cluster: str, suite: str) -> Sequence[Incident]:
-    query = select(incidents).where(
-        incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
-    )
-    return [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
 
 
 def _record(incident: Incident) -> dict[str, Any]:
