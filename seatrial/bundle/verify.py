@@ -115,15 +115,11 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
         listed = read_manifest(content.small[MANIFEST].decode("utf-8", "surrogateescape"))
     except ValueError as error:
         return f"{MANIFEST}: {error}"
-    return _foreign(content) or first_difference(
-        listed, {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
-    )
-
-
-def _foreign(content: _Content) -> str:
-    """Return the first file outside the bundle's folder."""
-    beside = [path for path in content.digests if not path.startswith(f"{content.top}/")]
-    return f"{beside[0]}: was added" if beside else ""
+    top = f"{content.top}/"
+    beside = [path for path in content.digests if not path.startswith(top)]
+    if beside:
+        return f"{beside[0]}: was added"
+    return first_difference(listed, {path.removeprefix(top): digest for path, digest in content.digests.items()})
 
 
 def _read(bundle: Path) -> _Content:
