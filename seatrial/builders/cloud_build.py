@@ -263,11 +263,6 @@ def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
 builder = CloudBuildImage
 
 
-def default_bucket(project: str) -> str:
-    """Return the name that gcloud uses; "google" is not allowed in it."""
-    return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
-
-
 def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
     """Upload the context to the bucket, which is made if missing; return the build's storageSource.
 
@@ -312,7 +307,8 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _default(client: "Client", project: str) -> "Bucket":
     """Return the default bucket, which must belong to the project: its name can be guessed and taken by others."""
-    name = default_bucket(project)
+    # The name that gcloud uses; "google" is not allowed in it.
+    name = re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
     bucket = client.lookup_bucket(name, timeout=30)
     if bucket is None:
         return client.create_bucket(name, timeout=60)
