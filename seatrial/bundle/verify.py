@@ -180,24 +180,18 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
         return f"{name or top}: is there twice"
     if name in (MANIFEST, SIGNATURE) and content.top in ("", top):
         content.top = top
-        content.small[name] = _bytes(archive, member, _IN_MEMORY[name])
+        if member.size > _IN_MEMORY[name]:
+            raise OutOfBoundsError(f"{member.name} is longer than {_IN_MEMORY[name]:,} bytes")
+        content.small[name] = b"".join(_chunks(archive, member))
     else:
-        content.digests[str(path)] = _digest(archive, member)
+        digest = hashlib.sha256()
+        for chunk in _chunks(archive, member):
+            digest.update(chunk)
+        content.digests[str(path)] = digest.hexdigest()
     return ""
 
 
-def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Read the member. Raises OutOfBoundsError if it is longer than `most` bytes."""
-    if member.size > most:
-        raise OutOfBoundsError(f"{member.name} is longer than {most:,} bytes")
-    file, pieces = archive.extractfile(member), []
+def _chunks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    file = archive.extractfile(member)
     while file and (chunk := file.read(CHUNK)):
-        pieces.append(chunk)
-    return b"".join(pieces)
-
-
-def _digest(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
-    file, digest = archive.extractfile(member), hashlib.sha256()
-    while file and (chunk := file.read(CHUNK)):
-        digest.update(chunk)
-    return digest.hexdigest()
+        yield chunk
