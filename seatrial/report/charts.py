@@ -191,10 +191,14 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
         if len(before) > 1:
             axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
         _mark_bad(axes, curve.points)
-    _size_axis(axes, sorted({point.message_bytes for curve in curves for point in curve.points}))
+    points = [point for curve in curves for point in curve.points]
+    _size_axis(axes, sorted({point.message_bytes for point in points}))
     axes.set_ylim(bottom=0)
-    if len(curves) == 1:
-        _shade_above(axes, curves[0])
+    if len(curves) == 1:  # of several curves, intervals that are open above would hide each other
+        open_above = [p for p in points if p.expected.low is not None and p.expected.high is None]
+        if len(open_above) > 1:
+            sizes, lows = [p.message_bytes for p in open_above], [p.expected.low or 0.0 for p in open_above]
+            axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
     else:
         axes.legend(
             loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=min(len(curves), 5), handlelength=1.2, columnspacing=1
@@ -236,14 +240,6 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
         axes.fill_between(large, low, high, color=colour, alpha=0.16, lw=0)
     elif low is not None:
         axes.plot(large, [low] * len(large), "--", color=colour, lw=1, alpha=0.8)
-
-
-def _shade_above(axes: "Axes", curve: Curve) -> None:
-    """An interval that is open above reaches to the top; of several curves they would hide each other."""
-    open_above = [p for p in curve.points if p.expected.low is not None and p.expected.high is None]
-    if len(open_above) > 1:
-        sizes, lows = [p.message_bytes for p in open_above], [p.expected.low or 0.0 for p in open_above]
-        axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
@@ -308,18 +304,14 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     for i, then in enumerate(trend):
         if then.software:
             axes.axvline(i, color=INK, lw=0.8, ls=":")
-    _dates(axes, trend)
-    _from_zero_where_it_is_near(axes)
-    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
-
-
-def _dates(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     days = {then.started.date() for then in trend}
     shown = "%H:%M" if len(days) == 1 else "%-d %b" if len(days) == len(trend) else "%-d %b %H:%M"
     stride = -(-len(trend) // (5 if len(shown) < 8 else 3))
     ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
     axes.set_xticks(ticks, [f"{trend[i].started:{shown}}" for i in ticks])
     axes.set_xlim(-0.7, len(trend) - 0.3)
+    _from_zero_where_it_is_near(axes)
+    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
 
 
 def _from_zero_where_it_is_near(axes: "Axes") -> None:

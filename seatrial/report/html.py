@@ -28,7 +28,7 @@ from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
+from seatrial.report.context import NO_CONTEXT, LogFile, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import HeatMap, heat_map
 from seatrial.report.pairs import pair_matrix
 from seatrial.text import words
@@ -192,14 +192,6 @@ MAX_TRENDS = 24
 LOGS_OPEN = 24  # more are folded
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """A headline number's history, drawn; `chart` is empty where it could not be."""
-
-    headline: Headline
-    chart: str
-
-
 def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, Any]:
     """Return the variables of the template."""
     headlines = headline_numbers(result, context.past)
@@ -216,8 +208,7 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
         "past": context.past,
         "headlines": headlines,
         "trends": [
-            Trend(headline, drawn(partial(charts.trend_chart, f"trend{n}", headline), problems))
-            for n, headline in enumerate(with_past)
+            drawn(partial(charts.trend_chart, f"trend{n}", headline), problems) for n, headline in enumerate(with_past)
         ],
         "problems": problems,
         "heat": heat,

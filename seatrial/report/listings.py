@@ -162,8 +162,6 @@ def _readable(series: str) -> str:
 
 
 _COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
-_NARROW = 120  # columns; below, the reason would have no room for the node that it names
-_LEFT_OUT = ("suite", "started", "took")  # there; a run's id begins with its date and time
 
 
 def show_history(rows: Sequence[RunRow]) -> None:
@@ -177,8 +175,11 @@ def show_history(rows: Sequence[RunRow]) -> None:
 
 def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
     """Return a table with one line per run, in local time."""
-    is_of_one = len({row.cluster for row in rows}) == 1
-    left_out = (*_LEFT_OUT, *(("cluster",) if is_of_one else ())) if width < _NARROW else ()
+    left_out = set()
+    if width < 120:  # the reason would have no room for the node that it names
+        left_out = {"suite", "started", "took"}  # a run's id begins with its date and time
+        if len({row.cluster for row in rows}) == 1:
+            left_out.add("cluster")
     shown = [name not in left_out for name in _COLUMNS]
     grid = table(list(compress(_COLUMNS, shown)), (list(compress(_cells(row), shown)) for row in rows), encoding)
     grid.expand = True
