@@ -190,14 +190,11 @@ def explained(url: URL, what: str) -> Iterator[None]:
         raise MissingError(
             Reason.of("history-driver-missing", place=name, action=what, problem=first_line(error, url))
         ) from error
-    except DBAPIError as error:
-        raise SeatrialError(_failed(name, what, first_line(error.orig, url), _next_step(error))) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError) as error:
-        raise SeatrialError(_failed(name, what, first_line(error, url))) from error
-
-
-def _failed(place: str, action: str, problem: str, next_step: str = "") -> Reason:
-    return Reason.of("history-failed", place=place, action=action, problem=problem, next_step=next_step)
+        cause, next_step = (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
+        problem = first_line(cause, url)
+        reason = Reason.of("history-failed", place=name, action=what, problem=problem, next_step=next_step)
+        raise SeatrialError(reason) from error
 
 
 def make_usable(url: URL) -> None:
