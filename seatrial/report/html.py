@@ -311,7 +311,6 @@ def _environment() -> "Environment":
         meanings=words.MEANINGS,
         count=words.count,
         own_reason=own_reason,
-        plateau=plateau,
         script=script(),
         script_hash=base64.b64encode(hashlib.sha256(script().encode()).digest()).decode(),
     )
@@ -325,7 +324,6 @@ def _environment() -> "Environment":
         bytes=words.file_size,
         size=format_size,
         unit=words.unit_name,
-        subject=words.subject_name,
         suspect=words.suspect_name,
         percentage=words.fraction,
         moment=words.moment,

@@ -125,7 +125,7 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
             words.quantity(plateau(check, curve.operation), "GB/s"),
             *(("" if share is None else words.fraction(share),) if has_shares else ()),
             _curve(curve, encoding),
-            words.interval((curve.plateau if curve.plateau != Expected() else curve.points[-1].expected), "GB/s"),
+            words.interval(curve.plateau if curve.plateau != Expected() else curve.points[-1].expected, "GB/s"),
         )
         for (check, curve), share in zip(curves, shares, strict=True)
     )
