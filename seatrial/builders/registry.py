@@ -90,20 +90,17 @@ def look_up(reference: str, credentials: FindCredentials = docker_credentials) -
     name = read_name(reference)
     try:
         with requests.Session() as session:
-            return _ask(session, name, credentials)
+            answer = _get(session, f"{name.url}/manifests/{name.tag}", name, credentials)
+            if answer.status_code == 404:
+                return None
+            if answer.status_code in (401, 403):
+                raise _login_needed(name, "does not show the image to this machine")
+            answer.raise_for_status()
+            digest = answer.headers.get("Docker-Content-Digest")
+            digest = digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+            return StoredImage(digest, _architectures(session, name, answer.json(), credentials))
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise UnreachableError(Reason.of("registry-unreachable", registry=name.host, problem=_short(error))) from error
-
-
-def _ask(session: requests.Session, name: Name, credentials: FindCredentials) -> StoredImage | None:
-    answer = _get(session, f"{name.url}/manifests/{name.tag}", name, credentials)
-    if answer.status_code == 404:
-        return None
-    if answer.status_code in (401, 403):
-        raise _login_needed(name, "does not show the image to this machine")
-    answer.raise_for_status()
-    digest = answer.headers.get("Docker-Content-Digest") or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
-    return StoredImage(digest, _architectures(session, name, answer.json(), credentials))
 
 
 def _get(session: requests.Session, url: str, name: Name, credentials: FindCredentials) -> requests.Response:

@@ -161,9 +161,6 @@ def _readable(series: str) -> str:
     return " ".join(part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part)
 
 
-_COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
-
-
 def show_history(rows: Sequence[RunRow]) -> None:
     """Print the table; on a narrow terminal without the columns that say the least."""
     console = output()
@@ -180,8 +177,16 @@ def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
         left_out = {"suite", "started", "took"}  # a run's id begins with its date and time
         if len({row.cluster for row in rows}) == 1:
             left_out.add("cluster")
-    shown = [name not in left_out for name in _COLUMNS]
-    grid = table(list(compress(_COLUMNS, shown)), (list(compress(_cells(row), shown)) for row in rows), encoding)
+    columns = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
+    shown = [name not in left_out for name in columns]
+    lines = []
+    for row in rows:
+        started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
+        took = words.duration((row.finished - row.started).total_seconds())
+        whole = (row.run_id, row.cluster, row.suite, started, took, verdict_cell(row.standing), row.reason)
+        cells: list[str | Text] = list(compress(whole, shown))
+        lines.append(cells)
+    grid = table(list(compress(columns, shown)), lines, encoding)
     grid.expand = True
     grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"  # whole in run.json and with --json
     return grid
@@ -197,13 +202,6 @@ def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
 def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
     """Return the runs as JSON with whole reasons and times in UTC."""
     return [row.to_dict() for row in rows]
-
-
-def _cells(row: RunRow) -> tuple[str | Text, ...]:
-    started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
-    took = words.duration((row.finished - row.started).total_seconds())
-    plain = (row.run_id, row.cluster, row.suite, started, took)
-    return (*plain, verdict_cell(row.standing), row.reason)
 
 
 def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]) -> "DataFrame":

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 VARIABLE = "SEATRIAL_METRICS"
-
 _LABELS = ("cluster", "suite")
 _CONDITIONS = ("operation", "arm", "dtype")
 

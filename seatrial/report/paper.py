@@ -26,7 +26,7 @@ def pdf_of(html: str) -> bytes:
         import weasyprint
     except ImportError as error:
         raise InputError(f"--format pdf: needs WeasyPrint ({error}): install seatrial with its extra `pdf`") from error
-    except OSError as error:
+    except OSError as error:  # one of the system's libraries
         raise InputError(
             f"--format pdf: WeasyPrint lacks a library ({str(error).splitlines()[0]}): apt-get install "
             "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
