@@ -49,9 +49,8 @@ class SlackSettings:
     api_url: str | None = None
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self | None:
+    def from_env(cls, env: Mapping[str, str]) -> Self | None:
         """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
-        env = os.environ if environ is None else environ
         settings = cls(
             token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
             channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,

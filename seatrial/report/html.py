@@ -130,7 +130,7 @@ class Section:
         return any((self.busbw, self.loss, self.latency, self.bad, self.good, self.problem, self.logs))
 
 
-def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
+def section(check: Check, context: ReportContext) -> Section:
     """Collect the content of a check's section."""
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.verdict is Verdict.PASS]
@@ -192,7 +192,7 @@ MAX_TRENDS = 24
 LOGS_OPEN = 24  # more are folded
 
 
-def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, Any]:
+def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
     """Return the variables of the template."""
     headlines = headline_numbers(result, context.past)
     with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
