@@ -198,6 +198,9 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
     return list(cursor.fetchall())
 
 
+_NOT_KEPT = "its own result was not kept"
+
+
 def run_row(row: Row[Any]) -> RunRow:
     fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
     return RunRow(**{**fields, "verdict": Verdict(row.verdict), "reason": recorded(row.reason, row.code)})
@@ -287,7 +290,7 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
         return stored
     # The run was saved before checks were: their verdicts are known only if it passed.
     passed = run.verdict is Verdict.PASS
-    verdict, reason = (Verdict.PASS, "") if passed else (Verdict.INCONCLUSIVE, "its own result was not kept")
+    verdict, reason = (Verdict.PASS, "") if passed else (Verdict.INCONCLUSIVE, _NOT_KEPT)
     return [Check(name, verdict, reason, measurements=tuple(some)) for name, some in measured.items()]
 
 
