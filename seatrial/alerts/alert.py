@@ -19,8 +19,6 @@ from seatrial.text import words
 from seatrial.text.headline import lines
 
 ROWS = 3  # as many as convince
-_MOVED = 3.0  # sigmas: less is no news
-_LEFT_OUT = ("suite", "nodes", "cluster")  # facts that say nothing when a run is there without its nodes
 
 _OPEN = {"fault": "{} {}", "unmeasured": "{} could not be checked", "silent": "{}: the check did not run"}
 _FAULTS = {Verdict.DEGRADED: "is degraded", Verdict.FAIL: "fails", Verdict.CORRUPT: "computes wrong numbers"}
@@ -58,11 +56,9 @@ def headline(incident: Incident) -> str:
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
     sentence = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
-    return (
-        sentence
-        if incident.run_count == 1 or incident.kind == "silent"
-        else f"{sentence} ({words.count(incident.run_count, 'run')})"
-    )
+    if incident.run_count == 1 or incident.kind == "silent":
+        return sentence
+    return f"{sentence} ({words.count(incident.run_count, 'run')})"
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
@@ -84,37 +80,33 @@ def worst_judgements(result: RunResult) -> list[Judgement]:
     bad = [judgement for _, judgement in bad_judgements(result.checks)]
     firsts: dict[tuple[str, str, object], Judgement] = {}
     for judgement in bad:
-        firsts.setdefault(_about(judgement), judgement)
+        m = judgement.measurement
+        firsts.setdefault((m.metric, m.subject.name, m.operation), judgement)
     chosen = list(firsts.values())[:ROWS]
     others = (judgement for judgement in bad if all(judgement is not one for one in chosen))
     return [*chosen, *islice(others, ROWS - len(chosen))]
 
 
-def _about(judgement: Judgement) -> tuple[str, str, object]:
-    m = judgement.measurement
-    return m.metric, m.subject.name, m.operation
-
-
 def software(since: Difference) -> list[str]:
     """Return changed software: "driver 570.1 → 575.3"."""
+    left_out = ("suite", "nodes", "cluster")  # they say nothing when a run is there without its nodes
     return [
         f"{change.what} {change.before or 'none'} → {change.after or 'none'}"
         for change in since.software
-        if change.what not in _LEFT_OUT
+        if change.what not in left_out
     ]
 
 
 def numbers(since: Difference) -> list[str]:
     """Return numbers that got worse beyond their noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
     moved = since.measurements
-    worse: list[Any] = list(moved[(moved["direction"] == "worse") & (moved["sigmas"] >= _MOVED)].itertuples())
-    worse.sort(key=lambda row: "message_bytes" in row.conditions)  # sweeps before single sizes
-    return [_moved(row) for row in worse[:ROWS]]
-
-
-def _moved(row: Any) -> str:
-    was, now = words.number(row.before), words.quantity(row.after, row.unit)
-    return f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})"
+    news = moved[(moved["direction"] == "worse") & (moved["sigmas"] >= 3.0)]  # less is none
+    worse: list[Any] = sorted(news.itertuples(), key=lambda row: "message_bytes" in row.conditions)  # sweeps first
+    lines = []
+    for row in worse[:ROWS]:
+        was, now = words.number(row.before), words.quantity(row.after, row.unit)
+        lines.append(f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})")
+    return lines
 
 
 Part = tuple[str, list[str], int]  # title, lines, and how many more there are

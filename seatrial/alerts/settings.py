@@ -49,9 +49,8 @@ class SlackSettings:
     api_url: str | None = None
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self | None:
+    def from_env(cls, env: Mapping[str, str]) -> Self | None:
         """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
-        env = os.environ if environ is None else environ
         settings = cls(
             token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
             channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
@@ -93,7 +92,7 @@ def safe(url: str) -> bool:
 
 
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
-_TELLING = 8  # characters from which on a part of an address is no common word
+
 _ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")  # how requests and urllib3 quote an address in their errors
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,19}://")
 _WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
@@ -129,20 +128,20 @@ class AlertSettings:
 
     def scrub(self, text: str) -> str:
         """Return `text` on one line without the secrets."""
+        slack = self.slack.webhook if self.slack else None
+        addresses = [held.get_secret_value() for held in (slack, self.webhook, *self.urls) if held]
+        # Services repeat a token of an address in addresses of their own.
+        parts = sorted({part for address in addresses for part in _parts_of(address)}, key=len, reverse=True)
         text = _ADDRESSED.sub(r"\1 ***", text)
-        for held in (*self.secrets(), *self._parts()):
+        for held in (*self.secrets(), *parts):
             text = text.replace(held, "***")
         return plain("".join(redacted([text])))[:300]
 
-    def _parts(self) -> list[str]:
-        """Return the parts of the addresses, the longest first: services repeat a token in addresses of their own."""
-        slack = self.slack.webhook if self.slack else None
-        addresses = [held.get_secret_value() for held in (slack, self.webhook, *self.urls) if held]
-        return sorted({part for address in addresses for part in _parts_of(address)}, key=len, reverse=True)
-
     def legal(self) -> tuple[Self, str | None]:
         """Return the valid receivers, and the problems of the others without secrets."""
-        slack, webhook, unknown = self._bad_slack(), self._bad_webhook(), _unknown_urls(self.urls)
+        slack, unknown = self._bad_slack(), _unknown_urls(self.urls)
+        safe_webhook = self.webhook is None or safe(self.webhook.get_secret_value())
+        webhook = None if safe_webhook else f"{_WEBHOOK} {SAFE}"
         kept = replace(
             self,
             slack=None if slack else self.slack,
@@ -161,21 +160,16 @@ class AlertSettings:
             return f"SEATRIAL_SLACK_CHANNEL: {error}"
         return None
 
-    def _bad_webhook(self) -> str | None:
-        if self.webhook is None or safe(self.webhook.get_secret_value()):
-            return None
-        return f"{_WEBHOOK} {SAFE}"
-
 
 def _parts_of(address: str) -> set[str]:
-    """Return login, path segments and values of an address, as written and decoded; short ones are left out."""
+    """Return login, path segments and values of an address, as written and decoded; short ones may be common words."""
     rest, _, query = address.partition("://")[2].partition("#")[0].partition("?")
     authority, *segments = rest.split("/")
     login, _, host = authority.rpartition("@")
     where = [] if "." in host or host.startswith("localhost") else host.split(":")
     values = [value.partition("=")[2] for value in query.split("&")]
     secrets = {part for part in (*login.split(":"), *where, *segments, *values) if part}
-    return {part for part in (*secrets, *map(unquote_plus, secrets)) if len(part) >= _TELLING}
+    return {part for part in (*secrets, *map(unquote_plus, secrets)) if len(part) >= 8}
 
 
 def check_alerts(notify: Notify) -> None:
@@ -196,14 +190,10 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
         with muted(APPRISE):
             service = apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True)
         if not service:
+            scheme = _SCHEME.match(url.get_secret_value())  # without one, all of it may be a token
+            shown = f" ({scheme[0]}...)" if scheme else ""
             problems[number] = (
-                f"{_URLS}: address {number}{_service(url.get_secret_value())} is none that apprise knows; legal: such"
+                f"{_URLS}: address {number}{shown} is none that apprise knows; legal: such"
                 " as mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
             )
     return problems
-
-
-def _service(address: str) -> str:
-    """Return the scheme of an address, such as " (mailtos://...)"; "" without one: it may be a token."""
-    scheme = _SCHEME.match(address)
-    return f" ({scheme[0]}...)" if scheme else ""

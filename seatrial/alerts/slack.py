@@ -85,7 +85,11 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
     """Return the current message of the incident as plain text (for notifications) and as blocks."""
     title, incident = headline(alert.incident), alert.incident
     text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
-    message = [header(title), section(_verdict(alert, mentions))]
+    emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
+    first, *others = (clip(escape(line), 1200) for line in told(alert))
+    bold = first if alert.over else f"*{first}*"
+    verdict = "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
+    message = [header(title), section(verdict)]
     message += [block for part in evidence(alert, _MARKUP, MAX_SUSPECTS) for block in listed(*part)]
     is_link = (alert.report_link or "").startswith("http")
     facts = [*about(alert), *([f"report: {alert.report_link}"] if alert.report_link and not is_link else [])]
@@ -116,29 +120,21 @@ def mention(who: str) -> str:
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
 
 
-def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
-    incident = alert.incident
-    emoji = _EMOJI[Verdict.PASS if alert.over else incident.verdict]
-    first, *others = (clip(escape(line), 1200) for line in told(alert))
-    bold = first if alert.over else f"*{first}*"
-    return "\n".join([" ".join([f"{emoji} {bold}", *map(mention, mentions)]), *others])
-
-
 MAX_LINES = 20
 TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
     """Return checks, next steps and software, which the message does not have, as plain text and blocks."""
-    checks = [
-        f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(reason), 500)}"
-        for c in result.checks
-        for standing, reason in [(c.standing, own_reason(c, result.suspects))]
-    ]
+    checks = []
+    for c in result.checks:
+        reason = clip(escape(own_reason(c, result.suspects)), 500)
+        checks.append(f"{words.GLYPHS[c.standing]} *{escape(cut(c.name, 60))}* {words.label(c.standing)}: {reason}")
     next_steps = [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]]
     message = [*listed("Checks", checks), *listed("Next steps", next_steps)]
-    message = [*_within(TOTAL_CHARS, message), context([_software(result)])]
-    return f"Details of run {clip(escape(result.run_id), 200)}", message
+    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
+    software = context([clip(escape(facts), 1500) or "software: not known"])
+    return f"Details of run {clip(escape(result.run_id), 200)}", [*_within(TOTAL_CHARS, message), software]
 
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
@@ -155,8 +151,3 @@ def _pages(lines: Iterable[str]) -> list[str]:
             pages.append("")
         pages[-1] += f"\n{line}" if pages[-1] else line
     return pages
-
-
-def _software(result: RunResult) -> str:
-    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
-    return clip(escape(facts), 1500) or "software: not known"

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from seatrial.builders.plan import BuildPlan
     from seatrial.config.image import Image, Recipe
 
-__all__ = [
-    "REASONS",
-    "Builder",
-    "BuiltImage",
-    "StoredImage",
-    "UnreachableError",
-    "builder_for",
-    "check_recipe",
-    "ensure_image",
-    "platforms_of",
-    "render_image",
-]
 
 log = logging.getLogger("seatrial.image")
 

@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -196,7 +196,7 @@ class CloudBuildImage:
         running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
         with closing(LogCopy(self._google.storage, log_file)) as reader:
             while True:
-                build = self._patiently(lambda: self._google.builds.get_build(request={"name": name}, timeout=30))
+                build = self._state(name)
                 reader.copy(build)
                 if build.status not in running:
                     return build
@@ -205,8 +205,8 @@ class CloudBuildImage:
                     raise LaunchError(over_time(plan.reference, timeout_s(self._config), where))
                 time.sleep(POLL_S)
 
-    def _patiently(self, ask: "Callable[[], Build]") -> "Build":
-        """Ask until there is an answer: a lost connection or an expired token does not lose the build."""
+    def _state(self, name: str) -> "Build":
+        """Ask for the build until there is an answer: a lost connection or an expired token does not lose it."""
         from google.api_core.exceptions import ServerError, TooManyRequests
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
@@ -214,7 +214,7 @@ class CloudBuildImage:
         since = time.monotonic()
         while True:
             try:
-                return ask()
+                return self._google.builds.get_build(request={"name": name}, timeout=30)
             except (ServerError, TooManyRequests, RequestException, GoogleAuthError):
                 if time.monotonic() - since > PATIENCE_S:
                     raise
@@ -263,11 +263,6 @@ def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
 builder = CloudBuildImage
 
 
-def default_bucket(project: str) -> str:
-    """Return the name that gcloud uses; "google" is not allowed in it."""
-    return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
-
-
 def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
     """Upload the context to the bucket, which is made if missing; return the build's storageSource.
 
@@ -312,7 +307,8 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _default(client: "Client", project: str) -> "Bucket":
     """Return the default bucket, which must belong to the project: its name can be guessed and taken by others."""
-    name = default_bucket(project)
+    # The name that gcloud uses; "google" is not allowed in it.
+    name = re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
     bucket = client.lookup_bucket(name, timeout=30)
     if bucket is None:
         return client.create_bucket(name, timeout=60)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from seatrial.model.reason import Reason
 
-_LAST = 30  # lines; what stands further up did not end the build
 _LONGEST = 4000  # characters of a line that are looked at
 
 
@@ -121,7 +120,8 @@ def over_time(image: str, timeout_s: float, log: str | Path) -> Reason:
 
 
 def _explain(text: str) -> tuple[BuildFailure | None, str]:
-    lines = [line[:_LONGEST].strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
+    # The last 30 lines, backwards: what stands further up did not end the build.
+    lines = [line[:_LONGEST].strip() for line in text.splitlines() if line.strip()][:-31:-1]
     for line in lines:
         for cause in CAUSES:
             if re.search(cause.pattern, line, re.IGNORECASE):

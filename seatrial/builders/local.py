@@ -25,9 +25,6 @@ from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.image")
 
-_GRACE_S = 10  # from TERM to KILL
-_TAIL = 64 * 1024  # characters of the end of a build's output, which says why it failed
-
 
 def docker_argv(plan: BuildPlan, metadata: Path) -> list[str]:
     """Return the command line. BuildKit finds Dockerfile.dockerignore itself."""
@@ -106,8 +103,9 @@ class DockerImage(LocalImage):
                 stored: dict[str, str] = json.loads(metadata.read_text())
                 if digest := stored.get("containerimage.digest") or stored.get("containerimage.config.digest"):
                     return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
-        values = {"image": plan.reference, "builder": "docker buildx", "log": str(log_file)}
-        raise LaunchError(Reason.of("image-no-digest", **values))
+        raise LaunchError(
+            Reason.of("image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file))
+        )
 
     def render(self, plan: BuildPlan) -> str:
         return shlex.join(docker_argv(plan, Path("metadata.json"))) + "\n"
@@ -132,8 +130,9 @@ class BuildahImage(LocalImage):
         if not self._config.repository:
             stored = self._stored(plan.reference)
             if stored is None:
-                values = {"image": plan.reference, "builder": "buildah", "log": "buildah images"}
-                raise LaunchError(Reason.of("image-no-digest", **values))
+                raise LaunchError(
+                    Reason.of("image-no-digest", image=plan.reference, builder="buildah", log="buildah images")
+                )
             return BuiltImage(plan.reference, stored.digest, plan.architectures, fresh=True)
         with tempfile.TemporaryDirectory() as folder:
             digest_file = Path(folder) / "digest"
@@ -155,10 +154,10 @@ def _need(program: str, next_step: str) -> None:
         raise MissingError(Reason.of("builder-missing", program=program, remedy=next_step))
 
 
-def _output(*argv: str, timeout_s: float = 30) -> str | None:
+def _output(*argv: str) -> str | None:
     """Return the output of a short command; None if it failed."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -195,17 +194,17 @@ def _run_build(argv: Sequence[str], plan: BuildPlan, log_file: Path) -> None:
 
 
 def _copy(child: "subprocess.Popen[bytes]", out: RawLog) -> str:
-    """Copy the output to the log; return its end."""
+    """Copy the output to the log; return its end, which says why a build failed."""
     assert child.stdout is not None
     decoder, tail = codecs.getincrementaldecoder("utf-8")("replace"), ""
-    data = b"..."
-    while data:
+    while True:
         data = os.read(child.stdout.fileno(), 65536)
         text = out.write(decoder.decode(data)) if data else out.close()
         for line in text.splitlines():
             log.debug("%s", line)
-        tail = (tail + text)[-_TAIL:]
-    return tail
+        tail = (tail + text)[-64 * 1024 :]
+        if not data:
+            return tail
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -214,4 +213,4 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE_S)
+            child.wait(10)

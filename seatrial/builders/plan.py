@@ -9,8 +9,6 @@ from pathlib import Path
 
 from seatrial.config.image import Recipe, bases
 
-HASH_LENGTH = 12
-
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
@@ -65,7 +63,7 @@ def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, obj
         kind = "link" if path.is_symlink() else f"{0o755 if path.stat().st_mode & 0o111 else 0o644:o}"
         content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
         digest.update(f"\0{name}\0{kind}\0{hashlib.sha256(content).hexdigest()}".encode())
-    return digest.hexdigest()[:HASH_LENGTH]
+    return digest.hexdigest()[:12]
 
 
 def ignore_file(config: Recipe) -> Path | None:

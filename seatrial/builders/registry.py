@@ -21,7 +21,7 @@ from seatrial.text.lines import one_line
 TIMEOUT_S = 10
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-_DOCKER_HUB = "registry-1.docker.io"
+
 
 Credentials = tuple[str, str]  # user name, password; "<token>" for a refresh token
 FindCredentials = Callable[[str], Credentials | None]  # by the registry's host
@@ -51,7 +51,8 @@ def read_name(reference: str) -> Name:
     registry, path = resolve_repository_name(repository)
     if registry != "docker.io":
         return Name(registry, registry, path, digest if at else tag or "latest")
-    return Name(registry, _DOCKER_HUB, path if "/" in path else f"library/{path}", digest if at else tag or "latest")
+    path = path if "/" in path else f"library/{path}"
+    return Name(registry, "registry-1.docker.io", path, digest if at else tag or "latest")
 
 
 def _is_here(host: str) -> bool:
@@ -89,24 +90,17 @@ def look_up(reference: str, credentials: FindCredentials = docker_credentials) -
     name = read_name(reference)
     try:
         with requests.Session() as session:
-            return _ask(session, name, credentials)
+            answer = _get(session, f"{name.url}/manifests/{name.tag}", name, credentials)
+            if answer.status_code == 404:
+                return None
+            if answer.status_code in (401, 403):
+                raise _login_needed(name, "does not show the image to this machine")
+            answer.raise_for_status()
+            digest = answer.headers.get("Docker-Content-Digest")
+            digest = digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+            return StoredImage(digest, _architectures(session, name, answer.json(), credentials))
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise UnreachableError(Reason.of("registry-unreachable", registry=name.host, problem=_short(error))) from error
-
-
-def _ask(session: requests.Session, name: Name, credentials: FindCredentials) -> StoredImage | None:
-    answer = _get(session, f"{name.url}/manifests/{name.tag}", name, credentials)
-    if answer.status_code == 404:
-        return None
-    if answer.status_code in (401, 403):
-        raise _login_needed(name, "does not show the image to this machine")
-    answer.raise_for_status()
-    return StoredImage(_digest(answer), _architectures(session, name, answer.json(), credentials))
-
-
-def _digest(answer: requests.Response) -> str:
-    digest = answer.headers.get("Docker-Content-Digest")
-    return digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
 
 
 def _get(session: requests.Session, url: str, name: Name, credentials: FindCredentials) -> requests.Response:
@@ -123,7 +117,8 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
     login = credentials(name.registry)
     scheme, _, rest = challenge.partition(" ")
     if scheme.lower() == "bearer":
-        return f"Bearer {_token(_fields(rest), name, login)}"
+        fields: dict[str, str | None] = parse_dict_header(rest)  # type: ignore[no-untyped-call]
+        return f"Bearer {_token(fields, name, login)}"
     if login is None:
         raise _login_needed(name, "requires a login")
     return str(requests.Request("GET", name.url, auth=login).prepare().headers["Authorization"])
@@ -131,11 +126,6 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
 
 def _login_needed(name: Name, refusal: str) -> UnreachableError:
     return UnreachableError(Reason.of("registry-login", registry=name.host, refusal=refusal, login=name.registry))
-
-
-def _fields(challenge: str) -> dict[str, str | None]:
-    fields: dict[str, str | None] = parse_dict_header(challenge)  # type: ignore[no-untyped-call]
-    return fields
 
 
 def _token(challenge: Mapping[str, str | None], name: Name, login: Credentials | None) -> str:

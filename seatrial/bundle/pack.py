@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.config.run import RESULT, log_files
@@ -22,11 +21,6 @@ from seatrial.text.lines import last_line
 from seatrial.text.redact import Secrets
 
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-
-
-def manifest_text(digests: Mapping[str, str]) -> str:
-    """Format the manifest: one line per file, by name."""
-    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
 def read_manifest(text: str) -> dict[str, str]:
@@ -51,11 +45,6 @@ def first_difference(listed: Mapping[str, str], digests: Mapping[str, str]) -> s
             return f"{name}: is not what it was"
     added = [name for name in digests if name not in listed]
     return f"{added[0]}: was added" if added else ""
-
-
-def fits(name: str) -> bool:
-    """Return whether a manifest can hold that name: names that sha256sum would escape are refused."""
-    return name.isprintable() and "\\" not in name
 
 
 _TIMEOUT_S = 120  # somebody may have to type a passphrase, or to touch a key
@@ -181,7 +170,11 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
             explained = Path(staging) / HOW_TO
             explained.write_text(_EXPLAINED.format(run_id=result.run_id, cluster=result.cluster), encoding="utf-8")
             staged[HOW_TO] = explained
-            names = _seal(Path(staging), staged, key)
+            manifest = Path(staging) / MANIFEST
+            lines = [f"{_digest(staged[name])}  {name}\n" for name in sorted(staged)]
+            manifest.write_text("".join(lines), encoding="utf-8")
+            seals = [MANIFEST] if key is None else [MANIFEST, sign(manifest, key).name]
+            names = [*seals, *sorted(staged)]
             _write(target, f"seatrial-{result.run_id}", Path(staging), names, int(result.finished.timestamp()))
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
@@ -193,7 +186,7 @@ def _sources(folder: Path) -> dict[str, Path]:
     result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
     files = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
     for name in files:
-        if not fits(name):
+        if not name.isprintable() or "\\" in name:  # sha256sum would escape it
             raise InputError(f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file")
     return files
 
@@ -208,16 +201,6 @@ def _stage(source: Path, target: Path, secrets: Secrets) -> Path:
     return target
 
 
-def _seal(staging: Path, staged: Mapping[str, Path], key: Path | None) -> list[str]:
-    """Write manifest and signature; return the names of all files, these two first."""
-    manifest = staging / MANIFEST
-    manifest.write_text(manifest_text({name: _digest(path) for name, path in staged.items()}), encoding="utf-8")
-    if key is None:
-        return [MANIFEST, *sorted(staged)]
-    sign(manifest, key)
-    return [MANIFEST, SIGNATURE, *sorted(staged)]
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -225,14 +208,13 @@ def _digest(path: Path) -> str:
 
 def _write(target: Path, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:
     """Write the archive atomically."""
-    with atomic_write(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
-        _tar(zipped, top, staging, names, mtime)
-
-
-def _tar(stream: IO[bytes] | gzip.GzipFile, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:
-    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+    with (
+        atomic_write(target) as file,
+        gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
         for name in names:
             member = tarfile.TarInfo(f"{top}/{name}")
             member.size, member.mtime, member.mode = (staging / name).stat().st_size, mtime, 0o644
-            with (staging / name).open("rb") as file:
-                archive.addfile(member, file)
+            with (staging / name).open("rb") as content:
+                archive.addfile(member, content)

@@ -115,15 +115,11 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
         listed = read_manifest(content.small[MANIFEST].decode("utf-8", "surrogateescape"))
     except ValueError as error:
         return f"{MANIFEST}: {error}"
-    return _foreign(content) or first_difference(
-        listed, {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
-    )
-
-
-def _foreign(content: _Content) -> str:
-    """Return the first file outside the bundle's folder."""
-    beside = [path for path in content.digests if not path.startswith(f"{content.top}/")]
-    return f"{beside[0]}: was added" if beside else ""
+    top = f"{content.top}/"
+    beside = [path for path in content.digests if not path.startswith(top)]
+    if beside:
+        return f"{beside[0]}: was added"
+    return first_difference(listed, {path.removeprefix(top): digest for path, digest in content.digests.items()})
 
 
 def _read(bundle: Path) -> _Content:
@@ -184,24 +180,18 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
         return f"{name or top}: is there twice"
     if name in (MANIFEST, SIGNATURE) and content.top in ("", top):
         content.top = top
-        content.small[name] = _bytes(archive, member, _IN_MEMORY[name])
+        if member.size > _IN_MEMORY[name]:
+            raise OutOfBoundsError(f"{member.name} is longer than {_IN_MEMORY[name]:,} bytes")
+        content.small[name] = b"".join(_chunks(archive, member))
     else:
-        content.digests[str(path)] = _digest(archive, member)
+        digest = hashlib.sha256()
+        for chunk in _chunks(archive, member):
+            digest.update(chunk)
+        content.digests[str(path)] = digest.hexdigest()
     return ""
 
 
-def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Read the member. Raises OutOfBoundsError if it is longer than `most` bytes."""
-    if member.size > most:
-        raise OutOfBoundsError(f"{member.name} is longer than {most:,} bytes")
-    file, pieces = archive.extractfile(member), []
+def _chunks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    file = archive.extractfile(member)
     while file and (chunk := file.read(CHUNK)):
-        pieces.append(chunk)
-    return b"".join(pieces)
-
-
-def _digest(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
-    file, digest = archive.extractfile(member), hashlib.sha256()
-    while file and (chunk := file.read(CHUNK)):
-        digest.update(chunk)
-    return digest.hexdigest()
+        yield chunk

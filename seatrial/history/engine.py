@@ -21,12 +21,9 @@ from seatrial.text.redact import SECRET_OPTION, Secrets
 
 log = logging.getLogger("seatrial.history")
 
-_DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 _LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
 _LOGIN = re.compile(r"^[^:/]*(?::[^@]*)?@")  # as SQLAlchemy reads it
 _OPTION = re.compile(r"[?&]\w+=[^&]*")
-_SHORTEST = 3  # characters: a shorter piece of a password would be found in every text
-_PORTS = range(1, 65536)
 
 
 def parse_url(text: str) -> URL:
@@ -35,11 +32,11 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise InputError(f"SEATRIAL_HISTORY is not a database URL; {_LEGAL}") from None
-    if url.drivername not in _DRIVERS:
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg"):
         raise InputError(f"SEATRIAL_HISTORY: unknown database {url.drivername!r}; {_LEGAL}")
     # SQLAlchemy 2.0 and 2.1 disagree on PostgreSQL's default driver.
     url = url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
-    if problem := _bad_file(url) if url.get_backend_name() == "sqlite" else _stray_at(text) or _bad_server(url):
+    if problem := _problem(url, text):
         raise InputError(f"SEATRIAL_HISTORY: {problem}; {_LEGAL}")
     return url
 
@@ -60,42 +57,28 @@ def _secrets(url: URL) -> Secrets:
     queried = url.normalized_query.items()
     query = (value for name, values in queried if SECRET_OPTION.match(f"?{name}=") for value in values)
     parts = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
-    return Secrets(tuple(sorted((part for part in parts if len(part) >= _SHORTEST), key=len, reverse=True)))
+    telling = (part for part in parts if len(part) >= 3)  # a shorter piece would be found in every text
+    return Secrets(tuple(sorted(telling, key=len, reverse=True)))
 
 
-def _stray_at(text: str) -> str | None:
-    """Return a problem if an @ in a password would end it early."""
+def _problem(url: URL, text: str) -> str | None:
+    """Return what is wrong with the URL, which is `text` parsed."""
+    is_file = url.get_backend_name() == "sqlite"
     rest = _LOGIN.sub("", text.partition("://")[2])
-    return "an @ in a user or password must be written as %40" if "@" in _OPTION.sub("", rest) else None
-
-
-def _bad_file(url: URL) -> str | None:
-    problem = _bad_parameters(url)
-    return problem or (f"{url.database} is a folder" if url.database and os.path.isdir(url.database) else None)
-
-
-def _bad_server(url: URL) -> str | None:
-    if problem := _bad_parameters(url):
-        return problem
-    given = _parameters(url)
-    if any(not _encodes(host) for host in str(given.get("host", "")).split(",")):
-        return "its host is not the name of one"
-    if any(port and not (port.isdecimal() and int(port) in _PORTS) for port in str(given.get("port", "")).split(",")):
-        return "its port must be 1 to 65535"
-    return _bad_options(url, given)
-
-
-def _bad_parameters(url: URL) -> str | None:
+    if not is_file and "@" in _OPTION.sub("", rest):  # it would end a password early
+        return "an @ in a user or password must be written as %40"
     try:
-        _parameters(url)
+        given = url.get_dialect()().create_connect_args(url)[1]
     except (ArgumentError, ValueError, TypeError) as error:
         return first_line(error, url)
-    return None
-
-
-def _parameters(url: URL) -> Mapping[str, Any]:
-    """Return the arguments for the driver."""
-    return url.get_dialect()().create_connect_args(url)[1]
+    if is_file:
+        return f"{url.database} is a folder" if url.database and os.path.isdir(url.database) else None
+    if any(not _encodes(host) for host in str(given.get("host", "")).split(",")):
+        return "its host is not the name of one"
+    ports = str(given.get("port", "")).split(",")
+    if any(port and not (port.isdecimal() and 1 <= int(port) <= 65535) for port in ports):
+        return "its port must be 1 to 65535"
+    return _bad_options(url, given)
 
 
 def _encodes(host: str) -> bool:
@@ -207,14 +190,11 @@ def explained(url: URL, what: str) -> Iterator[None]:
         raise MissingError(
             Reason.of("history-driver-missing", place=name, action=what, problem=first_line(error, url))
         ) from error
-    except DBAPIError as error:
-        raise SeatrialError(_failed(name, what, first_line(error.orig, url), _next_step(error))) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError) as error:
-        raise SeatrialError(_failed(name, what, first_line(error, url))) from error
-
-
-def _failed(place: str, action: str, problem: str, next_step: str = "") -> Reason:
-    return Reason.of("history-failed", place=place, action=action, problem=problem, next_step=next_step)
+        cause, next_step = (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
+        problem = first_line(cause, url)
+        reason = Reason.of("history-failed", place=name, action=what, problem=problem, next_step=next_step)
+        raise SeatrialError(reason) from error
 
 
 def make_usable(url: URL) -> None:
@@ -251,19 +231,15 @@ def _make_private(url: URL) -> None:
 def _engine(url: URL) -> Engine:
     """Create an engine without a pool: an idle connection would outlive its thread."""
     if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(url)
+        arguments = {"check_same_thread": False, **_unless_given(url, "timeout", LOCK_TIMEOUT_S)}
+        engine = create_engine(url, poolclass=StaticPool if _in_memory(url) else NullPool, connect_args=arguments)
+        event.listen(engine, "connect", _take_over_transactions)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
     # A database without an encoding of its own, as `initdb` makes it in the locale C, would answer in bytes.
     arguments = {**_unless_given(url, "connect_timeout", 10), **_unless_given(url, "client_encoding", "utf8")}
     engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
     event.listen(engine, "begin", _limit_lock_wait)
-    return engine
-
-
-def _sqlite_engine(url: URL) -> Engine:
-    arguments = {"check_same_thread": False, **_unless_given(url, "timeout", LOCK_TIMEOUT_S)}
-    engine = create_engine(url, poolclass=StaticPool if _in_memory(url) else NullPool, connect_args=arguments)
-    event.listen(engine, "connect", _take_over_transactions)
-    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 

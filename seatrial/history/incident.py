@@ -110,7 +110,7 @@ def advance(
     if outcome.kind and not any(i.kind == outcome.kind and i.last_run == outcome.run_id for i in after):
         after.append(_opened(cluster, suite, outcome.kind, outcome))
     names = tuple(sinks)
-    return [_given_up(_addressed(incident, names), outcome.at) for incident in after]
+    return [_addressed(incident, names, outcome.at) for incident in after]
 
 
 def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
@@ -120,17 +120,11 @@ def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
     if incident.kind == outcome.kind and incident.kind != "silent":
         return _continued(incident, outcome)
     if incident.kind == outcome.kind or outcome.kind in _ENDED_BY[incident.kind]:
-        return replace(incident, closed=outcome.at, changes=(*incident.changes, _over(incident)))
+        over = _OVER[incident.kind]
+        if incident.kind == "fault":
+            over += f" after {words.count(incident.run_count, 'run')} of {words.label(incident.verdict)}"
+        return replace(incident, closed=outcome.at, changes=(*incident.changes, over))
     return incident
-
-
-def _over(incident: Incident) -> str:
-    of = (
-        f" after {words.count(incident.run_count, 'run')} of {words.label(incident.verdict)}"
-        if incident.kind == "fault"
-        else ""
-    )
-    return f"{_OVER[incident.kind]}{of}"
 
 
 def _continued(incident: Incident, outcome: RunOutcome) -> Incident:
@@ -180,19 +174,14 @@ def _opened(cluster: str, suite: str, kind: Kind, outcome: RunOutcome) -> Incide
     )
 
 
-def _addressed(incident: Incident, sinks: Iterable[str]) -> Incident:
-    """Address an open incident to every sink, and one that is over only to those it had before."""
-    if incident.closed:
+def _addressed(incident: Incident, sinks: Iterable[str], now: datetime) -> Incident:
+    """Address an open incident to every sink; one that is long over counts as delivered to those that it had."""
+    if incident.closed is None:
+        return replace(incident, receipts={**{sink: Receipt() for sink in sinks}, **incident.receipts})
+    if now - incident.closed < KEEP_TRYING:
         return incident
-    return replace(incident, receipts={**{sink: Receipt() for sink in sinks}, **incident.receipts})
-
-
-def _given_up(incident: Incident, now: datetime) -> Incident:
-    """Mark all changes of an incident that is long over as delivered."""
-    if incident.closed is None or now - incident.closed < KEEP_TRYING:
-        return incident
-    receipts = {sink: replace(r, reported=len(incident.changes)) for sink, r in incident.receipts.items()}
-    return replace(incident, receipts=receipts)
+    delivered = {sink: replace(r, reported=len(incident.changes)) for sink, r in incident.receipts.items()}
+    return replace(incident, receipts=delivered)
 
 
 def _kind(verdict: Verdict) -> Kind | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.history.rows import Readings, RunRow
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Measurement
 from seatrial.model.setup import NodeHardware
 from seatrial.model.verdict import Verdict
 
@@ -83,7 +83,7 @@ class Machines:
 
         None: the machine was not there.
         """
-        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {}
+        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {frozenset(): {}}
         series: list[Mapping[int, str | None]] = []
         for earlier, hardware in zip((None, *then), then, strict=False):
             if hardware == earlier:  # as in most runs
@@ -91,19 +91,15 @@ class Machines:
                 continue
             change = frozenset(earlier_names(self.hardware, hardware).items())
             if change not in by_change:
-                by_change[change] = self._renamed(names, dict(change))
+                was = dict(change)
+                measured = ((i, self.measured.get(name)) for i, name in enumerate(names))
+                by_change[change] = {
+                    i: _renamed(m, was)
+                    for i, m in measured
+                    if m is not None and any(node in was for node in m.subject.nodes)
+                }
             series.append(by_change[change])
         return series
-
-    def _renamed(self, names: Sequence[str], earlier: EarlierNames) -> dict[int, str | None]:
-        if not earlier:
-            return {}
-        series = ((i, self.measured.get(name)) for i, name in enumerate(names))
-        return {
-            i: _renamed(m, earlier)
-            for i, m in series
-            if m is not None and any(node in earlier for node in m.subject.nodes)
-        }
 
 
 def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
@@ -111,13 +107,9 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
     names = [name for node in m.subject.nodes if (name := earlier.get(node, node)) is not None]
     if len(names) < len(m.subject.nodes):
         return None
-    return replace(m, subject=_under(m.subject, names)).series()
-
-
-def _under(subject: Subject, nodes: Sequence[str]) -> Subject:
-    if subject.kind == "link":
-        return replace(subject, name="--".join(nodes))
-    return replace(subject, name=nodes[0] + subject.name[len(subject.nodes[0]) :])
+    subject = m.subject
+    name = "--".join(names) if subject.kind == "link" else names[0] + subject.name[len(subject.nodes[0]) :]
+    return replace(m, subject=replace(subject, name=name)).series()
 
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import JSON, Connection, Row, Select, Text, and_, case, cast, func, literal, outerjoin, select
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -58,9 +57,8 @@ Key = tuple[str, str, str]  # of a series: digest, check, unit
 def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
     """Return every measurement with its check and the key of its series."""
     return [
-        ((series_key(m.series()), name, clean(m.unit)), check, m)
+        ((series_key(m.series()), clean(check.name), clean(m.unit)), check, m)
         for check in result.checks
-        for name in [clean(check.name)]
         for m in check.measurements
     ]
 
@@ -92,13 +90,12 @@ def hardware_records(result: RunResult) -> list[Record]:
     alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
         alike[replace(hardware, ids=frozenset())][name] = sorted(hardware.ids)
-    return [_hardware_row(result.run_id, hardware, ids) for hardware, ids in alike.items()]
-
-
-def _hardware_row(run_id: str, hardware: NodeHardware, ids_by_node: Mapping[str, list[str]]) -> Record:
-    facts = {key: value for key, value in asdict(hardware).items() if key != "ids"}
-    ids = {name: ids for name, ids in ids_by_node.items() if ids}
-    return {"run_id": run_id, **facts, "nodes": list(ids_by_node), "ids": ids or None}
+    rows = []
+    for hardware, ids_by_node in alike.items():
+        facts = {key: value for key, value in asdict(hardware).items() if key != "ids"}
+        known = {name: ids for name, ids in ids_by_node.items() if ids}
+        rows.append({"run_id": result.run_id, **facts, "nodes": list(ids_by_node), "ids": known or None})
+    return rows
 
 
 def suspect_records(result: RunResult) -> list[Record]:
@@ -140,9 +137,6 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-_FEW = 500  # series that are looked up one by one; of more, runs are read whole
-
-
 def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
     """Return a query of the values as one parameter, since databases limit the number of parameters."""
     each = func.json_each if connection.dialect.name == "sqlite" else func.json_array_elements_text
@@ -176,23 +170,13 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     at = np.full(max((series_id for series_id, _ in stored), default=0) + 2, -1, dtype=np.int64)
     for series_id, i in stored:
         at[series_id] = i
-    few = sorted(series_id for series_id, _ in stored) if len(stored) <= _FEW else None
-    return _collected(connection, run_ids, at, few)
-
-
-def _collected(
-    connection: Connection, run_ids: Sequence[str], at: NDArray[np.int64], few: Sequence[int] | None
-) -> Readings:
-    """`at`: the index of each series by its id, -1 for others; `few`: the ids if they are few."""
-    tables = [_table(_rows(connection, run_id, few)) for run_id in run_ids]
+    # A few series are looked up one by one; of more, runs are read whole.
+    few = sorted(series_id for series_id, _ in stored) if len(stored) <= 500 else None
+    tables = [np.array(_rows(connection, run_id, few), dtype=np.float64).reshape(-1, 3) for run_id in run_ids]
     run = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    ids, value, verdict = np.concatenate([_table([]), *tables]).T
+    ids, value, verdict = np.concatenate([np.empty((0, 3)), *tables]).T
     where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
     return Readings(run, where, value, verdict.astype(np.int64)).moved(where)
-
-
-def _table(rows: Sequence[Any]) -> NDArray[np.float64]:
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
@@ -214,7 +198,6 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
     return list(cursor.fetchall())
 
 
-_DESCRIBED = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
 _NOT_KEPT = "its own result was not kept"
 
 
@@ -230,8 +213,9 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         samples.c.series_id == readings.c.series_id,
         samples.c.nth == readings.c.nth,
     )
+    described = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
     query = (
-        select(*(series.c[name] for name in _DESCRIBED), readings.c.value, samples.c.samples)
+        select(*(series.c[name] for name in described), readings.c.value, samples.c.samples)
         .select_from(outerjoin(readings.join(series, readings.c.series_id == series.c.id), samples, beside))
         .where(readings.c.run_id == run_id)
         .order_by(readings.c.series_id, readings.c.nth)
@@ -275,7 +259,11 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         return None
     blamed = connection.execute(select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id))
     run = run_row(row)
-    nodes = hardware_of(connection, [run_id]).get(run_id, {})
+    nodes = []
+    for name, hardware in hardware_of(connection, [run_id]).get(run_id, {}).items():
+        facts = {key: value for key, value in asdict(hardware).items() if value and key != "ids"}
+        ids = {"hardware_ids": sorted(hardware.ids)} if hardware.ids else {}
+        nodes.append({"name": name, **facts, **ids})
     return RunResult(
         run.run_id,
         run.cluster,
@@ -284,17 +272,12 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.finished,
         run.verdict,
         run.reason,
-        nodes=[{"name": name, **_hardware_fields(hardware)} for name, hardware in nodes.items()],
+        nodes=nodes,
         checks=_checks(connection, run),
         suspects=[_suspect(s.kind, s.name, s.confidence, s.evidence, s.code) for s in blamed],
         fingerprint=run.fingerprint,
         setup=Setup(**row.setup) if row.setup else None,
     )
-
-
-def _hardware_fields(hardware: NodeHardware) -> dict[str, Any]:
-    facts = {name: value for name, value in asdict(hardware).items() if value and name != "ids"}
-    return {**facts, "hardware_ids": sorted(hardware.ids)} if hardware.ids else facts
 
 
 def _checks(connection: Connection, run: RunRow) -> list[Check]:
@@ -303,7 +286,12 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
         measured.setdefault(name, []).append(m)
     query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
     stored = [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
-    return stored or [_older(run, name, some) for name, some in measured.items()]
+    if stored:
+        return stored
+    # The run was saved before checks were: their verdicts are known only if it passed.
+    passed = run.verdict is Verdict.PASS
+    verdict, reason = (Verdict.PASS, "") if passed else (Verdict.INCONCLUSIVE, _NOT_KEPT)
+    return [Check(name, verdict, reason, measurements=tuple(some)) for name, some in measured.items()]
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
@@ -324,12 +312,6 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
 def _suspect(kind: SuspectKind, name: str, confidence: float, evidence: str, code: str | None = None) -> Suspect:
     """Return the suspect; earlier versions saved none with a code."""
     return Suspect(kind, name, confidence, recorded(evidence, code))
-
-
-def _older(run: RunRow, name: str, measured: list[Measurement]) -> Check:
-    """Return a check of a run saved before checks were: its verdict is known only if the run passed."""
-    verdict = Verdict.PASS if run.verdict is Verdict.PASS else Verdict.INCONCLUSIVE
-    return Check(name, verdict, "" if verdict is Verdict.PASS else _NOT_KEPT, measurements=tuple(measured))
 
 
 def _measurement(row: Any) -> Measurement:

@@ -51,30 +51,6 @@ from seatrial.model.verdict import Verdict
 _ADVISORY_LOCK = 7228466
 
 
-def advance_incidents(
-    connection: Connection, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]
-) -> list[Incident]:
-    """Update the incidents of cluster and suite by the outcome of a run; runs that end together take turns."""
-    lock(connection, _ADVISORY_LOCK)
-    after = advance(_unsettled(connection, cluster, suite), cluster, suite, outcome, sinks)
-    return [_write(connection, incident) for incident in after]
-
-
-def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
-    """Add `receipts` to the stored incident, which another run may have changed during delivery."""
-    lock(connection, _ADVISORY_LOCK)
-    row = connection.execute(select(incidents).where(incidents.c.id == key)).first()
-    if row is None:
-        return
-    incident = _incident(row)
-    for sink, receipt in receipts.items():
-        if receipt.reported >= incident.receipts.get(sink, Receipt()).reported:  # another run may have delivered more
-            incident = incident.with_receipt(sink, receipt)
-    record = _record(incident)
-    changed = {name: record[name] for name in ("receipts", "settled")}
-    connection.execute(update(incidents).where(incidents.c.id == key), changed)
-
-
 def _write(connection: Connection, incident: Incident) -> Incident:
     """Insert the incident, or replace the one of its id; return it with its id."""
     if incident.id is not None:
@@ -82,13 +58,6 @@ def _write(connection: Connection, incident: Incident) -> Incident:
         return incident
     (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (None,)
     return replace(incident, id=key)
-
-
-def _unsettled(connection: Connection, cluster: str, suite: str) -> Sequence[Incident]:
-    query = select(incidents).where(
-        incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
-    )
-    return [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
 
 
 def _record(incident: Incident) -> dict[str, Any]:
@@ -105,9 +74,6 @@ def _incident(row: Row[Any]) -> Incident:
     receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in fields["receipts"].items()}
     verdicts = {key: Verdict(fields[key]) for key in ("verdict", "worst")}
     return Incident(**{**fields, **lists, **verdicts, "receipts": receipts, "run_count": row.nights})
-
-
-_NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
 
 
 class Store:
@@ -153,11 +119,7 @@ class Store:
 
     def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
         """Return the newest `limit` runs of one cluster or of all, newest first."""
-        query = select(runs).order_by(*_NEWEST_FIRST).limit(limit)
-        if cluster is not None:
-            query = query.where(runs.c.cluster == cluster)
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return [run_row(row) for row in connection.execute(query)]
+        return self._newest(limit, *([] if cluster is None else [runs.c.cluster == cluster]))
 
     def run(self, run_id: str) -> RunRow | None:
         """Return the run of that id, None if there is none."""
@@ -170,31 +132,29 @@ class Store:
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
     ) -> list[RunRow]:
         """Return the cluster's newest `limit` runs of that suite that started before, newest first."""
-        query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started < before)
-        query = query.order_by(*_NEWEST_FIRST).limit(limit)
+        which = [runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started < before]
         if verdict is not None:
-            query = query.where(runs.c.verdict == verdict.value)
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return [run_row(row) for row in connection.execute(query)]
+            which.append(runs.c.verdict == verdict.value)
+        return self._newest(limit, *which)
 
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
         """Return the cluster's newest run of that suite."""
-        return self._newest(runs.c.cluster == cluster, runs.c.suite == suite)
+        return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite)), None)
 
     def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
         """Return the cluster's newest run of that suite that passed, except run `before`."""
-        passed = runs.c.verdict == Verdict.PASS.value
-        return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, passed, runs.c.run_id != before)
+        passed = runs.c.verdict == Verdict.PASS.value, runs.c.run_id != before
+        return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, *passed)), None)
 
     def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
         """Return the cluster's run of that suite that ended at that time."""
-        return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.finished == at)
+        ended = runs.c.finished == at
+        return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite, ended)), None)
 
-    def _newest(self, *which: ColumnElement[bool]) -> RunRow | None:
-        query = select(runs).where(*which).order_by(*_NEWEST_FIRST).limit(1)
+    def _newest(self, limit: int, *which: ColumnElement[bool]) -> list[RunRow]:
+        query = select(runs).where(*which).order_by(runs.c.started.desc(), runs.c.run_id.desc()).limit(limit)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            row = connection.execute(query).first()
-            return run_row(row) if row else None
+            return [run_row(row) for row in connection.execute(query)]
 
     def remove_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the runs with their numbers; return how many there were. Pins and incidents stay."""
@@ -203,13 +163,29 @@ class Store:
 
     def incidents(self, cluster: str, suite: str, outcome: RunOutcome, sinks: Iterable[str]) -> list[Incident]:
         """Update, save and return the unsettled incidents; see `seatrial.history.incident.advance`."""
+        query = select(incidents).where(
+            incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
+        )
         with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
-            return advance_incidents(connection, cluster, suite, outcome, sinks)
+            lock(connection, _ADVISORY_LOCK)  # runs that end together take turns
+            before = [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
+            return [_write(connection, each) for each in advance(before, cluster, suite, outcome, sinks)]
 
     def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
-        """Save the receipts of the incident of that id as it is now."""
+        """Add receipts to the incident of that id, which another run may have changed during delivery."""
         with explained(self._engine.url, f"incident {incident} cannot be kept"), self._writer.begin() as connection:
-            add_receipts(connection, incident, receipts)
+            lock(connection, _ADVISORY_LOCK)
+            row = connection.execute(select(incidents).where(incidents.c.id == incident)).first()
+            if row is None:
+                return
+            now = _incident(row)
+            for sink, receipt in receipts.items():
+                known = now.receipts.get(sink, Receipt())
+                if receipt.reported >= known.reported:  # else another run has delivered more
+                    now = now.with_receipt(sink, receipt)
+            record = _record(now)
+            changed = {name: record[name] for name in ("receipts", "settled")}
+            connection.execute(update(incidents).where(incidents.c.id == incident), changed)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """Return the readings of the series in the runs."""

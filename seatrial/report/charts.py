@@ -46,8 +46,6 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "path.simplify": True,
 }
-_INKED = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
-_GREY = ("axes.edgecolor", "grid.color")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,13 @@ def inline_svg(
         figure, axes = empty_axes(width_in, height_in, top)
         marks = draw(axes)
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(text.getvalue(), name, title, _hits(axes, marks, 72 * height_in))
+    circles = []  # to point at: larger than what is seen
+    for mark in marks:
+        x, y = axes.transData.transform((mark.x, mark.y))
+        tooltip = escape("\n".join(mark.lines))
+        circles.append(f'<circle cx="{x:.1f}" cy="{72 * height_in - y:.1f}" r="7"><title>{tooltip}</title></circle>')
+    hits = f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
+    return _inline(text.getvalue(), name, title, hits)
 
 
 @contextmanager
@@ -86,8 +90,8 @@ def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyTy
     settings: dict[Any, Any] = {
         **_STYLE,
         "axes.prop_cycle": cycler(color=[colours[variable] for variable in VARIABLES]),
-        **dict.fromkeys(_INKED, colours["--soft"]),
-        **dict.fromkeys(_GREY, colours["--line"]),
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["--soft"]),
+        **dict.fromkeys(("axes.edgecolor", "grid.color"), colours["--line"]),
         **style,
     }
     with matplotlib.rc_context(settings):
@@ -99,23 +103,10 @@ def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, 
     from matplotlib.figure import Figure
 
     figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
-    return figure, figure.add_axes(_inside(72 * width_in, 72 * height_in, top))
-
-
-def _inside(width: float, height: float, top: float) -> tuple[float, float, float, float]:
-    """The axes in fractions of the figure. A layout that fits itself draws everything twice."""
-    left, right, bottom = 44, 10, 22
-    return left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height
-
-
-def _hits(axes: "Axes", marks: Sequence[Mark], height: float) -> str:
-    """A circle to point at per mark, larger than what is seen."""
-    circles = []
-    for mark in marks:
-        x, y = axes.transData.transform((mark.x, mark.y))
-        tooltip = escape("\n".join(mark.lines))
-        circles.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="7"><title>{tooltip}</title></circle>')
-    return f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
+    width, height = 72 * width_in, 72 * height_in
+    left, right, bottom = 44, 10, 22  # a layout that fits itself would draw everything twice
+    inside = (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
+    return figure, figure.add_axes(inside)
 
 
 def _inline(svg: str, name: str, title: str, hits: str) -> str:
@@ -123,7 +114,8 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     body = svg[svg.index("<svg") :]
     for pattern, replacement in _CLEANUP:
         body = pattern.sub(replacement, body)
-    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, body)
+    # A hundredth of a point is finer than any screen.
+    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
     body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
     for variable, colour in _PLACEHOLDERS.items():
         body = body.replace(colour, f"var({variable})")
@@ -132,11 +124,6 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     frame = f'{view_box[0] if view_box else ""} class="chart" role="img" aria-label="{label}"'
     drawn = body[body.index(">") + 1 : body.rindex("</svg>")]
     return f"<svg {frame}><title>{label}</title>{drawn}{hits}</svg>"
-
-
-def _rounded(attribute: re.Match[str]) -> str:
-    """A hundredth of a point is finer than any screen."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 _CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -150,8 +137,6 @@ _CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 LastValue = Callable[[Point], float | None]  # what the last good run reached there
-
-_MAX_TICKS = 10
 
 
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
@@ -173,13 +158,9 @@ def busbw_title(curves: Sequence[Curve]) -> str:
 def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
     """Explain the marks that the chart has."""
     points = [point for curve in curves for point in curve.points]
+    expected = [*(point.expected for point in points), *(curve.plateau for curve in curves)]
     parts = (
-        (
-            any(
-                any(e.low is not None for e in (*(p.expected for p in curve.points), curve.plateau)) for curve in curves
-            ),
-            "Shaded or dashed: what is expected.",
-        ),
+        (any(e.low is not None for e in expected), "Shaded or dashed: what is expected."),
         (any(last(p) is not None for p in points), "Dotted: the last good run."),
         (any(p.verdict not in (None, Verdict.PASS) for p in points), "A cross: not a pass."),
     )
@@ -206,12 +187,18 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
         rates, label = [point.busbw_gb_s for point in curve.points], words.plain(curve.operation)[:60]
         axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
         _draw_expected(axes, curve, colour)
-        _draw_last(axes, curve, last, colour)
+        before = [(p.message_bytes, value) for p in curve.points if (value := last(p)) is not None]
+        if len(before) > 1:
+            axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
         _mark_bad(axes, curve.points)
-    _size_axis(axes, sorted({point.message_bytes for curve in curves for point in curve.points}))
+    points = [point for curve in curves for point in curve.points]
+    _size_axis(axes, sorted({point.message_bytes for point in points}))
     axes.set_ylim(bottom=0)
-    if len(curves) == 1:
-        _shade_above(axes, curves[0])
+    if len(curves) == 1:  # of several curves, intervals that are open above would hide each other
+        open_above = [p for p in points if p.expected.low is not None and p.expected.high is None]
+        if len(open_above) > 1:
+            sizes, lows = [p.message_bytes for p in open_above], [p.expected.low or 0.0 for p in open_above]
+            axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
     else:
         axes.legend(
             loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=min(len(curves), 5), handlelength=1.2, columnspacing=1
@@ -255,20 +242,6 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
         axes.plot(large, [low] * len(large), "--", color=colour, lw=1, alpha=0.8)
 
 
-def _shade_above(axes: "Axes", curve: Curve) -> None:
-    """An interval that is open above reaches to the top; of several curves they would hide each other."""
-    open_above = [p for p in curve.points if p.expected.low is not None and p.expected.high is None]
-    if len(open_above) > 1:
-        sizes, lows = [p.message_bytes for p in open_above], [p.expected.low or 0.0 for p in open_above]
-        axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
-
-
-def _draw_last(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
-    before = [(p.message_bytes, value) for p in curve.points if (value := last(p)) is not None]
-    if len(before) > 1:
-        axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
-
-
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -282,7 +255,7 @@ def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
-    apart = math.log2(max(sizes) / min(sizes)) / _MAX_TICKS
+    apart = math.log2(max(sizes) / min(sizes)) / 10  # of about ten ticks
     ticks = [sizes[-1]]  # the largest message always has its tick
     for size in reversed(sizes[:-1]):
         if math.log2(ticks[0] / size) >= apart:
@@ -304,7 +277,6 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
 
 
 _COLOURS = {Verdict.FAIL: BAD, Verdict.CORRUPT: BAD, Verdict.DEGRADED: WEAK}
-_MAX_DATES = 5
 
 
 def trend_chart(name: str, headline: Headline) -> str:
@@ -324,30 +296,22 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
         colour, sign = (_COLOURS[verdict], "x") if verdict in _COLOURS else (SERIES[0], "o")
         axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
     axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
-    _draw_expected_span(axes, headline)
-    for i, then in enumerate(trend):
-        if then.software:
-            axes.axvline(i, color=INK, lw=0.8, ls=":")
-    _dates(axes, trend)
-    _from_zero_where_it_is_near(axes)
-    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
-
-
-def _draw_expected_span(axes: "Axes", headline: Headline) -> None:
     low, high = headline.expected.low, headline.expected.high
     if low is not None and high is not None:
         axes.axhspan(low, high, color=SERIES[0], alpha=0.12, lw=0)
     elif (bound := low if low is not None else high) is not None:
         axes.axhline(bound, color=SERIES[0], lw=1, ls="--", alpha=0.8)
-
-
-def _dates(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
+    for i, then in enumerate(trend):
+        if then.software:
+            axes.axvline(i, color=INK, lw=0.8, ls=":")
     days = {then.started.date() for then in trend}
     shown = "%H:%M" if len(days) == 1 else "%-d %b" if len(days) == len(trend) else "%-d %b %H:%M"
-    stride = -(-len(trend) // (_MAX_DATES if len(shown) < 8 else 3))
+    stride = -(-len(trend) // (5 if len(shown) < 8 else 3))
     ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
     axes.set_xticks(ticks, [f"{trend[i].started:{shown}}" for i in ticks])
     axes.set_xlim(-0.7, len(trend) - 0.3)
+    _from_zero_where_it_is_near(axes)
+    return [Mark(i, then.value, _mark_lines(then, unit)) for i, then in enumerate(trend)]
 
 
 def _from_zero_where_it_is_near(axes: "Axes") -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 RUNS_SHOWN = 60
-_RUNS_SEARCHED = 500  # other suites run on the same cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +66,19 @@ NO_PAST = EarlierRuns()
 
 def past_of(result: RunResult, store: "Store") -> EarlierRuns:
     """Read the runs before this one from `store`. Raises SeatrialError."""
-    rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
+    rows = [
+        row
+        for row in store.runs(result.cluster, 500)  # many, since other suites run on the same cluster
+        if row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
+    ]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
         return NO_PAST
     numbers = _numbers(store, [row.run_id for row in shown], headlines(result))
     if last_good:
-        of_last = _numbers(store, [last_good.run_id], (*headlines(result), *_curves(result)))
+        curves = (m for m in _of_the_cluster(result) if m.metric == "busbw")
+        of_last = _numbers(store, [last_good.run_id], (*headlines(result), *curves))
         numbers = {series: {**numbers.get(series, {}), **of_last.get(series, {})} for series in {**numbers, **of_last}}
     return EarlierRuns(shown, last_good, numbers)
 
@@ -96,34 +100,23 @@ def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measure
 
 def headlines(result: RunResult) -> list[Measurement]:
     """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput, ..."""
-    measurements: dict[str, Measurement] = {}
-    for m in _of_the_cluster(result):
-        if m.better and "message_bytes" not in m.conditions:
-            measurements.setdefault(m.series(), m)
-    for m in _smallest_latencies(result):
-        measurements.setdefault(m.series(), m)
-    return list(measurements.values())
-
-
-def _smallest_latencies(result: RunResult) -> list[Measurement]:
-    """Return the latency of the smallest message by operation, out of place if both were measured."""
-    by_operation: dict[object, Measurement] = {}
-    for m in _of_the_cluster(result):
-        if m.metric != "latency":
-            continue
-        operation = m.operation
-        if operation not in by_operation or _small_first(m) < _small_first(by_operation[operation]):
-            by_operation[operation] = m
-    return list(by_operation.values())
+    found = _of_the_cluster(result)
+    whole = [m for m in found if m.better and "message_bytes" not in m.conditions]
+    latencies: dict[object, list[Measurement]] = defaultdict(list)
+    for m in found:
+        if m.metric == "latency":
+            latencies[m.operation].append(m)
+    smallest = [min(of_one, key=_small_first) for of_one in latencies.values()]
+    by_series: dict[str, Measurement] = {}
+    for m in (*whole, *smallest):
+        by_series.setdefault(m.series(), m)
+    return list(by_series.values())
 
 
 def _small_first(m: Measurement) -> tuple[int, bool]:
+    """Sort by message size, and out of place first."""
     size = m.conditions.get("message_bytes")
     return (size if isinstance(size, int) else 0, m.conditions.get("placement") == "in_place")
-
-
-def _curves(result: RunResult) -> Iterable[Measurement]:
-    return (m for m in _of_the_cluster(result) if m.metric == "busbw")
 
 
 def _of_the_cluster(result: RunResult) -> list[Measurement]:
@@ -132,10 +125,6 @@ def _of_the_cluster(result: RunResult) -> list[Measurement]:
         m for check in result.checks for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
     )
     return [m for m in every if m.subject.kind == "cluster" and m.finite]
-
-
-def _is_earlier(row: RunRow, result: RunResult) -> bool:
-    return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
 
 
 def software(result: RunResult, past: EarlierRuns) -> list[Change]:
@@ -190,15 +179,14 @@ class Headline:
 
 def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
     """Return the headline numbers in the order of the checks."""
-    return [_headline(m, result, past) for m in headlines(result)]
-
-
-def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
-    series = m.series()
-    own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
-    judgements = tuple(sorted(own_judgements, key=worst_first))
-    now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
-    return Headline(m, judgements, past.last_value(series), (*_trend(series, past), now))
+    numbers = []
+    for m in headlines(result):
+        series = m.series()
+        own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
+        judgements = tuple(sorted(own_judgements, key=worst_first))
+        now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
+        numbers.append(Headline(m, judgements, past.last_value(series), (*_trend(series, past), now)))
+    return numbers
 
 
 def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
@@ -249,12 +237,12 @@ def context_of(
 def log_files(folder: Path) -> tuple[LogFile, ...]:
     """List non-empty files below `logs/` without links, those of the run before those of its nodes."""
     paths = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
-    return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in paths[:MAX_LOGS])
-
-
-def _log_file(path: Path, size: int) -> LogFile:
-    href = quote(os.fsencode(path.as_posix()))
-    return LogFile(Path(*path.parts[1:]).as_posix(), href, size)
+    logs = []
+    for path in paths[:MAX_LOGS]:
+        below = path.relative_to(folder)
+        href = quote(os.fsencode(below.as_posix()))
+        logs.append(LogFile(Path(*below.parts[1:]).as_posix(), href, path.stat().st_size))
+    return tuple(logs)
 
 
 def _past(result: RunResult, store: "Store | None") -> EarlierRuns:

@@ -1,6 +1,6 @@
 """Nodes by metric with the worst verdict of each, the worst nodes first; equal nodes are one line. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -103,7 +103,11 @@ def heat_map(result: RunResult) -> HeatMap | None:
     ]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
-    return HeatMap(tuple(columns), lines, alone, tuple(_alike(lines[len(alone) :])))
+    alike: dict[tuple[str | None, ...], list[str]] = {}
+    for line in lines[len(alone) :]:
+        alike.setdefault(line.standings, []).append(line.node)
+    groups = tuple(NodeGroup(tuple(nodes), standings) for standings, nodes in alike.items())
+    return HeatMap(tuple(columns), lines, alone, groups)
 
 
 def _blamed(result: RunResult) -> dict[str, tuple[float, Verdict | None]]:
@@ -175,10 +179,3 @@ def _severity(reading: Reading) -> tuple[int, float]:
 def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
     bad = sorted(verdict.severity for verdict in (*line.verdicts, line.blamed_for) if verdict)
     return (line.clean, bad, -(line.blamed or 0.0))
-
-
-def _alike(lines: Iterable[HeatMapRow]) -> list[NodeGroup]:
-    groups: dict[tuple[str | None, ...], list[str]] = {}
-    for line in lines:
-        groups.setdefault(line.standings, []).append(line.node)
-    return [NodeGroup(tuple(nodes), standings) for standings, nodes in groups.items()]

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -28,8 +28,7 @@ from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.charts import trend_chart
-from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
+from seatrial.report.context import NO_CONTEXT, LogFile, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import HeatMap, heat_map
 from seatrial.report.pairs import pair_matrix
 from seatrial.text import words
@@ -73,7 +72,9 @@ def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
     by_title: dict[str, list[JudgementRow]] = {}
     for judgement in judgements:
         m = judgement.measurement
-        by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
+        shared = words.condition_words(m, without=_in_row(m))
+        title = words.metric_name(m.metric) + (f" · {shared}" if shared else "")
+        by_title.setdefault(title, []).append(JudgementRow(_own_words(m), judgement))
     sorted_groups = [JudgementGroup(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
     return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
 
@@ -81,11 +82,6 @@ def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
 def _in_row(measurement: Measurement) -> tuple[str, ...]:
     """Return the conditions that differ within a group; the title has the others."""
     return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation", "arm")
-
-
-def _title(measurement: Measurement) -> str:
-    shared = words.condition_words(measurement, without=_in_row(measurement))
-    return words.metric_name(measurement.metric) + (f" · {shared}" if shared else "")
 
 
 def _own_words(measurement: Measurement) -> str:
@@ -134,7 +130,7 @@ class Section:
         return any((self.busbw, self.loss, self.latency, self.bad, self.good, self.problem, self.logs))
 
 
-def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
+def section(check: Check, context: ReportContext) -> Section:
     """Collect the content of a check's section."""
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.verdict is Verdict.PASS]
@@ -181,16 +177,13 @@ def _plateaus(check: Check) -> str:
 
 
 def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
-    """Return the logs named after the check or its operations."""
-    names = {check.name, *(name for m in check.measurements for name in _log_names(m))}
-    names.update(name for kind in CHECKS if kind.name == check.name for name in kind.logs)
+    """Return the logs named after the check or its sweeps: operation, arm and, in the arm `intra`, node."""
+    names = {check.name, *(name for kind in CHECKS if kind.name == check.name for name in kind.logs)}
+    for m in check.measurements:
+        arm = arm_of(m)
+        parts = (m.conditions.get("operation"), arm, m.subject.name if arm == INTRA else "")
+        names.add("-".join(str(part) for part in parts if part))
     return tuple(file for file in logs if file.name.removesuffix(".log") in names)
-
-
-def _log_names(m: Measurement) -> Iterator[str]:
-    """Yield the log's name of a sweep: operation, arm and, in the arm `intra`, node."""
-    operation, arm = m.conditions.get("operation"), arm_of(m)
-    yield "-".join(str(part) for part in (operation, arm, m.subject.name if arm == INTRA else "") if part)
 
 
 MAX_NODES = 128
@@ -199,19 +192,14 @@ MAX_TRENDS = 24
 LOGS_OPEN = 24  # more are folded
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """A headline number's history, drawn; `chart` is empty where it could not be."""
-
-    headline: Headline
-    chart: str
-
-
-def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, Any]:
+def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
     """Return the variables of the template."""
     headlines = headline_numbers(result, context.past)
+    with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
     problems: list[str] = []
     heat = heat_map(result)
+    blamed = {suspect.name for suspect in result.suspects if suspect.kind == "node"}
+    fields = dict.fromkeys(str(field) for node in result.nodes[:MAX_NODES] for field in node)
     return {
         "result": result,
         "lines": lines(result),
@@ -219,17 +207,19 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
         "context": context,
         "past": context.past,
         "headlines": headlines,
-        "trends": _trends(headlines, problems),
+        "trends": [
+            drawn(partial(charts.trend_chart, f"trend{n}", headline), problems) for n, headline in enumerate(with_past)
+        ],
         "problems": problems,
         "heat": heat,
         "sections": [section(check, context) for check in result.checks],
         "facts": _facts(result, heat),
         "suspects": list(result.suspects)[:MAX_SUSPECTS],
         "pairs": pair_matrix(result),
-        "blamed": {suspect.name for suspect in result.suspects if suspect.kind == "node"},
+        "blamed": blamed,
         "software": software(result, context.past),
-        "nodes": sorted(result.nodes, key=_blamed_first(result))[:MAX_NODES],
-        "node_fields": [field for field in _fields(result.nodes[:MAX_NODES]) if field != "hardware_ids"],  # digests
+        "nodes": sorted(result.nodes, key=lambda node: str(node.get("name")) not in blamed)[:MAX_NODES],
+        "node_fields": [field for field in fields if field != "hardware_ids"],  # digests
         "timings": _timings(result.timings),
         "logs_open": LOGS_OPEN,
         "seen": {
@@ -261,10 +251,6 @@ def _counted(standings: Iterable[str]) -> str:
     return ", ".join(f"{counts[standing]:,} {words.label(standing)}" for standing in words.GLYPHS if counts[standing])
 
 
-def _fields(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(str(field) for node in nodes for field in node))
-
-
 def _judged(judgement: Judgement) -> str:
     """How a number was judged; of a pass, which change would have been seen."""
     if judgement.standing == UNJUDGED:
@@ -282,20 +268,6 @@ def _with_code(text: str) -> "Markup":
     from markupsafe import Markup, escape
 
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
-    """Draw the trends of headline numbers with earlier runs."""
-    with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
-    return [
-        Trend(headline, drawn(partial(trend_chart, f"trend{n}", headline), problems))
-        for n, headline in enumerate(with_past)
-    ]
-
-
-def _blamed_first(result: RunResult) -> Any:
-    blamed = {s.name for s in result.suspects if s.kind == "node"}
-    return lambda node: str(node.get("name")) not in blamed
 
 
 def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, float]]:
@@ -339,7 +311,6 @@ def _environment() -> "Environment":
         meanings=words.MEANINGS,
         count=words.count,
         own_reason=own_reason,
-        plateau=plateau,
         script=script(),
         script_hash=base64.b64encode(hashlib.sha256(script().encode()).digest()).decode(),
     )
@@ -353,7 +324,6 @@ def _environment() -> "Environment":
         bytes=words.file_size,
         size=format_size,
         unit=words.unit_name,
-        subject=words.subject_name,
         suspect=words.suspect_name,
         percentage=words.fraction,
         moment=words.moment,

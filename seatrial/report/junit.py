@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from seatrial.model.result import Check, RunResult
+from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text.headline import lines
 from seatrial.text.words import plain
@@ -24,16 +24,12 @@ def junit_xml(result: RunResult) -> str:
         timestamp=result.started.isoformat(timespec="seconds"),
     )
     for check in result.checks:
-        _add(suite, check)
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=suite.get("name", ""), name=plain(check.name), time=f"{check.seconds:.1f}"
+        )
+        if check.verdict is not Verdict.PASS:
+            kind = "failure" if check.verdict in _FAILED else "error"
+            ElementTree.SubElement(case, kind, type=check.verdict.value, message=plain(check.reason))
     ElementTree.SubElement(suite, "system-out").text = f"{result.run_id}: {lines(result)[0]}"
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _add(suite: ElementTree.Element, check: Check) -> None:
-    case = ElementTree.SubElement(
-        suite, "testcase", classname=suite.get("name", ""), name=plain(check.name), time=f"{check.seconds:.1f}"
-    )
-    if check.verdict is not Verdict.PASS:
-        kind = "failure" if check.verdict in _FAILED else "error"
-        ElementTree.SubElement(case, kind, type=check.verdict.value, message=plain(check.reason))

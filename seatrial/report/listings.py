@@ -1,6 +1,6 @@
 """Listings on a terminal or as JSON: catalog, suites, pinned baselines, earlier runs, ages of links."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import combinations, compress
@@ -30,11 +30,7 @@ _TRAININGS = ("hardware", "GPUs", "model", "precision", "batch per GPU", "throug
 
 def catalog_json(listing: Listing) -> dict[str, Any]:
     """{"collectives": [...], "devices": [...], "trainings": [...]}, each row as in the shipped tables."""
-    return {
-        "collectives": [asdict(row) for row in listing.collectives],
-        "devices": [asdict(row) for row in listing.devices],
-        "trainings": [asdict(row) for row in listing.trainings],
-    }
+    return asdict(listing)
 
 
 def show_catalog(listing: Listing) -> None:
@@ -91,20 +87,15 @@ def print_suites(outlines: Sequence[Outline]) -> None:
     console = output()
     for outline in outlines:
         print_line(console, f"{outline.suite}: {outline.purpose}")
-        grid = table(("check", "what", "about", "at most"), _rows(outline), console.encoding, folded=("what",))
-        console.print(grid)
+        rows, before = [], ""
+        for check, part in outline.parts:
+            rows.append((check if check != before else "", part.what, rounded(part.about_s), rounded(part.most_s)))
+            before = check
+        rows.append(("all", "", rounded(outline.about_s), rounded(outline.most_s)))
+        console.print(table(("check", "what", "about", "at most"), rows, console.encoding, folded=("what",)))
         console.print()
     nodes = outlines[0].nodes.words
     print_line(console, f"On {nodes}. Not included: bringing nodes up, and repeats of doubtful numbers.")
-
-
-def _rows(outline: Outline) -> Iterator[tuple[str, ...]]:
-    before = ""
-    for check, part in outline.parts:
-        times = rounded(part.about_s), rounded(part.most_s)
-        yield (check if check != before else "", part.what, *times)
-        before = check
-    yield ("all", "", rounded(outline.about_s), rounded(outline.most_s))
 
 
 def rounded(seconds: float) -> str:
@@ -135,15 +126,14 @@ def pins_json(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
 def show_differences(differences: Iterable[PinDifference]) -> None:
     """Print one line per pin: interval, measured value and deviation."""
     console = output()
-    rows = map(_difference_cells, differences)
+    rows = []
+    for d in differences:
+        value = "not measured" if d.value is None else number(d.value)
+        off = "" if d.deviation is None else f"{d.deviation:+.1%}"
+        outside = Text("outside", "bold red") if d.inside is False else ""
+        row = (_readable(d.pin.series), number(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside)
+        rows.append(row)
     console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
-
-
-def _difference_cells(d: PinDifference) -> tuple[str | Text, ...]:
-    value = "not measured" if d.value is None else number(d.value)
-    off = "" if d.deviation is None else f"{d.deviation:+.1%}"
-    outside = Text("outside", "bold red") if d.inside is False else ""
-    return _readable(d.pin.series), number(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside
 
 
 def differences_json(differences: Iterable[PinDifference]) -> list[dict[str, Any]]:
@@ -171,11 +161,6 @@ def _readable(series: str) -> str:
     return " ".join(part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part)
 
 
-_COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
-_NARROW = 120  # columns; below, the reason would have no room for the node that it names
-_LEFT_OUT = ("suite", "started", "took")  # there; a run's id begins with its date and time
-
-
 def show_history(rows: Sequence[RunRow]) -> None:
     """Print the table; on a narrow terminal without the columns that say the least."""
     console = output()
@@ -187,10 +172,21 @@ def show_history(rows: Sequence[RunRow]) -> None:
 
 def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
     """Return a table with one line per run, in local time."""
-    is_of_one = len({row.cluster for row in rows}) == 1
-    left_out = (*_LEFT_OUT, *(("cluster",) if is_of_one else ())) if width < _NARROW else ()
-    shown = [name not in left_out for name in _COLUMNS]
-    grid = table(list(compress(_COLUMNS, shown)), (list(compress(_cells(row), shown)) for row in rows), encoding)
+    left_out = set()
+    if width < 120:  # the reason would have no room for the node that it names
+        left_out = {"suite", "started", "took"}  # a run's id begins with its date and time
+        if len({row.cluster for row in rows}) == 1:
+            left_out.add("cluster")
+    columns = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
+    shown = [name not in left_out for name in columns]
+    lines = []
+    for row in rows:
+        started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
+        took = words.duration((row.finished - row.started).total_seconds())
+        whole = (row.run_id, row.cluster, row.suite, started, took, verdict_cell(row.standing), row.reason)
+        cells: list[str | Text] = list(compress(whole, shown))
+        lines.append(cells)
+    grid = table(list(compress(columns, shown)), lines, encoding)
     grid.expand = True
     grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"  # whole in run.json and with --json
     return grid
@@ -206,17 +202,6 @@ def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
 def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
     """Return the runs as JSON with whole reasons and times in UTC."""
     return [row.to_dict() for row in rows]
-
-
-def _cells(row: RunRow) -> tuple[str | Text, ...]:
-    started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
-    took = words.duration((row.finished - row.started).total_seconds())
-    plain = (row.run_id, row.cluster, row.suite, started, took)
-    return (*plain, verdict_cell(row.standing), row.reason)
-
-
-_SHOWN = 10  # links, the oldest first
-_AGES = (("1 day", 1), ("7 days", 7), ("30 days", 30), ("365 days", 365))
 
 
 def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]) -> "DataFrame":
@@ -246,10 +231,12 @@ def show_link_ages(newest: RunRow, node_count: int, ages: "DataFrame") -> None:
     """Print how many links were measured in the last day, week, month and year, and the oldest ones."""
     console = output()
     console.print(f"{newest.cluster}: {len(ages):,} links between {node_count:,} nodes", highlight=False)
-    within = [(f"in the last {words}", f"{(ages['age_days'] < days).sum():,}") for words, days in _AGES]
+    within = [
+        (f"in the last {words.count(days, 'day')}", f"{(ages['age_days'] < days).sum():,}") for days in (1, 7, 30, 365)
+    ]
     never = ("never", f"{ages['age_days'].isna().sum():,}")
     console.print(table(("measured", "links"), [*within, never], console.encoding))
-    oldest = ages.dropna().sort_values("age_days", ascending=False, kind="stable")[:_SHOWN]
+    oldest = ages.dropna().sort_values("age_days", ascending=False, kind="stable")[:10]
     if len(oldest):
         times = [f"{at.to_pydatetime().astimezone():%Y-%m-%d %H:%M}" for at in oldest["last_measured"]]
         local = zip(oldest["link"], times, strict=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seatrial.model.curves import bad_judgements
-from seatrial.model.result import Check, Judgement, RunResult, Suspect
+from seatrial.model.result import RunResult
 from seatrial.report.context import Headline, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import heat_map
 from seatrial.text import words
@@ -19,17 +19,23 @@ Cell = str | float | None
 def summary(result: RunResult) -> str:
     """The three lines, suspects, checks, notes, the worst judgements and the software, in that order."""
     verdict, since, step = map(escape, lines(result))
+    checks = [
+        (
+            check.name,
+            f"{words.GLYPHS[check.standing]} {words.label(check.standing)}",
+            own_reason(check, result.suspects),
+            words.duration(check.seconds),
+        )
+        for check in result.checks
+    ]
+    notes = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
     parts = [
         f"## {words.GLYPHS[result.standing]} {escape(result.cluster)}",
         f"**{verdict}**\n\n{since}\n\n{step}",
         _facts(result),
         _suspects(result),
-        _table(
-            "Checks",
-            ("check", "verdict", "reason", "time"),
-            (_check_row(check, result.suspects) for check in result.checks),
-        ),
-        _notes(result),
+        _table("Checks", ("check", "verdict", "reason", "time"), checks),
+        "\n".join([*notes, *_more(len(result.notes), "notes")]),
         _bad(result),
         " · ".join(f"{escape(name)} `{code(version)}`" for name, version in result.fingerprint.items() if version),
     ]
@@ -52,23 +58,21 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
     """Up to `limit` judgements as flat rows for a table, the worst first; every text is said as people read it."""
     judged = [(check, j) for check in result.checks for j in check.judgements]
     judged.sort(key=lambda pair: pair[1].verdict.severity)
-    return [_judgement_row(check, j) for check, j in judged[:limit]]
-
-
-def _judgement_row(check: Check, judgement: Judgement) -> dict[str, Cell]:
-    m = judgement.measurement
-    return {
-        "check": check.name,
-        "verdict": words.label(judgement.standing),
-        "metric": m.metric,
-        "subject": words.subject_name(m.subject) or "cluster",
-        "conditions": words.condition_words(m),
-        "value": words.quantity(m.value, m.unit),
-        "expected": words.interval(judgement.expected, m.unit),
-        "off by": words.percent(judgement.deviation),
-        "source": judgement.source,
-        "reason": judgement.reason,
-    }
+    return [
+        {
+            "check": check.name,
+            "verdict": words.label(j.standing),
+            "metric": j.measurement.metric,
+            "subject": words.subject_name(j.measurement.subject) or "cluster",
+            "conditions": words.condition_words(j.measurement),
+            "value": words.quantity(j.measurement.value, j.measurement.unit),
+            "expected": words.interval(j.expected, j.measurement.unit),
+            "off by": words.percent(j.deviation),
+            "source": j.source,
+            "reason": j.reason,
+        }
+        for check, j in judged[:limit]
+    ]
 
 
 def _facts(result: RunResult) -> str:
@@ -100,36 +104,21 @@ def _headline_row(headline: Headline) -> tuple[str, ...]:
     )
 
 
-def _check_row(check: Check, suspects: Sequence[Suspect]) -> tuple[str, ...]:
-    verdict = f"{words.GLYPHS[check.standing]} {words.label(check.standing)}"
-    return check.name, verdict, own_reason(check, suspects), words.duration(check.seconds)
-
-
-def _notes(result: RunResult) -> str:
-    listed = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
-    return "\n".join([*listed, *_more(len(result.notes), "notes")])
-
-
 def _bad(result: RunResult) -> str:
     bad = bad_judgements(result.checks)
-    table = _table(
-        "Not as expected",
-        ("what", "measured", "expected", "off by", "source", "verdict"),
-        (_bad_row(j) for _, j in bad[:MAX_ROWS]),
-    )
+    rows = [
+        (
+            words.what(j.measurement),
+            words.quantity(j.measurement.value, j.measurement.unit),
+            words.interval(j.expected, j.measurement.unit),
+            words.percent(j.deviation),
+            j.source,
+            words.label(j.verdict),
+        )
+        for _, j in bad[:MAX_ROWS]
+    ]
+    table = _table("Not as expected", ("what", "measured", "expected", "off by", "source", "verdict"), rows)
     return "\n".join([table, *_more(len(bad), "judgements")])
-
-
-def _bad_row(judgement: Judgement) -> tuple[str, ...]:
-    m = judgement.measurement
-    return (
-        words.what(m),
-        words.quantity(m.value, m.unit),
-        words.interval(judgement.expected, m.unit),
-        words.percent(judgement.deviation),
-        judgement.source,
-        words.label(judgement.verdict),
-    )
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

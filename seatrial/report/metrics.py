@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 VARIABLE = "SEATRIAL_METRICS"
-PUSH_TIMEOUT_S = 10
 _LABELS = ("cluster", "suite")
 _CONDITIONS = ("operation", "arm", "dtype")
 
@@ -72,7 +71,18 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
     verdict = Gauge("seatrial_verdict", "1 for the verdict of the last run", (*_LABELS, "verdict"), registry=into)
     for standing in (*Verdict, UNJUDGED):
         verdict.labels(**own, verdict=str(standing)).set(standing == result.standing)
-    for name, description, value in _of_the_run(result, last_good):
+    values = [
+        ("run_timestamp_seconds", "when the last run ended", result.finished.timestamp()),
+        ("run_duration_seconds", "how long it took", (result.finished - result.started).total_seconds()),
+        ("numbers", "how many numbers were to be judged", result.coverage.numbers),
+        ("judged_numbers", "how many of them were compared with a baseline", result.coverage.judged),
+        ("nodes", "how many nodes it was launched on", len(result.nodes)),
+        ("suspects", "how many nodes, GPUs and links it blames", len(result.suspects)),
+    ]
+    if last_good:
+        ended = last_good.timestamp()
+        values.append(("last_good_run_timestamp_seconds", "when the last run that passed ended", ended))
+    for name, description, value in values:
         Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
     for headline in headlines(result):
@@ -95,7 +105,7 @@ def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
     collected = registry(result, last_good)
     if is_gateway(target):
         grouping = {"cluster": result.cluster, "suite": result.suite}
-        push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=PUSH_TIMEOUT_S)
+        push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=10)
         return "pushed"
     path = Path(target) / f"seatrial-{_slug(result.cluster)}-{_slug(result.suite)}.prom"
     write_to_textfile(str(path), collected)
@@ -109,7 +119,8 @@ def target_of_environment() -> str | None:
     if not target:
         return None
     if is_gateway(target):
-        if not _legal_gateway(target):
+        parts = split(target)
+        if parts is None or parts.username:
             raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
     elif not target.startswith("/"):
         raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
@@ -120,22 +131,6 @@ def target_of_environment() -> str | None:
 
 def is_gateway(target: str) -> bool:
     return target.startswith(("http://", "https://"))
-
-
-def _legal_gateway(url: str) -> bool:
-    parts = split(url)
-    return parts is not None and not parts.username
-
-
-def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple[str, str, float]]:
-    yield "run_timestamp_seconds", "when the last run ended", result.finished.timestamp()
-    yield "run_duration_seconds", "how long it took", (result.finished - result.started).total_seconds()
-    yield "numbers", "how many numbers were to be judged", result.coverage.numbers
-    yield "judged_numbers", "how many of them were compared with a baseline", result.coverage.judged
-    yield "nodes", "how many nodes it was launched on", len(result.nodes)
-    yield "suspects", "how many nodes, GPUs and links it blames", len(result.suspects)
-    if last_good:
-        yield "last_good_run_timestamp_seconds", "when the last run that passed ended", last_good.timestamp()
 
 
 def _samples(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:

@@ -3,35 +3,37 @@
 import io
 import logging
 import re
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from seatrial.model.curves import Curve, busbw_curves
+from seatrial.model.curves import Curve, Point, busbw_curves
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict, worst
-from seatrial.report.charts import LastValue, busbw_caption, busbw_title, draw_busbw, empty_axes, styled
+from seatrial.report.charts import busbw_caption, busbw_title, draw_busbw, empty_axes, styled
 from seatrial.text import words
 from seatrial.text.headline import lines
 
-_HOW_TO = (
-    "install seatrial with its extra `pdf`",
-    "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core",
-)
 _DECLARED = re.compile(r"(--[\w-]+): (#[0-9a-f]{3,6})")
 _USED = re.compile(r"var\((--[\w-]+)\)")
 _MIXED = re.compile(r"color-mix\(in srgb, ([^,]+?) (\d+)%, transparent\)")
-# What the printer does not know of folding: a folded group prints as it is.
-_SUMMARY = "summary { display: block; }"
 
 
 def pdf_of(html: str) -> bytes:
     """The report `html` as PDF. Raises InputError that says what to install where WeasyPrint or its libraries lack."""
-    printer = _printer()
+    try:
+        import weasyprint
+    except ImportError as error:
+        raise InputError(f"--format pdf: needs WeasyPrint ({error}): install seatrial with its extra `pdf`") from error
+    except OSError as error:  # one of the system's libraries
+        raise InputError(
+            f"--format pdf: WeasyPrint lacks a library ({str(error).splitlines()[0]}): apt-get install "
+            "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
+        ) from error
+    logging.getLogger("weasyprint").setLevel(logging.ERROR)  # it names every rule that is for screens only
     paper = on_paper(html).encode(errors="backslashreplace").decode()
-    document: bytes = printer.HTML(string=paper, url_fetcher=_refuse).write_pdf()
+    document: bytes = weasyprint.HTML(string=paper, url_fetcher=_refuse).write_pdf()
     return document
 
 
@@ -40,7 +42,8 @@ def on_paper(html: str) -> str:
     paper = paper_colours()
     still = re.sub(r'<script>.*?</script>|<g class="hits".*?</g>', "", html, flags=re.DOTALL)
     coloured = _USED.sub(lambda use: paper.get(use[1], use[0]), still)
-    return _MIXED.sub(_mixed, coloured).replace("</style>", f"{_SUMMARY}</style>", 1)
+    # The printer does not know of folding: a folded group prints as it is.
+    return _MIXED.sub(_mixed, coloured).replace("</style>", "summary { display: block; }</style>", 1)
 
 
 @cache
@@ -66,34 +69,30 @@ def _refuse(url: str, *_: Any, **__: Any) -> Any:
     raise ValueError(f"{url}: a report asks for nothing")
 
 
-def _printer() -> Any:
-    try:
-        import weasyprint
-    except ImportError as error:
-        raise InputError(f"--format pdf: needs WeasyPrint ({error}): {_HOW_TO[0]}") from error
-    except OSError as error:  # one of the system's libraries
-        raise InputError(
-            f"--format pdf: WeasyPrint lacks a library ({str(error).splitlines()[0]}): {_HOW_TO[1]}"
-        ) from error
-    logging.getLogger("weasyprint").setLevel(logging.ERROR)  # it names every rule that is for screens only
-    return weasyprint
-
-
 DPI = 144
 MAX_CURVES = 3
-_SIZE_IN = (7.2, 4.0)
-_HEAD = 100  # points above the axes: headline, caption, legend, title
 
 
 def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | None:
     """The worst curves of the run, three at most; None where it swept nothing."""
-    curves = _worst_first(_curves(result))[:MAX_CURVES]
+    curves = sorted(_curves(result), key=_severity)[:MAX_CURVES]
     if not curves:
         return None
     earlier = {p.series: p.busbw_gb_s for curve in (_curves(before) if before else ()) for p in curve.points}
-    return _drawn(
-        curves, lambda point: earlier.get(point.series), words.plain(f"{result.cluster}: {lines(result)[0]}")[:90]
-    )
+
+    def last(point: Point) -> float | None:
+        return earlier.get(point.series)
+
+    title = words.plain(f"{result.cluster}: {lines(result)[0]}")[:90]
+    names = ", ".join(words.plain(curve.operation)[:60] for curve in curves)
+    written = io.BytesIO()
+    with styled(paper_colours()):
+        figure, axes = empty_axes(7.2, 4.0, top=100)  # room for headline, caption, legend and title
+        draw_busbw(axes, curves, last)
+        figure.text(0.02, 0.97, title, va="top", fontsize=12)
+        figure.text(0.02, 0.9, f"{names}: busbw over message size\n{busbw_caption(curves, last)}", va="top")
+        figure.savefig(written, format="png", dpi=DPI, metadata={"Software": None})
+    return written.getvalue()
 
 
 def described(result: RunResult) -> str:
@@ -105,20 +104,5 @@ def _curves(result: RunResult) -> list[Curve]:
     return [curve for check in result.checks for curve in busbw_curves(check)]
 
 
-def _worst_first(curves: Sequence[Curve]) -> list[Curve]:
-    def badness(curve: Curve) -> int:
-        return worst(point.verdict or Verdict.PASS for point in curve.points).severity
-
-    return sorted(curves, key=badness)
-
-
-def _drawn(curves: Sequence[Curve], last: LastValue, title: str) -> bytes:
-    written = io.BytesIO()
-    with styled(paper_colours()):
-        figure, axes = empty_axes(*_SIZE_IN, top=_HEAD)
-        draw_busbw(axes, curves, last)
-        names = ", ".join(words.plain(curve.operation)[:60] for curve in curves)
-        figure.text(0.02, 0.97, title, va="top", fontsize=12)
-        figure.text(0.02, 0.9, f"{names}: busbw over message size\n{busbw_caption(curves, last)}", va="top")
-        figure.savefig(written, format="png", dpi=DPI, metadata={"Software": None})
-    return written.getvalue()
+def _severity(curve: Curve) -> int:
+    return worst(point.verdict or Verdict.PASS for point in curve.points).severity

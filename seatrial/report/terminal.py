@@ -12,7 +12,6 @@ from rich.text import Text
 
 from seatrial.judge.logs import Log, LogsJudgement
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.measurement import Measurement
 from seatrial.model.reason import code_of
 from seatrial.model.result import UNJUDGED, Check, Expected, RunResult, Suspect, verdict_line
 from seatrial.model.sizes import format_size
@@ -34,9 +33,6 @@ STYLES: dict[str, str] = {
 }
 
 
-_WIDE = 10_000  # columns where there is no terminal: a row is a line, for grep
-
-
 def output() -> Console:
     """Standard output, on which a table wraps only on a terminal."""
     return unwrapped(Console())
@@ -45,7 +41,7 @@ def output() -> Console:
 def unwrapped(console: Console) -> Console:
     """`console`, on which a table wraps only if it is a terminal."""
     if not console.is_terminal:
-        console.width = _WIDE
+        console.width = 10_000  # a row is a line, for grep
     return console
 
 
@@ -93,11 +89,17 @@ _BARS = "▁▂▃▄▅▆▇█"
 def show_summary(result: RunResult, console: Console) -> None:
     """Print the evidence at the end of a run: suspects, checks and the sweep; `closing_lines` come after it."""
     encoding = console.encoding
-    curves = [(check, curve) for check in result.checks for curve in busbw_curves(check)]
     if result.suspects:
         console.print(_suspects(result.suspects, result.nodes, encoding))
         console.print()
-    console.print(_checks(result.checks, result.suspects, encoding))
+    rows = (
+        (check.name, verdict_cell(check.standing), words.duration(check.seconds), own_reason(check, result.suspects))
+        for check in result.checks
+    )
+    checks = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
+    checks.columns[2].justify = "right"
+    console.print(checks)
+    curves = [(check, curve) for check in result.checks for curve in busbw_curves(check)]
     if curves:
         console.print()
         console.print(_sweep(curves, encoding))
@@ -112,16 +114,6 @@ def closing_lines(result: RunResult, encoding: str | None = None) -> str:
     return "\n".join(words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (since, step, verdict))
 
 
-def _checks(checks: Sequence[Check], suspects: Sequence[Suspect], encoding: str) -> Table:
-    rows = (
-        (check.name, verdict_cell(check.standing), words.duration(check.seconds), own_reason(check, suspects))
-        for check in checks
-    )
-    grid = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
-    grid.columns[2].justify = "right"
-    return grid
-
-
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """One line per operation: its plateau, and its curve from the smallest message to the largest."""
     shares = [share(check, curve.operation) for check, curve in curves]
@@ -133,7 +125,7 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
             words.quantity(plateau(check, curve.operation), "GB/s"),
             *(("" if share is None else words.fraction(share),) if has_shares else ()),
             _curve(curve, encoding),
-            words.interval((curve.plateau if curve.plateau != Expected() else curve.points[-1].expected), "GB/s"),
+            words.interval(curve.plateau if curve.plateau != Expected() else curve.points[-1].expected, "GB/s"),
         )
         for (check, curve), share in zip(curves, shares, strict=True)
     )
@@ -173,6 +165,7 @@ def to_dict(judged: LogsJudgement, logs: Iterable[Log]) -> dict[str, Any]:
     code = code_of(judged.reason) or ""
     named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
     shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
+    held_against_nothing = [m for check in judged.checks if not check.judgements for m in check.measurements]
     return {
         "verdict": judged.verdict.value,
         "reason": judged.reason,
@@ -183,16 +176,16 @@ def to_dict(judged: LogsJudgement, logs: Iterable[Log]) -> dict[str, Any]:
         "numbers": judged.coverage.to_dict(),
         "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
         "measurements": [
-            _measurement(m) for check in judged.checks if not check.judgements for m in check.measurements
+            {
+                "metric": m.metric,
+                "value": m.value,
+                "unit": m.unit,
+                "subject": {"kind": m.subject.kind, "name": m.subject.name},
+                "conditions": dict(m.conditions),
+            }
+            for m in held_against_nothing
         ],
     }
-
-
-def _measurement(measured: Measurement) -> dict[str, Any]:
-    """A number that nothing was held against."""
-    subject = {"kind": measured.subject.kind, "name": measured.subject.name}
-    known = {"metric": measured.metric, "value": measured.value, "unit": measured.unit}
-    return {**known, "subject": subject, "conditions": dict(measured.conditions)}
 
 
 def show_judged(judged: LogsJudgement) -> None:
@@ -217,23 +210,18 @@ def _judgement_cells(check: Check) -> tuple[str, ...]:
         next((m for m in check.measurements if m.metric == metric), None)
         for metric in ("busbw_plateau", SHARE, "latency")
     )
+    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
     return (
         check.name,
         str(plateau.conditions["operation"]) if plateau else "",
         words.quantity(plateau.value, "GB/s") if plateau else "",
         words.fraction(share.value) if share else "",
-        words.interval(_expected_cell(check), "GB/s") if plateau else "",
+        words.interval(next(intervals, Expected()), "GB/s") if plateau else "",
         words.quantity(latency.value, "us") if latency else "",
     )
 
 
-def _expected_cell(check: Check) -> Expected:
-    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
-    return next(intervals, Expected())
-
-
 MAX_ROWS = 20
-_NOISE = 1.0  # sigmas; what moved less did not move
 
 _STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
@@ -242,31 +230,23 @@ def show_difference(difference: Difference) -> None:
     """Both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
     console = output()
     for name, run in (("before", difference.before), ("after", difference.after)):
-        print_line(console, f"{name}: {_run(run)}")
+        started = run.started.strftime("%Y-%m-%d %H:%M %Z")
+        print_line(console, f"{name}: {run.run_id} of {run.cluster}, {run.suite}, {started}: {lines(run)[0]}")
     if (one := difference.before.cluster) != (other := difference.after.cluster):
         print_line(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
     _show(console, "verdicts", ("", "before", "after"), map(_sides, difference.verdicts))
     _show(console, "software and shape", ("", "before", "after"), map(_sides, difference.software))
-    beyond = difference.measurements[difference.measurements["sigmas"] >= _NOISE]
+    beyond = difference.measurements[difference.measurements["sigmas"] >= 1.0]  # what moved less did not move
     shown = map(_cells, beyond[:MAX_ROWS].itertuples())
     _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
-    print_line(console, _rest(difference, len(beyond)))
-
-
-def _rest(difference: Difference, beyond: int) -> str:
-    """Count the rows that the table leaves out."""
-    parts = (
-        (beyond - MAX_ROWS, "more moved beyond their noise"),
-        (len(difference.measurements) - beyond, "moved no further than their noise"),
+    left_out = (
+        (len(beyond) - MAX_ROWS, "more moved beyond their noise"),
+        (len(difference.measurements) - len(beyond), "moved no further than their noise"),
         (difference.only_before, "only in the run before"),
         (difference.only_after, "only in the run after"),
     )
-    return ", ".join(f"{count} {what}" for count, what in parts if count > 0) or "nothing else was measured in both"
-
-
-def _run(run: RunResult) -> str:
-    started = run.started.strftime("%Y-%m-%d %H:%M %Z")
-    return f"{run.run_id} of {run.cluster}, {run.suite}, {started}: {lines(run)[0]}"
+    rest = ", ".join(f"{count} {what}" for count, what in left_out if count > 0)
+    print_line(console, rest or "nothing else was measured in both")
 
 
 def _sides(change: Change) -> tuple[str, str, str]:

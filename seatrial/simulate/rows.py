@@ -69,7 +69,11 @@ class Draws:
             self._level + self._sd * np.sqrt(noise.lasting) * self._lasting + noise.common * self._common[self.metric]
         )
         own = self._sd * np.sqrt(1 - noise.lasting)
-        relative = night[:, None] + own[:, None] * self._standard((len(own), readings))
+        if noise.shape == "t4":
+            standard = self.rng.standard_t(4, (len(own), readings)) / np.sqrt(2)  # its variance is 2
+        else:
+            standard = self.rng.standard_normal((len(own), readings))
+        relative = night[:, None] + own[:, None] * standard
         values = 1 + relative if noise.shape == "normal" else np.exp(relative)
         if noise.stray:
             values = values * np.where(self.rng.random(values.shape) < noise.stray, 1 - noise.stray_loss, 1.0)
@@ -78,11 +82,6 @@ class Draws:
     def _next(self, state: Floats) -> Floats:
         fresh = self.rng.standard_normal(len(state))
         return np.asarray(PERSISTENCE * state + np.sqrt(1 - PERSISTENCE**2) * fresh, dtype=np.float64)
-
-    def _standard(self, shape: tuple[int, int]) -> Floats:
-        if self.noise.shape == "t4":
-            return np.asarray(self.rng.standard_t(4, shape) / np.sqrt(2), dtype=np.float64)  # its variance is 2
-        return self.rng.standard_normal(shape)
 
 
 FIRST_NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)

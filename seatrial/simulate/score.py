@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 NIGHTS_BEFORE = 10
 READINGS = 8  # of each series in a night, of which the judge takes those that it asks for
 _MOST_HEALTHY = 30  # nights of one fleet
-_DECAY_NIGHTS = 35  # 5 % at 1 % per week
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> It
     series = fleet_series(nodes, RUN)
     for kind, sizes in KINDS.items():
         for size in sizes:
-            long = max(nights, _DECAY_NIGHTS) if kind == "slow decay" else nights
+            long = max(nights, 35) if kind == "slow decay" else nights  # 5 % at 1 % per week
             tried = [_trial(nodes, long, make(kind, size, series, rng), rng) for _ in range(trials)]
             found = tuple(night for night, _ in tried if night)
             yield Score(kind, size, trials, sum(wrong for _, wrong in tried), found)
