@@ -199,7 +199,8 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
     problems: list[str] = []
     heat = heat_map(result)
     blamed = {suspect.name for suspect in result.suspects if suspect.kind == "node"}
-    fields = dict.fromkeys(str(field) for node in result.nodes[:MAX_NODES] for field in node)
+    nodes = sorted(result.nodes, key=lambda node: str(node.get("name")) not in blamed)[:MAX_NODES]
+    fields = dict.fromkeys(str(field) for node in nodes for field in node)
     return {
         "result": result,
         "lines": lines(result),
@@ -218,7 +219,7 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
         "pairs": pair_matrix(result),
         "blamed": blamed,
         "software": software(result, context.past),
-        "nodes": sorted(result.nodes, key=lambda node: str(node.get("name")) not in blamed)[:MAX_NODES],
+        "nodes": nodes,
         "node_fields": [field for field in fields if field != "hardware_ids"],  # digests
         "timings": _timings(result.timings),
         "logs_open": LOGS_OPEN,

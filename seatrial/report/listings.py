@@ -149,7 +149,7 @@ def _pin_dict(pin: Pin) -> dict[str, Any]:
 def _expected(pin: Pin) -> str:
     parts = (
         f"at least {number(pin.low)}" if pin.low is not None else "",
-        f"at most {number(pin.high)}" if pin.high else "",
+        f"at most {number(pin.high)}" if pin.high is not None else "",
     )
     return ", ".join(part for part in parts if part)
 

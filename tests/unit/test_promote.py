@@ -9,13 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from seatrial.cli.app import app
-from seatrial.history import RunRow, open_store
+from seatrial.history import Pin, RunRow, open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.report.listings import show_pins
 from seatrial.runs.approve import Approval, differences, differences_to, pins, promote
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
@@ -204,3 +205,9 @@ def test_the_commands_from_promoting_to_expiring(store: Store, tmp_path: Path) -
     assert command("expire", "lab").output == "lab: 1 pinned baselines removed\n"
     assert command("show", "lab").output == "no pinned baselines for lab\n"
     assert command("diff", "run-9").output == "no pinned baselines for lab\n"
+
+
+def test_an_upper_bound_of_zero_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    pin = Pin("drops|cluster:lab||", 0.0, None, 0.0, "", "ann", START)
+    show_pins([pin])
+    assert "at most 0" in capsys.readouterr().out

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.training.result import measured, read_training_result
-from seatrial.checks.training.section import Training, TransformerSize, Workload
+from seatrial.checks.training.section import Training, TransformerSize, Workload, plan_training
 from seatrial.config.cluster import Hardware
 from seatrial.model.measurement import Measurement
 from tests.unit.collectives.fake_mpirun import make_testbed
@@ -35,6 +36,15 @@ def sized(layers: int, width: int, heads: int, sequence_length: int, vocabulary:
     size = {"layers": layers, "width": width, "heads": heads}
     size |= {"sequence-length": sequence_length, "vocabulary": vocabulary}
     return [word for name, value in size.items() for word in (f"--{name}", str(value))]
+
+
+def test_small_images_are_planned_as_such() -> None:
+    def planned_s(**section: Any) -> float:
+        training = Training(model="resnet18", steps=1000, **section)
+        (part,) = plan_training(training.model_copy(update={"all_reduce_rounds": 0}), PlannedNodes(1, 1, gpus=False))
+        return part.about_s
+
+    assert planned_s(data="cifar10") == planned_s(image_size=32) < planned_s() / 10
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,19 @@ class Workload(Strict):
         """The model, and its size where the suite can choose it: "transformer 6x512"."""
         return f"{self.model} {self.transformer}" if self.model == "transformer" else self.model
 
+    @property
+    def pixels(self) -> int:
+        """Pixels of an image's side; 0 for models without images."""
+        if not self.model.startswith("resnet"):
+            return 0
+        small = self.data in ("fashion_mnist", "cifar10", "cifar100")
+        return self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
+
     def conditions(self) -> dict[str, ConditionValue]:
         """Return the conditions of its speed, besides the batch, that are not the defaults."""
-        small = self.data in ("fashion_mnist", "cifar10", "cifar100")
-        size = self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
         values: dict[str, tuple[ConditionValue, ConditionValue]] = {
             "model": (self.name, "tiny"),
-            "image_size": (size if self.model.startswith("resnet") else 0, 0),
+            "image_size": (self.pixels, 0),
             "data": (self.data, "synthetic"),
             "precision": (self.precision, "fp32"),
             "compile": (self.compile, False),
@@ -153,7 +159,6 @@ class Training(Workload):
 
 
 _FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
-_USUAL_PIXELS = 224
 _GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13}
 _CPU_FLOPS_S = 2e10
 _STEP_S = {True: 5e-3, False: 0.05}  # what a step takes beside, by GPUs
@@ -181,5 +186,4 @@ def _flops(workload: Workload) -> float:
     """Return the operations of one sample, forward and backward."""
     if workload.model == "transformer":
         return workload.transformer.flops()
-    pixels = workload.image_size or _USUAL_PIXELS
-    return _FLOPS[workload.model] * ((pixels / _USUAL_PIXELS) ** 2 if workload.model.startswith("resnet") else 1.0)
+    return _FLOPS[workload.model] * ((workload.pixels / _LARGE_IMAGES) ** 2 if workload.pixels else 1.0)

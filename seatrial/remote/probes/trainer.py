@@ -170,9 +170,10 @@ def communication_share(trainer: Trainer) -> float | None:
 
 def inference_rate(trainer: Trainer) -> float | None:
     """Samples/s of this rank's model without training, in the same precision; None where it was not asked for."""
-    steps, batch = trainer.options.inference_steps, next(trainer.batches)
+    steps = trainer.options.inference_steps
     if not steps:
         return None
+    batch = next(trainer.batches)
     trainer.model.eval()
     with torch.inference_mode(), trainer.autocast():
         forward = partial(trainer.model, batch[0])

@@ -223,3 +223,10 @@ def test_the_next_steps_of_what_is_no_pass_are_there_in_words() -> None:
         shown = str(CATALOG[code].next_step).replace("`", "")  # they stand for code
         assert f"{code} {shown}" in text
     assert "Next steps" not in Page(report_html(samples.healthy_local())).text
+
+
+def test_a_blamed_node_beyond_those_shown_has_all_of_its_facts() -> None:
+    nodes = [*({"name": f"node-{n}"} for n in range(200)), {"name": "sick", "serial": "SN-4711"}]
+    blamed = Suspect("node", "sick", 0.9, "slow")
+    text = Page(report_html(replace(samples.healthy_local(), nodes=nodes, suspects=[blamed]))).text
+    assert "SN-4711" in text
