@@ -88,11 +88,11 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
     if bad is None:
         return None
     section = context.section(Collectives)
-    trial = _Trial(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
-    trial.run_rounds()
-    check = replace(trial.check(bad.verdict), seconds=time.monotonic() - started)
-    document = _document(check, trial.state.localization, trial.state.rounds, trial.sweep.label)
-    return Localized(StepResult(check, trial.testbed), document)
+    rounds = _Rounds(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
+    rounds.run()
+    check = replace(rounds.check(bad.verdict), seconds=time.monotonic() - started)
+    document = _document(check, rounds.state.localization, rounds.state.rounds, rounds.sweep.label)
+    return Localized(StepResult(check, rounds.testbed), document)
 
 
 def _measured_again(
@@ -133,7 +133,7 @@ def _sweep_of(measurement: Measurement) -> tuple[object, str]:
     return measurement.conditions.get("operation"), arm_of(measurement)
 
 
-class _Trial:
+class _Rounds:
     """Rounds on `testbed`, which shrinks as nodes die; `suspects` and `problems` are of those."""
 
     def __init__(self, context: CheckContext, section: Collectives, sweep: PlannedSweep, until: float) -> None:
@@ -144,7 +144,7 @@ class _Trial:
         self._spent = False
         self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed), self.testbed.groups)
 
-    def run_rounds(self) -> None:
+    def run(self) -> None:
         """Run rounds until it is settled, or one more as long as the last would end after the time limit."""
         last_s = 0.0
         while groups := plan(self.state, Budget()):
