@@ -1,7 +1,7 @@
 """Nodes as pods of a Kubernetes cluster: one pod per node, each with the image's own sshd.
 
-`launchers`, `pod`, `volumes` and `machines` describe what is submitted, without side effects; `api` is the only module
-that talks to the cluster, `waiting` explains why pods are not ready, and `forward` reaches their sshd.
+`launchers`, `pod` and `machines` describe what is submitted, without side effects; `api` is the only module that talks
+to the cluster, `waiting` explains why pods are not ready, and `forward` reaches their sshd.
 """
 
 from seatrial.model.reason import Explanation, register
@@ -68,7 +68,10 @@ REASONS = {
         " not exist, or cannot be used for that.",
         "Do what the end of the line says, or correct the name.",
         formerly=(
-            *("secret-missing", "secret-wrong-type", "service-account-missing", "priority-class-missing"),
+            "secret-missing",
+            "secret-wrong-type",
+            "service-account-missing",
+            "priority-class-missing",
             "gcs-fuse-missing",
         ),
     ),

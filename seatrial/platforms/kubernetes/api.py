@@ -29,7 +29,9 @@ class RuntimeUnseenError(LaunchError):
 
 def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
     """The error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
-    own_words = _api_message(error)
+    own_words: str | None = None
+    with suppress(ValueError, TypeError, AttributeError, KeyError):
+        own_words = short(json.loads(error.body)["message"])
     message = own_words or f"{error.status} {error.reason}"
     match error.status:
         case 401:
@@ -48,12 +50,6 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
             return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
         case _:
             return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
-
-
-def _api_message(error: Any) -> str | None:
-    with suppress(ValueError, TypeError, AttributeError, KeyError):
-        return short(json.loads(error.body)["message"])
-    return None
 
 
 def short(error: object) -> str:
@@ -104,9 +100,9 @@ def _lacking(kubeconfig: str, context: str | None) -> str:
         contexts, _ = config.list_kube_config_contexts(kubeconfig)
     except (config.ConfigException, OSError) as error:
         return Reason.of("no-kubeconfig", problem=f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod")
-    contexts_found = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
+    known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
     problem = f"platform.context {context!r} is not in the kubeconfig" if context else "no context"
-    return Reason.of("kube-context-unknown", problem=problem, known=contexts_found)
+    return Reason.of("kube-context-unknown", problem=problem, known=known)
 
 
 class Discovery:
@@ -163,18 +159,19 @@ class Discovery:
     def _get(self, path: str) -> Object | None:
         from kubernetes.dynamic.exceptions import NotFoundError
 
-        limit = {"_request_timeout": self._timeout_s}
         try:
-            served: Object = self._dynamic.request("GET", path, serializer=lambda _, answer: answer, **limit)
+            served: Object = self._dynamic.request(
+                "GET", path, serializer=lambda _, answer: answer, _request_timeout=self._timeout_s
+            )
         except NotFoundError:
             return None
         return served
 
 
-POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
-SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
+POD, NODE, SECRET, EVENT = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret"), Kind("v1", "Event")
 
 TIMEOUT_S = 30  # of one request
+LIMIT = {"_request_timeout": TIMEOUT_S}
 _TAIL_LINES = 20_000
 _LAST_LINES = 5
 
@@ -226,8 +223,7 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"create {name}"):
             query = [("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
-            made = resource.create(body=manifest, namespace=self.namespace, query_params=query, **LIMIT)
-            return plain(made)
+            return plain(resource.create(body=manifest, namespace=self.namespace, query_params=query, **LIMIT))
 
     def own(self, child: Object, parent: Object) -> None:
         """Make `parent` the owner of `child`, so that it is deleted with the parent."""
@@ -366,9 +362,6 @@ class Api:
             raise LaunchError(
                 Reason.of("api-server-unreachable", doing=doing, host=host, error=short(problem))
             ) from error
-
-
-LIMIT = {"_request_timeout": TIMEOUT_S}
 
 
 def plain(instance: Any) -> Object:

@@ -115,19 +115,16 @@ class BringUp:
     def wait(self) -> list[Object]:
         """Wait until every sshd answers, and return the pods. Raises LaunchError when that cannot be, or time is up."""
         with Watches(self._api) as watches:
-            self._watch(watches)
+            watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE_ROLE}")
+            watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
+            watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
+            if self._plan.settings.queue:
+                watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
             while len(waiting.ready(self._seen.pods.values())) < self._plan.node_count:
                 self._take_changes(watches)
                 self._raise_if_hopeless()
                 self._log_and_check_time()
         return waiting.ready(self._seen.pods.values())
-
-    def _watch(self, watches: Watches) -> None:
-        watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE_ROLE}")
-        watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
-        watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
-        if self._plan.settings.queue:
-            watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
 
     def _take_changes(self, watches: Watches) -> None:
         """Take the next event, and all others until the next check: pods change often, and a check is of all pods."""
