@@ -3,7 +3,7 @@
 deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer, is not reported.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -37,35 +37,33 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
         api.version()
     except SeatrialError as error:
         return [error.reason]
-    problems_list = list(
-        _forbidden(api, rights(launcher, bool(settings.queue), profile_of(settings)), settings.namespace)
-    )
+    found = list(_forbidden(api, rights(launcher, bool(settings.queue), profile_of(settings))))
     try:
         api.knows(launcher.kind)
     except SeatrialError as error:
-        problems_list.append(error.reason)
+        found.append(error.reason)
     if settings.queue:
-        problems_list += _queue(api, settings)
-    problems_list += prerequisites(api, cluster, settings)
-    if not problems_list:
-        problems_list += _refused(api, cluster)
+        found += _queue(api, settings)
+    found += prerequisites(api, cluster, settings)
+    if not found:
+        found += _refused(api, cluster)
     with suppress(SeatrialError):  # reported above, where a right is missing
         nodes = api.list(NODE)
-        problems_list += nodes_that_fit(nodes, cluster, settings)
+        found += nodes_that_fit(nodes, cluster, settings)
         meant = [node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)]
         if missing := not_requested(meant, cluster, settings):
-            problems_list.append(missing)
-    return problems_list
+            found.append(missing)
+    return found
 
 
-def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[str]:
+def _forbidden(api: Api, needed: list[Permission]) -> Iterator[str]:
     for right in needed:
         if right.optional:  # a run does without
             continue
         denied = [verb for verb in right.verbs if not api.may(verb, right)]
         if denied:
             resource = f"{right.resource}.{right.group}" if right.group else right.resource
-            where = "cluster-wide" if right.cluster_wide else f"in namespace {namespace}"
+            where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
             problem = f"needed to {right.why}; ask for deployments/kubernetes/role.yaml"
             yield Reason.of("forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=problem)
 
@@ -108,23 +106,18 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
     """Whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
     labels = node_selector(cluster, settings)
     chosen = [node for node in nodes if _is_meant(node, labels, settings)]
-    lack_by_node = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
-    fit = len(chosen) - len(lack_by_node)
+    names_by_lack: dict[str, list[str]] = {}
+    for node in chosen:
+        if lack := _lack(node, cluster, settings):
+            names_by_lack.setdefault(lack, []).append(node["metadata"]["name"])
+    fit = len(chosen) - sum(map(len, names_by_lack.values()))
     if fit >= cluster.nodes:
         return []
     selector = ", ".join(f"{key}={value}" for key, value in labels.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
     few = Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)
-    return [join([few, *_lacks_by_nodes(lack_by_node)])]
-
-
-def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> list[str]:
-    """Group nodes by their deficiency, nodes without any GPU last."""
-    by_lack: dict[str, list[str]] = {}
-    for name, lack in lack_by_node.items():
-        by_lack.setdefault(lack, []).append(name)
-    nearest = sorted(by_lack, key=lambda lack: lack.startswith("offers 0 "))
-    return [placed(some_of(by_lack[lack]), lack) for lack in nearest[:8]]
+    nearest = sorted(names_by_lack, key=lambda lack: lack.startswith("offers 0 "))  # nodes without any GPU last
+    return [join([few, *(placed(some_of(names_by_lack[lack]), lack) for lack in nearest[:8])])]
 
 
 def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
@@ -182,32 +175,21 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
 
 
-_ACCOUNT, _CLAIM = Kind("v1", "ServiceAccount"), Kind("v1", "PersistentVolumeClaim")
-_PRIORITY = Kind("scheduling.k8s.io/v1", "PriorityClass")
-_STORAGE, _DRIVER = Kind("storage.k8s.io/v1", "StorageClass"), Kind("storage.k8s.io/v1", "CSIDriver")
-_PULLS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
-_FOR_MANY = {"ReadWriteMany", "ReadOnlyMany"}
-
-Look = Callable[[Api, "Cluster", KubernetesPlatform], Iterator[str]]
-
-
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     """Secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
-    for look in _LOOKS:
+    for look in (_pull_secrets, _secret_env, _account, _priority, _claims, _bucket_driver, _image):
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)
 
 
 def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     for name in settings.image_pull_secrets:
-        missing = partial(
-            _missing, "platform.image_pull_secrets", step=f"create secret docker-registry {name}", api=api
-        )
+        where, step = "platform.image_pull_secrets", f"create secret docker-registry {name}"
         secret = api.find(SECRET, name)
         if secret is None:
-            yield missing(f"no Secret {name} in namespace {api.namespace}")
-        elif (kind := secret.get("type")) not in _PULLS:
-            yield missing(f"Secret {name} is {kind}, with which nothing is pulled")
+            yield _missing(where, f"no Secret {name} in namespace {api.namespace}", step, api)
+        elif (kind := secret.get("type")) not in ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"):
+            yield _missing(where, f"Secret {name} is {kind}, with which nothing is pulled", step, api)
 
 
 def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
@@ -223,14 +205,14 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
         if secret is None:
             problem = f"no Secret {variable.secret} in namespace {api.namespace}"
             yield _missing(where, problem, f"create secret generic {variable.secret}", api)
-        elif variable.key not in (secret.get("data") or {}):
-            has = ", ".join(sorted(secret.get("data") or {})) or "none"
+        elif variable.key not in (data := secret.get("data") or {}):
+            has = ", ".join(sorted(data)) or "none"
             yield Reason.of("secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has)
 
 
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     name = settings.service_account
-    if name and api.find(_ACCOUNT, name) is None:
+    if name and api.find(Kind("v1", "ServiceAccount"), name) is None:
         problem = f"there is no {name} in namespace {api.namespace}"
         yield _missing("platform.service_account", problem, f"create serviceaccount {name}", api)
 
@@ -238,43 +220,43 @@ def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iter
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     if not (name := settings.priority_class):
         return
-    classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY))
+    classes = sorted(each["metadata"]["name"] for each in api.list(Kind("scheduling.k8s.io/v1", "PriorityClass")))
     if name not in classes:
         yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}")
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     for volume in settings.volumes:
-        if isinstance(volume, Pvc) and (wrong := _claim(api, volume, cluster.nodes)):
-            yield wrong
-
-
-def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
-    unusable = partial(Reason.of, "volume-claim-unusable", claim=volume.claim)
-    claim = api.find(_CLAIM, volume.claim)
-    if claim is None:
-        return unusable(wrong=f"is not in namespace {api.namespace}: create it, or correct the name")
-    phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
-    if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
-        look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
-        return unusable(wrong=f"is {phase}, so no pod can have it: {look}")
-    if nodes > 1 and not modes & _FOR_MANY:
-        return unusable(wrong=f"is {', '.join(sorted(modes))}, for one node; {nodes} need one that is ReadWriteMany")
-    if modes == {"ReadOnlyMany"} and not volume.read_only:
-        return unusable(wrong="is ReadOnlyMany: say read_only: true")
-    return None
+        if not isinstance(volume, Pvc):
+            continue
+        unusable = partial(Reason.of, "volume-claim-unusable", claim=volume.claim)
+        claim = api.find(Kind("v1", "PersistentVolumeClaim"), volume.claim)
+        if claim is None:
+            yield unusable(wrong=f"is not in namespace {api.namespace}: create it, or correct the name")
+            continue
+        phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
+        if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
+            look = f"kubectl -n {api.namespace} describe pvc {volume.claim}"
+            yield unusable(wrong=f"is {phase}, so no pod can have it: {look}")
+        elif cluster.nodes > 1 and not modes & {"ReadWriteMany", "ReadOnlyMany"}:
+            has = ", ".join(sorted(modes))
+            yield unusable(wrong=f"is {has}, for one node; {cluster.nodes} need one that is ReadWriteMany")
+        elif modes == {"ReadOnlyMany"} and not volume.read_only:
+            yield unusable(wrong="is ReadOnlyMany: say read_only: true")
 
 
 def _binds_late(api: Api, claim: Object) -> bool:
     """Whether the claim gets its volume with the first pod, or may."""
     with suppress(SeatrialError):
-        storage_class = api.find(_STORAGE, claim["spec"].get("storageClassName") or "")
+        name = claim["spec"].get("storageClassName") or ""
+        storage_class = api.find(Kind("storage.k8s.io/v1", "StorageClass"), name)
         return bool(storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
     return True
 
 
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
-    if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(_DRIVER, GCS_FUSE) is None:
+    driver = Kind("storage.k8s.io/v1", "CSIDriver")
+    if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(driver, GCS_FUSE) is None:
         problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
         add = "gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
         yield _missing("platform.volumes", problem, add)
@@ -294,10 +276,7 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
         yield wrong
 
 
-_LOOKS: tuple[Look, ...] = (_pull_secrets, _secret_env, _account, _priority, _claims, _bucket_driver, _image)
-
 _MADE = ("create", "patch", "list", "deletecollection")
-
 
 LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not see
     Permission("", "persistentvolumeclaims", ("list",), "see whether volumes are there"),
@@ -330,11 +309,9 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission
     if launcher.kind.kind == "TrainJob":
         needed.append(Permission(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
     if profile.compute_domain:
-        domains = Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks")
-        needed.append(domains)
+        needed.append(Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks"))
     if profile.rdma_claims:
-        claims = Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
-        needed.append(claims)
+        needed.append(Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces"))
     if queue:
         needed.append(Permission("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"))
         needed.append(Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"))
