@@ -42,7 +42,7 @@ class Job:
         return [parent_of(plan, self.kind, spec)]
 
 
-def job_spec(plan: KubernetesPlan, container: str = "node") -> Object:
+def job_spec(plan: KubernetesPlan) -> Object:
     """The spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
     return {
         "completionMode": "Indexed",
@@ -51,11 +51,8 @@ def job_spec(plan: KubernetesPlan, container: str = "node") -> Object:
         "backoffLimit": 0,
         "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
-        "template": node_template(plan, container),
+        "template": node_template(plan),
     }
-
-
-_REPLICATED_JOB = "node"
 
 
 class JobSet:
@@ -78,14 +75,10 @@ class JobSet:
             "successPolicy": {"operator": "All"},
             "ttlSecondsAfterFinished": 600,
             "replicatedJobs": [
-                {"name": _REPLICATED_JOB, "replicas": 1, "template": {"metadata": {"labels": plan.labels}, "spec": job}}
+                {"name": "node", "replicas": 1, "template": {"metadata": {"labels": plan.labels}, "spec": job}}
             ],
         }
         return [parent_of(plan, self.kind, spec)]
-
-
-_TRAINER_STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the replicated job that trains
-_TRAINER_CONTAINER = "node"  # of that replicated job, and of its container
 
 
 class TrainJob:
@@ -99,34 +92,27 @@ class TrainJob:
     service = False
 
     def objects(self, plan: KubernetesPlan) -> list[Object]:
-        slots = plan.run.cluster.slots
+        job = job_spec(plan)
+        job.pop("ttlSecondsAfterFinished")
+        step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the replicated job that trains
+        template = {"metadata": {"labels": {**plan.labels, **step}}, "spec": job}
+        job_set = {
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "successPolicy": {"operator": "All"},
+            "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],  # its container's name, too
+        }
+        runtime = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainingRuntime",
+            "metadata": plan.metadata(),
+            "spec": {"mlPolicy": {"numNodes": plan.node_count, "torch": {}}, "template": {"spec": job_set}},
+        }
         spec = {
             "suspend": bool(plan.settings.queue),
             "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": plan.name},
-            "trainer": {"numNodes": plan.node_count, "numProcPerNode": slots},
+            "trainer": {"numNodes": plan.node_count, "numProcPerNode": plan.run.cluster.slots},
         }
-        return [_training_runtime(plan), parent_of(plan, self.kind, spec)]
-
-
-def _training_runtime(plan: KubernetesPlan) -> Object:
-    job_of_nodes = job_spec(plan, _TRAINER_CONTAINER)
-    job_of_nodes.pop("ttlSecondsAfterFinished")
-    job = {"metadata": {"labels": {**plan.labels, **_TRAINER_STEP}}, "spec": job_of_nodes}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainingRuntime",
-        "metadata": plan.metadata(),
-        "spec": {
-            "mlPolicy": {"numNodes": plan.node_count, "torch": {}},
-            "template": {
-                "spec": {
-                    "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-                    "successPolicy": {"operator": "All"},
-                    "replicatedJobs": [{"name": _TRAINER_CONTAINER, "replicas": 1, "template": job}],
-                }
-            },
-        },
-    }
+        return [runtime, parent_of(plan, self.kind, spec)]
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
@@ -146,9 +132,6 @@ def replicas(count: int, template: Object) -> Object:
     return {"replicas": count, "restartPolicy": "Never", "template": {**template, "spec": spec}}
 
 
-_PYTORCH_CONTAINER = "pytorch"  # the operator looks for this name
-
-
 class PyTorchJob:
     """One Master and the other nodes as Workers; Kubeflow's training operator sets PET_*, MASTER_ADDR and RANK."""
 
@@ -156,7 +139,7 @@ class PyTorchJob:
     service = False
 
     def objects(self, plan: KubernetesPlan) -> list[Object]:
-        template = node_template(plan, _PYTORCH_CONTAINER)
+        template = node_template(plan, "pytorch")  # the operator looks for this name
         specs = {"Master": replicas(1, template)}
         if plan.node_count > 1:
             specs["Worker"] = replicas(plan.node_count - 1, template)
@@ -166,17 +149,6 @@ class PyTorchJob:
             "pytorchReplicaSpecs": specs,
         }
         return [parent_of(plan, self.kind, spec)]
-
-
-# The operator mounts its own keys over ~/.ssh unless it is told another place.
-_OPERATORS_KEYS = "/etc/mpi-operator-ssh"
-_NO_RIGHTS = {  # as the Pod Security Standard "restricted" wants it
-    "runAsNonRoot": True,
-    "runAsUser": 65534,
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
 
 
 class MPIJob:
@@ -192,7 +164,7 @@ class MPIJob:
     def objects(self, plan: KubernetesPlan) -> list[Object]:
         spec = {
             "slotsPerWorker": plan.run.cluster.slots,
-            "sshAuthMountPath": _OPERATORS_KEYS,
+            "sshAuthMountPath": "/etc/mpi-operator-ssh",  # else the operator's keys are over ~/.ssh
             "runPolicy": run_policy(plan),
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, _waiting_pod(plan)),
@@ -209,7 +181,13 @@ def _waiting_pod(plan: KubernetesPlan) -> Object:
         "name": "launcher",
         "image": container["image"],
         "command": ["sleep", str(plan.deadline_s)],
-        "securityContext": _NO_RIGHTS,
+        "securityContext": {  # as the Pod Security Standard "restricted" wants it
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
         **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
     }
     kept = (
@@ -301,16 +279,10 @@ def needs(launcher: Launcher, kind: Kind) -> bool:
 
 def kind_of(manifest: Object) -> Kind:
     """The kind of an object, with what to install where the cluster does not know it."""
-    object_kind = Kind(manifest["apiVersion"], manifest["kind"])
-    kinds_of_runs = (*EXTRAS, *(launcher.kind for launcher in launchers()))
-    return next(
-        (
-            kind
-            for kind in kinds_of_runs
-            if (kind.api_version, kind.kind) == (object_kind.api_version, object_kind.kind)
-        ),
-        object_kind,
-    )
+    for kind in kinds():
+        if (kind.api_version, kind.kind) == (manifest["apiVersion"], manifest["kind"]):
+            return kind
+    return Kind(manifest["apiVersion"], manifest["kind"])
 
 
 def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:

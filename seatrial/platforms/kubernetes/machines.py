@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from seatrial.platforms.container import has_amd_gpus
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
 if TYPE_CHECKING:
@@ -69,12 +70,11 @@ def profile_of(settings: KubernetesPlatform) -> Machine:
     """The profile of the machine family, with what the cluster file has in its place."""
     profile = machine(settings.machine)
     names = settings.networks or [network for _, network in profile.networks]
-    first, *others = profile.init_containers or ({},)
-    installed = {**first, "image": settings.plugin_image or first["image"]} if first else None
+    installers = tuple({**each, "image": settings.plugin_image or each["image"]} for each in profile.init_containers)
     return replace(
         profile,
         networks=tuple((interface, name) for (interface, _), name in zip(profile.networks, names, strict=False)),
-        init_containers=(installed, *others) if installed else (),
+        init_containers=installers,
         compute_domain=profile.compute_domain or settings.compute_domain,
     )
 
@@ -94,27 +94,24 @@ def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:
 
 def gpu_resource(cluster: "Cluster") -> str:
     """Return the resource name of the node's GPUs."""
-    return "amd.com/gpu" if cluster.hardware.name.startswith("MI") else "nvidia.com/gpu"
+    return "amd.com/gpu" if has_amd_gpus(cluster) else "nvidia.com/gpu"
 
 
 def _rdma(count: int) -> tuple[tuple[str, str], ...]:
     return tuple((f"eth{2 + i}", f"rdma-{i}") for i in range(count))
 
 
-def _gib_installer(image: str) -> dict[str, Any]:
-    """Copies Google's gIB plugin from its image to a folder that the node's container shares."""
+def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
+    """Google's gIB plugin, copied from its image to a folder that the node's container shares."""
     script = f"/scripts/container_entry.sh install --install-nccl && cp -R /var/lib/gib/. {GIB}/"
-    mounts = [{"name": "gib", "mountPath": GIB}]
-    return {
+    mount = {"name": "gib", "mountPath": GIB}
+    installer = {
         "name": "nccl-plugin-installer",
         "image": image,
         "command": ["sh", "-c", script],
         "securityContext": {"allowPrivilegeEscalation": False},
-        "volumeMounts": mounts,
+        "volumeMounts": [mount],
     }
-
-
-def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
     return {
         "source": f"{GIB}/scripts/set_nccl_env.sh",
         "env": {
@@ -124,8 +121,8 @@ def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
             "LD_LIBRARY_PATH": f"{GIB}/lib64:/usr/local/nvidia/lib64",
         },
         "volumes": ({"name": "gib", "emptyDir": {}},),
-        "mounts": ({"name": "gib", "mountPath": GIB},),
-        "init_containers": (_gib_installer(image),),
+        "mounts": (mount,),
+        "init_containers": (installer,),
     }
 
 

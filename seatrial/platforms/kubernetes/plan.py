@@ -13,7 +13,6 @@ CLUSTER = "seatrial/cluster"
 OWNER = "seatrial/owner"  # annotation: whose it is, and the only one who can tell whether its run still lives
 TENDED_BY = "seatrial/pod"  # annotation of its Secret: the pod of this namespace that tends the run, where it is one
 EXPIRES = "seatrial/expires"  # annotation: when anybody may take it for abandoned
-MANAGED_BY = {"app.kubernetes.io/managed-by": "seatrial"}
 
 Object = dict[str, Any]
 
@@ -47,7 +46,7 @@ class KubernetesPlan:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {**MANAGED_BY, RUN_ID: self.run.run_id, CLUSTER: self.run.cluster.name}
+        return {"app.kubernetes.io/managed-by": "seatrial", RUN_ID: self.run.run_id, CLUSTER: self.run.cluster.name}
 
     @property
     def image(self) -> str:
