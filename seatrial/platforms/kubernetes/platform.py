@@ -122,21 +122,22 @@ def _state(state: Object) -> str:
 def events_text(events: Iterable[Object], name: str) -> str:
     """The events of objects whose name contains `name`, one line each, the oldest first. Pure."""
     own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
-    return "".join(f"{_line(event)}\n" for event in sorted(own, key=_time)[-_MAX_EVENTS:])
+    lines = []
+    for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
+        about, count = event["involvedObject"], event.get("count") or 1
+        often = f" (x{count})" if count > 1 else ""
+        message = one_line(event.get("message"))
+        kind, reason = event.get("type") or "Normal", event.get("reason") or ""
+        lines.append(
+            f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {message}\n"
+        )
+    return "".join(lines)
 
 
 def _time(event: Object) -> str:
     series: Mapping[str, str] = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next(filter(None, times), None) or str(event["metadata"].get("creationTimestamp") or "")
-
-
-def _line(event: Object) -> str:
-    about, count = event["involvedObject"], event.get("count") or 1
-    often = f" (x{count})" if count > 1 else ""
-    message = one_line(event.get("message"))
-    kind, reason = event.get("type") or "Normal", event.get("reason") or ""
-    return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {message}"
 
 
 # From the widest to the narrowest; clusters that have none of them keep the order of the pods.
@@ -190,20 +191,16 @@ def address(pod: Object, *, by_name: bool) -> str:
     return ".".join((*own, pod["metadata"]["namespace"], "svc"))
 
 
-_INDEX = "batch.kubernetes.io/job-completion-index"
-
-
 def _index(pod: Object) -> tuple[bool, int]:
     """The index in a Job, or of a Kubeflow replica: the master, then the workers."""
     labels = pod["metadata"].get("labels", {})
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"
-    return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)
+    in_job = labels.get("batch.kubernetes.io/job-completion-index")
+    return worker, int(in_job or labels.get("training.kubeflow.org/replica-index") or 0)
 
 
 _KIND = "kubernetes"
-_LOGIN_FILES = ("id_ed25519", "known_hosts")
 _TRIES = 10  # a second apart
-_WORKDIR = "/tmp/seatrial"  # on the nodes
 
 
 class Kubernetes:
@@ -232,7 +229,7 @@ class Kubernetes:
             self._api.knows(kind)
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
-        for name in _LOGIN_FILES:
+        for name in ("id_ed25519", "known_hosts"):
             states.write_private(folder / name, files[name])
         for manifest in owned:
             self._api.create(manifest)
@@ -285,7 +282,7 @@ class Kubernetes:
             user="root",
             key_file=states.run_folder(planned.run.run_id, _KIND) / states.KEY_FILE,
             dial=dial,
-            workdir=f"{_WORKDIR}/{planned.run.run_id}",
+            workdir=f"/tmp/seatrial/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
             env=nccl_env(self._settings),
             blameless_reason=lambda node: blameless_reason(
@@ -345,7 +342,8 @@ class Kubernetes:
 def platform(cluster: "Cluster") -> Kubernetes:
     """The platform that the cluster file describes. Raises InputError where its parts do not fit together."""
     assert isinstance(cluster.platform, KubernetesPlatform)
-    check(cluster, cluster.platform)
+    for where, problem in _problems(cluster, cluster.platform):
+        raise InputError(f"{where}: {problem}")
     return Kubernetes(cluster, cluster.platform)
 
 
@@ -363,18 +361,15 @@ class _Plain(Dumper):
 _OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
 
 
-def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
-    """Raises InputError where the cluster file asks for what such a machine is not, or for what cannot work."""
-    for where, problem in _problems(cluster, settings):
-        raise InputError(f"{where}: {problem}")
-
-
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
     profile, name = machine(settings.machine), settings.machine
     if cluster.image is None:
         yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
-    if isinstance(cluster.image, Recipe) and (wrong := _wrong_build(cluster.image, cluster)):
-        yield "image", wrong
+    if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist
+        here = this_machine.machine()
+        built_for = [name.split("/")[1] for name in platforms_of(cluster.image, node_architecture(cluster, here))]
+        if wrong := wrong_architecture(cluster.image.name, built_for, cluster, here):
+            yield "image", wrong
     if profile.gpus and cluster.gpus > profile.gpus:
         yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
     if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
@@ -385,11 +380,12 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
     for variable in cluster.env:
         if looks_secret(variable):
             yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
-    for variable in (*cluster.env, *(each.name for each in settings.secret_env)):
+    for variable in (*cluster.env, *settings.secret_variables()):
         if variable.startswith(_OURS):
             yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
-    for variable in (each.name for each in settings.secret_env if each.name in cluster.env):
-        yield "platform.secret_env", f"{variable} is in env as well"
+    for variable in settings.secret_variables():
+        if variable in cluster.env:
+            yield "platform.secret_env", f"{variable} is in env as well"
 
 
 def _network_problems(cluster: "Cluster", settings: KubernetesPlatform, profile: Machine) -> Iterator[tuple[str, str]]:
@@ -410,10 +406,3 @@ def _network_problems(cluster: "Cluster", settings: KubernetesPlatform, profile:
         yield "platform.networks", f"machine {name} has {len(profile.networks)} networks, is {len(settings.networks)}"
     if settings.plugin_image and not profile.init_containers:
         yield "platform.plugin_image", f"machine {name} has no plugin that is installed; leave it out"
-
-
-def _wrong_build(recipe: Recipe, cluster: "Cluster") -> str | None:
-    """Return why a build cannot run on the nodes. The step `image` checks images that exist."""
-    here = this_machine.machine()
-    built_for = [name.split("/")[1] for name in platforms_of(recipe, node_architecture(cluster, here))]
-    return wrong_architecture(recipe.name, built_for, cluster, here)

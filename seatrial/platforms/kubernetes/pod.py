@@ -1,7 +1,7 @@
 """The pod that is one node: the entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROLE = "seatrial/role"
 NODE_ROLE = "node"
 CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
-_SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
+_HOSTNAME = "kubernetes.io/hostname"
 _TAS = "kueue.x-k8s.io/podset"
 _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
     {"key": "nvidia.com/gpu", "operator": "Exists"},
@@ -29,25 +29,21 @@ _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's 
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
     """The template of every node's pod. `container` is the name that the launcher wants its container to have."""
-    profile = profile_of(plan.settings)
-    return {
-        "metadata": {
-            "labels": {**plan.settings.labels, **plan.labels, ROLE: NODE_ROLE},
-            "annotations": _annotations(plan, profile, container),
-        },
-        "spec": _spec(plan, profile, container),
-    }
-
-
-def _annotations(plan: KubernetesPlan, profile: Machine, container: str) -> dict[str, str]:
-    networks = {} if plan.settings.host_network else profile.network_annotations
-    return {
+    settings, profile = plan.settings, profile_of(plan.settings)
+    annotations = {
         "kubectl.kubernetes.io/default-container": container,
         **profile.annotations,
-        **networks,
-        **volume_annotations(plan.settings.volumes),
-        **_topology(plan.settings),
-        **plan.settings.annotations,
+        **({} if settings.host_network else profile.network_annotations),
+        **volume_annotations(settings.volumes),
+        **_topology(settings),
+        **settings.annotations,
+    }
+    return {
+        "metadata": {
+            "labels": {**settings.labels, **plan.labels, ROLE: NODE_ROLE},
+            "annotations": annotations,
+        },
+        "spec": _spec(plan, profile, container),
     }
 
 
@@ -64,13 +60,19 @@ def _topology(settings: KubernetesPlatform) -> dict[str, str]:
 
 def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
     settings = plan.settings
+    shared_memory = settings.shared_memory or (profile.shared_memory if plan.run.cluster.gpus else "1Gi")
     spec: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,  # the entry point leaves at once on TERM
         "automountServiceAccountToken": False,
-        "securityContext": _SECCOMP,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(plan, profile, container)],
-        "volumes": _volumes(plan, profile),
+        "volumes": [
+            {"name": "keys", "secret": {"secretName": plan.name, "defaultMode": 0o400}},
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
+            *profile.volumes,
+            *volume_sources(settings.volumes, host_network=settings.host_network),
+        ],
         "affinity": _affinity(plan),
         "tolerations": tolerations(plan.run.cluster, settings),
         "nodeSelector": node_selector(plan.run.cluster, settings),
@@ -141,23 +143,14 @@ def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
         **profile.env,
         **plan.run.cluster.env,
     }
-    if secret := plan.settings.secret_env:
+    if plan.settings.secret_env:
         # the image keeps what looks like a secret out of SSH sessions, and so of ranks
-        values["SEATRIAL_PASS_ENV"] = " ".join(variable.name for variable in secret)
+        values["SEATRIAL_PASS_ENV"] = " ".join(plan.settings.secret_variables())
     secrets = [
-        {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}} for each in secret
+        {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+        for each in plan.settings.secret_env
     ]
     return [{"name": name, "value": value} for name, value in values.items()] + secrets
-
-
-def _volumes(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    size = plan.settings.shared_memory or (profile.shared_memory if plan.run.cluster.gpus else "1Gi")
-    return [
-        {"name": "keys", "secret": {"secretName": plan.name, "defaultMode": 0o400}},
-        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
-        *profile.volumes,
-        *volume_sources(plan.settings.volumes, host_network=plan.settings.host_network),
-    ]
 
 
 def _affinity(plan: KubernetesPlan) -> Object:
@@ -173,9 +166,6 @@ def _affinity(plan: KubernetesPlan) -> Object:
         terms = [{"matchExpressions": requirements}]
         affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return affinity
-
-
-_HOSTNAME = "kubernetes.io/hostname"
 
 
 def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
@@ -228,19 +218,13 @@ def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: Kuberne
         return None
     offered: dict[str, int] = {}
     for node in nodes:
-        for resource, count in _devices(node["status"].get("allocatable", {})).items():
-            offered[resource] = max(offered.get(resource, 0), count)
+        for resource, count in node["status"].get("allocatable", {}).items():
+            if is_fabric(resource) and count.isdigit() and int(count):  # counts of devices are whole numbers
+                offered[resource] = max(offered.get(resource, 0), int(count))
     if not offered or offered.keys() & settings.resources.keys():
         return None
     devices = ", ".join(f"{name} ({count:,} per node)" for name, count in sorted(offered.items())[:_MAX_NAMED])
     return Reason.of("fabric-device-not-requested", devices=devices)
-
-
-def _devices(allocatable: Mapping[str, str]) -> dict[str, int]:
-    """The devices of the fabric that a node has left to give; their counts are whole numbers."""
-    return {
-        name: int(count) for name, count in allocatable.items() if is_fabric(name) and count.isdigit() and int(count)
-    }
 
 
 # Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts), GoogleCloudPlatform/gcs-fuse-csi-driver.

@@ -7,9 +7,8 @@ it, gives reasons that distinguish a short wait from an endless one; without it 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from seatrial.model import reason as joining
 from seatrial.model.reason import Reason, caused, recorded
@@ -75,18 +74,13 @@ def is_of(workload: Object, uid: str) -> bool:
 
 def waits_for(workload: Object) -> Queued | None:
     """Explain the wait of a Workload; None once it is admitted."""
-    status = workload.get("status", {})
     by_type = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(
-            Reason.of("workload-deactivated", did="has deactivated it", words=_condition_text(by_type.get("Evicted"))),
-            hopeless=True,
-        )
+        words = _condition_text(by_type.get("Evicted"))
+        return Queued(Reason.of("workload-deactivated", did="has deactivated it", words=words), hopeless=True)
     if holding(workload, "Finished"):
-        return Queued(
-            Reason.of("workload-deactivated", did="takes it for finished", words=_condition_text(by_type["Finished"])),
-            hopeless=True,
-        )
+        words = _condition_text(by_type["Finished"])
+        return Queued(Reason.of("workload-deactivated", did="takes it for finished", words=words), hopeless=True)
     reserved = by_type.get("QuotaReserved", {})
     # No condition of the quota since the eviction: it is still held, or was just released.
     quota_words = ("", by_type.get("Evicted", {}).get("message"))
@@ -96,7 +90,7 @@ def waits_for(workload: Object) -> Queued | None:
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
-        return Queued(_checks(status))
+        return Queued(_pending_checks(workload["status"]))
     return _unreserved(reserved)
 
 
@@ -107,8 +101,14 @@ def _unreserved(condition: Object) -> Queued:
     if lost and _RETRIED not in message:
         hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
         return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
-    if more := _more_needed(message):
-        return Queued(more)
+    lost_flavors = _lost_flavors(message)
+    waits = {
+        (resource, flavor): more
+        for resource, flavor, more in _MORE_NEEDED.findall(message)
+        if flavor not in lost_flavors
+    }
+    for (resource, flavor), more in waits.items():  # the first that may become free
+        return Queued(Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}"))
     return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at", what="queued"))
 
 
@@ -121,21 +121,11 @@ def _is_lost(of_pod_set: str) -> bool:
     return bool(lost) and not full - lost and not _NO_PLACE.search(of_pod_set)
 
 
-def _more_needed(message: str) -> str | None:
-    """Return the missing quota of the first flavor that may become free."""
-    lost = _lost_flavors(message)
-    waits = {(resource, flavor): more for resource, flavor, more in _MORE_NEEDED.findall(message) if flavor not in lost}
-    if not waits:
-        return None
-    (resource, flavor), more = next(iter(waits.items()))
-    return Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}")
-
-
 def _lost_flavors(message: str) -> set[str]:
     return {flavor for groups in _FLAVOR_LOST.findall(message) for flavor in groups if flavor}
 
 
-def _checks(status: Object) -> str:
+def _pending_checks(status: Object) -> str:
     """Return the admission checks that are not Ready."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
@@ -168,26 +158,23 @@ def _condition_text(condition: Object | None) -> str:
     return f"{condition.get('reason')}: {one_line(condition.get('message'))}"
 
 
+_Waits = Mapping[str, tuple[str, str]]  # by the kubelet's reason: the code and the problem of ours
+
 # Waits that do not end without a change; the kubelet tries for ever.
-_NEVER_STARTS = {
-    "ErrImageNeverPull": partial(
-        Reason.of, "image-pull", problem="the image is not on the node, and image_pull_policy is Never"
-    ),
-    "InvalidImageName": partial(Reason.of, "image-pull", problem="the image's name is not legal"),
-    "CreateContainerConfigError": partial(
-        Reason.of, "container-start", problem="the container's configuration cannot be made"
-    ),
-    "CrashLoopBackOff": partial(Reason.of, "container-start", problem="the container ends again and again"),
+_NEVER_STARTS: _Waits = {
+    "ErrImageNeverPull": ("image-pull", "the image is not on the node, and image_pull_policy is Never"),
+    "InvalidImageName": ("image-pull", "the image's name is not legal"),
+    "CreateContainerConfigError": ("container-start", "the container's configuration cannot be made"),
+    "CrashLoopBackOff": ("container-start", "the container ends again and again"),
 }
-_NOT_PULLED = partial(Reason.of, "image-pull", problem="the image cannot be pulled")
 # Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
-_AGAIN = {
-    "ErrImagePull": _NOT_PULLED,
-    "ImagePullBackOff": _NOT_PULLED,
-    "RegistryUnavailable": _NOT_PULLED,
-    "ImageInspectError": partial(Reason.of, "image-pull", problem="the image cannot be read"),
-    "CreateContainerError": partial(Reason.of, "container-start", problem="the container cannot be created"),
-    "RunContainerError": partial(Reason.of, "container-start", problem="the container cannot be started"),
+_AGAIN: _Waits = {
+    "ErrImagePull": ("image-pull", "the image cannot be pulled"),
+    "ImagePullBackOff": ("image-pull", "the image cannot be pulled"),
+    "RegistryUnavailable": ("image-pull", "the image cannot be pulled"),
+    "ImageInspectError": ("image-pull", "the image cannot be read"),
+    "CreateContainerError": ("container-start", "the container cannot be created"),
+    "RunContainerError": ("container-start", "the container cannot be started"),
 }
 _MAX_MESSAGE = 1000  # characters; what a runtime's hook says comes last
 _AGAIN_S = 60.0  # by when it has come right, if ever
@@ -329,10 +316,12 @@ def _trouble(pod: Object) -> str | None:
     return next((_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
 
-def _waiting_reason(reasons: Mapping[str, Callable[..., Reason]], waiting: Object) -> str:
+def _waiting_reason(waits: _Waits, waiting: Object) -> str:
     name, message = waiting["reason"], waiting.get("message")
+    code, problem = waits[name]
     cause = telling(message or "")
-    reason = reasons[name](waiting=name, message=cause.evidence if cause else one_line(message)[:_MAX_MESSAGE])
+    evidence = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
+    reason = Reason.of(code, problem=problem, waiting=name, message=evidence)
     return recorded(str(reason), cause.code) if cause else reason
 
 
