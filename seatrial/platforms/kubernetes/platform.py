@@ -224,7 +224,9 @@ class Kubernetes:
         planned = plan(run, states.this_owner(_KIND), own_pod(self._api, self._settings.context))
         files = {**key_files(run_key, host_key), **entry_files()}
         *owned, parent = submitted = objects(planned, files)
-        needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
+        needed = [kind_of(manifest) for manifest in submitted]
+        if self._settings.queue:
+            needed.append(WORKLOAD)
         for kind in needed:  # before anything is made
             self._api.knows(kind)
         folder = states.make_folder(run.run_id, _KIND)

@@ -129,7 +129,7 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
     """The claims that `claims` of the launchers makes templates of."""
-    names = [CHANNEL] * profile.compute_domain + [RDMA] * bool(profile.rdma_claims)
+    names = [name for name, needed in ((CHANNEL, profile.compute_domain), (RDMA, profile.rdma_claims)) if needed]
     return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
 
 

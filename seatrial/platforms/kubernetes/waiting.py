@@ -158,7 +158,7 @@ def _condition_text(condition: Object | None) -> str:
     return f"{condition.get('reason')}: {one_line(condition.get('message'))}"
 
 
-_Waits = Mapping[str, tuple[str, str]]  # by the kubelet's reason: the code and the problem of ours
+_Waits = Mapping[str, tuple[str, str]]  # code and problem by the kubelet's reason
 
 # Waits that do not end without a change; the kubelet tries for ever.
 _NEVER_STARTS: _Waits = {
@@ -320,8 +320,8 @@ def _waiting_reason(waits: _Waits, waiting: Object) -> str:
     name, message = waiting["reason"], waiting.get("message")
     code, problem = waits[name]
     cause = telling(message or "")
-    evidence = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
-    reason = Reason.of(code, problem=problem, waiting=name, message=evidence)
+    words = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
+    reason = Reason.of(code, problem=problem, waiting=name, message=words)
     return recorded(str(reason), cause.code) if cause else reason
 
 
