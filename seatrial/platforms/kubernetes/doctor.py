@@ -94,11 +94,8 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
     if active is None:
         return [Reason.of("queue-not-looked-at", what=f"queue {settings.queue}")]
     if active["status"] != "True":
-        return [
-            Reason.of(
-                "queue-inactive", queue=settings.queue, reason=active.get("reason"), message=active.get("message")
-            )
-        ]
+        reason, message = active.get("reason"), active.get("message")
+        return [Reason.of("queue-inactive", queue=settings.queue, reason=reason, message=message)]
     return []
 
 

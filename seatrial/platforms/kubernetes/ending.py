@@ -89,13 +89,16 @@ def _name_and_node(pod: Object) -> tuple[str, str]:
 
 def health(api: Api) -> dict[str, str | None]:
     """Return why each node is not Ready, None if it is. Raises MissingError without the right to list nodes."""
-    why_by_node: dict[str, str | None] = {}
-    for node in api.list(NODE):
-        ready = conditions(node).get("Ready", {})
-        since, message = ready.get("lastTransitionTime") or "ever", ready.get("message") or "the kubelet is silent"
-        why = None if ready.get("status") == "True" else f"NotReady since {since}: {message}"
-        why_by_node[node["metadata"]["name"]] = why
-    return why_by_node
+    return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
+
+
+def not_ready(node: Object) -> str | None:
+    """Return the message of a node that is not Ready, else None."""
+    if holding(node, "Ready"):
+        return None
+    ready = conditions(node).get("Ready", {})
+    since = ready.get("lastTransitionTime") or "ever"
+    return f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}"
 
 
 def termination_message(pod: Object | None, name: str) -> str | None:
@@ -115,11 +118,11 @@ def termination_message(pod: Object | None, name: str) -> str | None:
 
 def first_to_end(pods: Iterable[Object]) -> str | None:
     """Describe the first pod that ended without being deleted; None if there is none."""
-    fates = [
-        (str((_ended(pod) or {}).get("finishedAt") or "~"), how)
-        for pod in pods
-        if not _was_deleted(pod) and (how := termination_message(pod, pod["metadata"]["name"]))
-    ]
+    fates = []
+    for pod in pods:
+        how = termination_message(pod, pod["metadata"]["name"])
+        if how and not _was_deleted(pod):
+            fates.append((str((_ended(pod) or {}).get("finishedAt") or "~"), how))  # "~" is after every time
     return min(fates)[1] if fates else None
 
 

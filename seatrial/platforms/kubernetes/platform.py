@@ -369,7 +369,7 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
         yield "image", "is required on Kubernetes; the nodes run its sshd and Open MPI"
     if isinstance(cluster.image, Recipe):  # the step `image` checks images that exist
         here = this_machine.machine()
-        built_for = [name.split("/")[1] for name in platforms_of(cluster.image, node_architecture(cluster, here))]
+        built_for = [each.split("/")[1] for each in platforms_of(cluster.image, node_architecture(cluster, here))]
         if wrong := wrong_architecture(cluster.image.name, built_for, cluster, here):
             yield "image", wrong
     if profile.gpus and cluster.gpus > profile.gpus:

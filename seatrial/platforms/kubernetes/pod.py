@@ -39,10 +39,7 @@ def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
         **settings.annotations,
     }
     return {
-        "metadata": {
-            "labels": {**settings.labels, **plan.labels, ROLE: NODE_ROLE},
-            "annotations": annotations,
-        },
+        "metadata": {"labels": {**settings.labels, **plan.labels, ROLE: NODE_ROLE}, "annotations": annotations},
         "spec": _spec(plan, profile, container),
     }
 

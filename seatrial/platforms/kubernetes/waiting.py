@@ -107,7 +107,8 @@ def _unreserved(condition: Object) -> Queued:
         for resource, flavor, more in _MORE_NEEDED.findall(message)
         if flavor not in lost_flavors
     }
-    for (resource, flavor), more in waits.items():  # the first that may become free
+    if waits:
+        (resource, flavor), more = next(iter(waits.items()))  # the first that may become free
         return Queued(Reason.of("queued", checks=f"{more} more {resource} needed in flavor {flavor}"))
     return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at", what="queued"))
 
