@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.config import PLATFORMS
 from seatrial.platforms import state as states
 
 pytest.register_assert_rewrite("tests.contract.promises")  # no module of tests itself
@@ -91,7 +92,7 @@ def leftovers() -> set[str]:
     )
     folders = {
         str(entry)
-        for kind in ("local", "kubernetes", "slurm", "docker", "runai", "baremetal", "this-machine")
+        for kind in PLATFORMS
         for entry in Path("/run", f"seatrial-{kind}").glob("*")
         if not _is_in_use(entry)
     }

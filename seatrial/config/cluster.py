@@ -1,6 +1,6 @@
 """A cluster file: what is checked, and where it runs.
 
-A platform is one package: `config` has its settings model, `platform` has `platform(cluster)`, which returns what
+A platform is one package: it has its settings model, its `platform` has `platform(cluster)`, which returns what
 fulfils `seatrial.platforms.Platform`.
 """
 

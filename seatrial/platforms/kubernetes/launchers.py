@@ -24,7 +24,7 @@ def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
 
 
 def failed(parent: Object) -> str | None:
-    """The message of an object's condition Failed, which every launcher's has; None while it does not hold."""
+    """The message of an object's condition Failed, which the objects of all launchers here have; None without."""
     if condition := holding(parent, "Failed"):
         return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
     return None

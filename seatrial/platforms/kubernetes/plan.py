@@ -101,8 +101,9 @@ def selector(run_id: str | None = None) -> str:
 
 
 def conditions(manifest: Object | None) -> dict[str, Object]:
-    """The conditions of an object, by type."""
-    return {each["type"]: each for each in (manifest or {}).get("status", {}).get("conditions", ())}
+    """The conditions of an object, by type; some controllers write entries of another form, which are left out."""
+    entries = (manifest or {}).get("status", {}).get("conditions", ())
+    return {each["type"]: each for each in entries if "type" in each}
 
 
 def holding(manifest: Object | None, kind: str) -> Object | None:

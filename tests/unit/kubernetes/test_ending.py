@@ -9,7 +9,7 @@ from seatrial.model.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes import ending
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.ending import _blameless_reason, _workload, blameless_reason
-from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.launchers import failed, launcher_for
 from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan
 
 JOB = {"kind": "Job", "status": {}}
@@ -164,3 +164,10 @@ def test_who_may_not_look_at_nodes_blames_none(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(LaunchError, match="pod-1 on node-1"):
         see_off(monkeypatch, api, {"pod-1": "node-1"})
     assert api.forced == []
+
+
+def test_a_condition_of_another_form_is_left_out() -> None:
+    entries: list[dict[str, str]] = [{"status": "Running"}]  # as Volcano writes them
+    assert failed({"kind": "Job", "status": {"conditions": entries}}) is None
+    entries.append({"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"})
+    assert failed({"kind": "Job", "status": {"conditions": entries}}) == "the Job failed (DeadlineExceeded): too long"
