@@ -95,7 +95,7 @@ def test_a_base_that_is_nowhere_is_told(registry: Registry, tmp_path: Path) -> N
 
 
 def test_a_build_that_hangs_is_ended(registry: Registry, tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="the build did not end within 5 s"):
+    with pytest.raises(LaunchError, match="the build was ended: it did not end within 5 s"):
         build(tmp_path / "log", **small(tmp_path, "RUN sleep 555"), timeout_s=5)
     listing = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert b"sleep\x00555\x00" not in listing
