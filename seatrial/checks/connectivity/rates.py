@@ -296,9 +296,17 @@ class Findings:
         )
 
     def try_again(self, streams: Streams) -> None:
-        """Streams that were measured again count where they are faster: a hiccup of the first time clears up."""
+        """Streams that were measured again count where they are faster: a hiccup of the first time clears up.
+
+        A node that is slow in all of them and over several links has slowed since: its first streams no longer count.
+        """
         slow = {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
         keep_best(self.streams, streams)
+        links = {frozenset(pair) for pair in slow_links(levelled(self.streams, self.model_by_node))}
+        for node in slow_nodes(levelled(streams, self.model_by_node)):
+            if sum(node in link for link in links) >= _LEAST_LINKS:
+                of_others = {pair: mb_s for pair, mb_s in self.streams.items() if node not in pair}
+                self.streams = of_others | {pair: mb_s for pair, mb_s in streams.items() if node in pair}
         if cleared := sorted(slow - {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}):
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 

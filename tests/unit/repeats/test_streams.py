@@ -125,3 +125,27 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
     assert bool(repeated.check.suspects) is (verdict is Verdict.DEGRADED)
     if verdict is Verdict.PASS:
         assert repeated.check.reason == "2 of 2 nodes answer, reach each other and run MPI"
+
+
+def test_a_node_that_slows_before_streams_are_repeated_is_named_and_not_its_links() -> None:
+    findings = Findings(make_testbed(6), node_count=6)
+    ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
+    findings.streams = {way: 1000.0 for a, b in ring for way in ((a, b), (b, a))}
+    again = [
+        ("node-0", "node-5"),
+        ("node-1", "node-5"),
+        ("node-2", "node-5"),
+        ("node-0", "node-1"),
+        ("node-2", "node-3"),
+    ]
+    findings.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
+    assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == [("node", "node-5")]
+
+
+def test_one_link_that_is_slow_when_it_is_repeated_stays_a_link() -> None:
+    findings = Findings(make_testbed(6), node_count=6)
+    ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
+    findings.streams = {way: 1000.0 for a, b in ring for way in ((a, b), (b, a))}
+    again = [("node-2", "node-5"), ("node-0", "node-1"), ("node-2", "node-3"), ("node-4", "node-3")]
+    findings.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
+    assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == [("link", "node-2--node-5")]
