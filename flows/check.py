@@ -223,7 +223,8 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
         if run_state.nodes_up:
             run_state.checks, notes = revisit_checks(run_state.context(), run_state.checks)
             run_state.notes += notes
-    if "compare" in run_state.done and run.suite.budget_s and is_due(run_state.checks, run_state.nodes_up):
+    measured = "compare" in run_state.done and run.suite.budget_s and run_state.nodes_up
+    if measured and is_due(run_state.context(), run_state.checks):
         with run_state.attempt(LOCALIZE):
             if found := localize_task(run_state.context(), run_state.checks, judge, until):
                 run_state.checked(found.step)

@@ -6,6 +6,7 @@ healthy node look slow, and one slow link is held against neither end.
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -276,6 +277,7 @@ class Findings:
     inventories: Mapping[str, Inventory] = field(default_factory=dict)  # before anything was measured
     node_count: int = 0  # at the beginning
     seconds: float = 0.0  # until all was tried, without repeats
+    slowed: set[str] = field(default_factory=set)  # the nodes that have slowed after their first streams
 
     def check(self) -> Check:
         """The check, before any number is judged."""
@@ -298,15 +300,21 @@ class Findings:
     def try_again(self, streams: Streams) -> None:
         """Streams that were measured again count where they are faster: a hiccup of the first time clears up.
 
-        A node that is slow in all of them and over several links has slowed since: its first streams no longer count.
+        Of a node that was slow and is no more, only the new ones count. The new ones of a node that has slowed since do
+        not, and all nodes are to be measured again (`localize`). Fine streams of one time beside slow ones of another
+        would make links look slow.
         """
         slow = {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}
-        keep_best(self.streams, streams)
-        links = {frozenset(pair) for pair in slow_links(levelled(self.streams, self.model_by_node))}
-        for node in slow_nodes(levelled(streams, self.model_by_node)):
-            if sum(node in link for link in links) >= _LEAST_LINKS:
-                of_others = {pair: mb_s for pair, mb_s in self.streams.items() if node not in pair}
-                self.streams = of_others | {pair: mb_s for pair, mb_s in streams.items() if node in pair}
+        link_count = Counter(node for link in {frozenset(pair) for pair in streams} for node in link)
+        then, now = (set(slow_nodes(levelled(each, self.model_by_node))) for each in (self.streams, streams))
+        recovered = (then & link_count.keys()) - now if len(link_count) >= _LEAST_NODES else set()
+        for rates in (egress, ingress):
+            first, again = rates(self.streams), rates(streams)
+            fell = {node for node in now & again.keys() if again[node] * _SLOW_FACTOR < first.get(node, 0.0)}
+            self.slowed |= {node for node in fell if link_count[node] >= _LEAST_LINKS}
+        new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
+        kept = {pair: mb_s for pair, mb_s in self.streams.items() if recovered.isdisjoint(pair) or pair in new}
+        self.streams = {pair: max(kept.get(pair, 0.0), new.get(pair, 0.0)) for pair in kept | new}
         if cleared := sorted(slow - {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}):
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 

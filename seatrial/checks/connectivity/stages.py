@@ -295,8 +295,9 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         there = [pair for pair in pairs if contacts.keys() >= set(pair)]
         return {} if left.over else try_streams(testbed, contacts, there, timeout_s)
 
+    findings = context.recall(Findings)
     try:
-        streams = explore_again(plan, doubtful, nth, measure)
+        streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
     except NodesError as floods:
         repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
         repeated.broke(Verdict.FAIL, str(floods))
@@ -304,7 +305,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    if findings := context.recall(Findings):
+    if findings:
         findings.try_again(streams)
         repeated.check = findings.check()
     # Without the best of its neighbours a healthy node looks slow.

@@ -1,6 +1,7 @@
 """Plans of TCP streams between nodes. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.checks.connectivity.rates import (
@@ -73,26 +74,46 @@ def explore(plan: Plan, measure: Measure) -> Streams:
 
     `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
     """
-    return _with_second_tries(plan.rounds(), len(plan.names), measure)
+    return _with_second_tries(plan.rounds(), len(plan.names), measure, {})
 
 
-def explore_again(plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure) -> Streams:
-    """Repeat the streams of doubtful nodes as `explore` measures them, so that both compare."""
-    return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure)
+def explore_again(
+    plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure, first: Streams | None = None
+) -> Streams:
+    """Repeat the streams of doubtful nodes as `explore` measures them, so that both compare.
+
+    The `first` streams of all nodes show which links look slow, and are tried again.
+    """
+    return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure, first or {})
 
 
-def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure) -> Streams:
+def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure, first: Streams) -> Streams:
+    """The streams of `batches`, and up to SECOND_TRIES more of each node and link that looks slow, beside `first`."""
     streams: dict[Pair, float] = {}
+    best = dict(first)
+    tries: Counter[frozenset[str]] = Counter()
+    second: Counter[str] = Counter()  # by node
+
+    def try_pairs(pairs: Sequence[Pair]) -> None:
+        tries.update(frozenset(pair) for pair in pairs)
+        new = measure(pairs)
+        keep_best(streams, new)
+        keep_best(best, new)
+
     for pairs in batches:
-        keep_best(streams, measure(pairs))
+        try_pairs(pairs)
     lacking = [(a, b) for pairs in batches for a, b in pairs if (a, b) not in streams or (b, a) not in streams]
     for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
-        keep_best(streams, measure([pair]))
-    for _ in range(SECOND_TRIES):
-        for disjoint in (*second_tries(streams), *_disjoint(slow_links(streams, DOUBTFUL_FACTOR))):
+        try_pairs([pair])
+    while True:
+        of_nodes = second_tries(streams, [name for name, times in second.items() if times >= SECOND_TRIES])
+        second.update(name for pairs in of_nodes for name, _ in pairs)
+        links = [pair for pair in slow_links(best, DOUBTFUL_FACTOR) if tries[frozenset(pair)] <= SECOND_TRIES]
+        if not of_nodes and not links:
+            return streams
+        for disjoint in (*of_nodes, *_disjoint(links)):
             for pairs in _batches(disjoint, nodes):
-                keep_best(streams, measure(pairs))
-    return streams
+                try_pairs(pairs)
 
 
 def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
@@ -125,14 +146,14 @@ def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
     return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
 
-def second_tries(streams: Streams) -> list[list[Pair]]:
+def second_tries(streams: Streams, tried: Collection[str] = ()) -> list[list[Pair]]:
     """Each node that looks slow with a healthy one, at best a new one: a stolen time slice or bad company clears up.
 
     In lists of disjoint pairs, several where fewer are healthy than look slow: no node is blamed untried.
     """
-    doubtful = slow_nodes(streams, DOUBTFUL_FACTOR)
-    receiving = ingress(streams)
-    free = [name for name in egress(streams) if name not in doubtful and name in receiving]
+    slow = slow_nodes(streams, DOUBTFUL_FACTOR)
+    doubtful, receiving = [name for name in slow if name not in tried], ingress(streams)
+    free = [name for name in egress(streams) if name not in slow and name in receiving]
     lists = []
     for start in range(0, len(doubtful), len(free))[:_TURNS] if free else ():
         left, pairs = list(free), []
@@ -147,14 +168,18 @@ def second_tries(streams: Streams) -> list[list[Pair]]:
 def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
     """Each of the doubtful nodes with those that it met by the plan, in batches of disjoint pairs.
 
-    Those whose neighbours are in doubt as well meet one that is not on top, another for each `nth` time.
+    Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for each `nth` time.
     """
     requested, names = set(doubtful), plan.names
     met = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()]
-    trusted = {name for disjoint in met for pair in disjoint if not requested.issuperset(pair) for name in pair}
-    lonely = [name for name in doubtful if name not in trusted]
+    links = {frozenset(pair) for disjoint in met for pair in disjoint}
+    neighbours = Counter(name for link in links for name in link)
+    trusted = {name for link in links if not requested.issuperset(link) for name in link}
+    lonely = [name for name in doubtful if neighbours[name] == 1 or name not in trusted]
     free = [name for name in names if name not in requested]
     turned = [free[(i + nth) % len(free)] for i in range(len(free))]
     starts = range(0, len(lonely), len(free)) if free else ()
-    on_top = [list(zip(lonely[start:], turned, strict=False)) for start in starts]
+    on_top = [
+        [pair for pair in zip(lonely[start:], turned, strict=False) if frozenset(pair) not in links] for start in starts
+    ]
     return [batch for disjoint in (*met, *on_top) for batch in _batches(disjoint, len(names))]

@@ -55,12 +55,20 @@ class Localized:
     document: Mapping[str, Any]
 
 
-def is_due(checks: Sequence[Check], testbed: Testbed | None) -> bool:
-    """Return whether a collective is or may be slow, no part is suspected, and enough nodes are left to compare."""
+def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
+    """Return whether a node has slowed, or a collective is or may be slow and no part is suspected."""
+    if len(context.testbed.nodes) < _LEAST_NODES:
+        return False
+    if _has_slowed(context):
+        return True
     suspected = any(suspect.confidence >= SURE for check in checks for suspect in check.suspects)
-    enough = testbed is not None and len(testbed.nodes) >= _LEAST_NODES
     tried = [check for check in checks if check.name == COLLECTIVES.name and check.verdict is not Verdict.NOT_RUN]
-    return enough and not suspected and any(check.verdict.is_fault or not _shows_half(check) for check in tried)
+    return not suspected and any(check.verdict.is_fault or not _shows_half(check) for check in tried)
+
+
+def _has_slowed(context: CheckContext) -> bool:
+    findings = context.recall(Findings)
+    return findings is not None and bool(findings.slowed)
 
 
 def _shows_half(check: Check) -> bool:
@@ -86,7 +94,11 @@ def localize_run(context: CheckContext, checks: Sequence[Check], judge: Judge, u
         check = Check(LOCALIZE, fault, reason, time.monotonic() - started, suspects=suspects)
         return Localized(StepResult(check, context.testbed), _document(check, localize(())))
     if bad is None:
-        return None
+        if not _has_slowed(context) or any(check.measurements for check in again):
+            return None
+        spent = Reason.of("localize-budget-spent", rounds=0, budget_s=f"{context.run.suite.budget_s:g}")
+        check = Check(LOCALIZE, Verdict.INCONCLUSIVE, spent, time.monotonic() - started)
+        return Localized(StepResult(check, context.testbed), _document(check, localize(())))
     section = context.section(Collectives)
     rounds = _Rounds(context, section, _bad_sweep(bad, planned_sweeps(context.testbed, section)), until)
     rounds.run()
@@ -200,7 +212,8 @@ class _Rounds:
     def check(self, fault: Verdict) -> Check:
         """The check: as bad as the collectives where a part is named, else inconclusive."""
         localization = self.state.localization
-        suspects = {(s.kind, s.name): s for s in (*localization.suspects, *self._suspects)}
+        surest_last = sorted((*localization.suspects, *self._suspects), key=lambda suspect: suspect.confidence)
+        suspects = {(suspect.kind, suspect.name): suspect for suspect in surest_last}
         named = bool(self._suspects) or any(finding.named for finding in localization.findings)
         spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
         reasons = [

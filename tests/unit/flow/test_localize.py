@@ -108,6 +108,31 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
     assert rounds(chain) == []
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_nodes_that_slow_before_the_streams_of_another_are_repeated_are_named_and_nobody_else(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """The streams of node-1 are slow at first; their repeat meets one of the two that slow later, over two links."""
+    chain.platform = FakePlatform(nodes=12)
+    chain.platform.nodes["node-1"].link_mb_s = 40
+
+    def slows(request: Request) -> str:
+        chain.platform.nodes["node-1"].link_mb_s = chain.platform.nodes["node-0"].link_mb_s
+        chain.platform.nodes["node-2"].link_mb_s = chain.platform.nodes["node-8"].link_mb_s = 40
+        return collective(request)
+
+    chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
+    chain.platform.programs["collective.py"] = slows
+    if is_over:
+        monkeypatch.setattr("seatrial.checks.localize.step._ALONE_SHARE", 0)
+    result = chain.run()
+    assert sorted(named(result)) == ([] if is_over else [("node", "node-2"), ("node", "node-8")])
+    assert [suspect.name for suspect in result.suspects if suspect.confidence < 0.95] == []
+    assert result.verdict.is_fault is not is_over
+    expected = "localize-budget-spent" if is_over else "localize-measured-again"
+    assert code_of(check_of(result).reason) == expected
+
+
 def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node(chain: Chain) -> None:
     chain.platform = FakePlatform(nodes=NODES)
     chain.suite = chain.suite.model_copy(update={"training": None, "devices": None})
@@ -165,12 +190,22 @@ def test_streams_that_are_not_measured_again_in_time_blame_nobody(
     assert len(asked) > 4
 
 
-def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain) -> None:
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "ORTE has lost communication with a remote daemon.",
+        "mpirun noticed that process rank {rank} with PID 47 on node {address} exited on signal 9 (Killed).",
+    ],
+)
+def test_a_node_that_dies_in_a_round_is_named_and_the_rest_goes_on(known: Chain, printed: str) -> None:
+    """Its rank that was killed is a weaker sign than a node that does not answer."""
+
     def dies(request: Request) -> ProgramOutput | str:
-        names = {node.name for node in request.ranks}
+        names = [node.name for node in request.ranks]
         if len(names) == 2 and "node-5" in names:
-            known.platform.nodes["node-5"].commands_left = 0
-            return ProgramOutput("ORTE has lost communication with a remote daemon.\n", 1)
+            node = known.platform.nodes["node-5"]
+            node.commands_left = 0
+            return ProgramOutput(printed.format(rank=names.index("node-5"), address=node.address) + "\n", 1)
         return slow_with("node-2")(request)
 
     known.platform.programs["collective.py"] = dies

@@ -1,6 +1,6 @@
 """Which nodes meet again when TCP rates are repeated, so that the second time measures what the first did."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import stages as step
-from seatrial.checks.connectivity.rates import Findings, egress, ingress, measurements
+from seatrial.checks.connectivity.rates import Findings, Streams, egress, ingress, measurements
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext, Doubt
@@ -40,6 +40,11 @@ def test_doubtful_nodes_meet_their_neighbours_again(
     names: str, doubtful: str, batches: list[list[tuple[str, str]]]
 ) -> None:
     assert once_more(Plan(list(names)), list(doubtful), 1) == batches
+
+
+def test_a_node_with_one_neighbour_meets_another_one_when_it_is_repeated() -> None:
+    names = [f"node-{i}" for i in range(16)]
+    assert once_more(Plan(names, one_machine=True), ["node-4"], 1) == [[("node-4", "node-5")], [("node-4", "node-1")]]
 
 
 def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> None:
@@ -127,7 +132,7 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
         assert repeated.check.reason == "2 of 2 nodes answer, reach each other and run MPI"
 
 
-def test_a_node_that_slows_before_streams_are_repeated_is_named_and_not_its_links() -> None:
+def test_of_a_node_that_slows_before_streams_are_repeated_no_link_is_blamed() -> None:
     findings = Findings(make_testbed(6), node_count=6)
     ring = [(f"node-{i}", f"node-{(i + 1) % 6}") for i in range(6)]
     findings.streams = {way: 1000.0 for a, b in ring for way in ((a, b), (b, a))}
@@ -139,7 +144,10 @@ def test_a_node_that_slows_before_streams_are_repeated_is_named_and_not_its_link
         ("node-2", "node-3"),
     ]
     findings.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
-    assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == [("node", "node-5")]
+    assert (findings.slowed, list(findings.check().suspects)) == ({"node-5"}, [])
+    afresh = Findings(findings.testbed)
+    afresh.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
+    assert ([suspect.name for suspect in afresh.check().suspects], afresh.slowed) == (["node-5"], set())
 
 
 def test_one_link_that_is_slow_when_it_is_repeated_stays_a_link() -> None:
@@ -149,3 +157,22 @@ def test_one_link_that_is_slow_when_it_is_repeated_stays_a_link() -> None:
     again = [("node-2", "node-5"), ("node-0", "node-1"), ("node-2", "node-3"), ("node-4", "node-3")]
     findings.try_again({way: 20.0 if "node-5" in way else 1000.0 for a, b in again for way in ((a, b), (b, a))})
     assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == [("link", "node-2--node-5")]
+    assert not findings.slowed
+
+
+@pytest.mark.parametrize(("again", "blamed"), [(1000.0, []), (30.0, [("node", "node-1")])])
+def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
+    again: float, blamed: list[tuple[str, str]]
+) -> None:
+    """Its second tries of the first time, with node-3 and node-4, are not measured again."""
+    findings = Findings(make_testbed(8), node_count=8)
+    plan = Plan([f"node-{i}" for i in range(8)])
+
+    def carries(mb_s: float) -> Callable[[Sequence[Pair]], Streams]:
+        return lambda pairs: {way: mb_s if "node-1" in way else 1000.0 for a, b in pairs for way in ((a, b), (b, a))}
+
+    findings.streams = dict(explore(plan, carries(20.0)))
+    assert {("node-1", "node-3"), ("node-1", "node-4")} <= findings.streams.keys()
+    findings.try_again(explore_again(plan, ["node-1"], 1, carries(again), findings.streams))
+    assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == blamed
+    assert not findings.slowed
