@@ -97,9 +97,17 @@ class Traffic(NodeAnswer):
         return self.bytes / self.seconds / 1e6
 
 
-class StreamAnswer(NodeAnswer):
-    """Result of seatrial/remote/probes/stream.py: from the node, and to it."""
+class StreamListener(NodeAnswer):
+    """First line of seatrial/remote/probes/stream.py: where it takes streams, and the token for that."""
 
+    port: int = Field(gt=0, lt=1 << 16)
+    token: str = Field(pattern="^[0-9a-f]{32}$")
+
+
+class StreamAnswer(NodeAnswer):
+    """Answer of seatrial/remote/probes/stream.py to the request `id`: from the node, and to it."""
+
+    id: int
     out: Traffic
     in_: Traffic = Field(alias="in")
 
@@ -108,6 +116,12 @@ class ProbeError(NodeAnswer):
     """Error of a probe."""
 
     error: Text
+
+
+class StreamError(ProbeError):
+    """Why seatrial/remote/probes/stream.py could not measure what the request `id` asks for."""
+
+    id: int
 
 
 def read_answer(model: type[Answer], line: str) -> Answer:

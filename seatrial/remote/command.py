@@ -162,10 +162,15 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
         data = process.read(left)
         ended = data is None
         output += data or b""
-        if process.received_bytes > max_bytes:
-            excess = f"it printed more than {max_bytes / 1024**2:g} MiB and was ended"
-            raise FloodError(Reason.of("output-flood", excess=excess))
+        check_output_bytes(process, max_bytes)
     return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
+
+
+def check_output_bytes(process: LineReader, max_bytes: int) -> None:
+    """Raise FloodError if the process has printed more."""
+    if process.received_bytes > max_bytes:
+        excess = f"it printed more than {max_bytes / 1024**2:g} MiB and was ended"
+        raise FloodError(Reason.of("output-flood", excess=excess))
 
 
 def start_process(transport: "paramiko.Transport", command: str) -> RemoteProcess:

@@ -23,6 +23,8 @@ from seatrial.text.lines import last_line
 if TYPE_CHECKING:
     import paramiko
 
+    from seatrial.remote.peers import StreamProbe
+
 
 _MARK = "seatrial-system"
 _FILE = r"\d{1,20}:\d{1,20}"  # device and inode: within one boot of one kernel, no two files have both
@@ -80,12 +82,12 @@ if sys.argv:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeConnection:
     """A node that answered.
 
     `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how long the SSH
-    connection took to come up.
+    connection took to come up. `streams` measures TCP on the node once it was started, or is why it cannot.
     """
 
     transport: "paramiko.Transport"
@@ -93,6 +95,7 @@ class NodeConnection:
     connect_ms: float
     clock_offset_s: float
     clock_error_s: float
+    streams: "StreamProbe | RemoteError | None" = None
 
     @property
     def hostname(self) -> str:

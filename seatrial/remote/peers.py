@@ -3,27 +3,30 @@
 import json
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
 
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import (
     PeerAnswer,
-    ProbeError,
     ReachAnswer,
     StreamAnswer,
+    StreamError,
+    StreamListener,
     Unreached,
     printable,
     read_answer,
     shown,
 )
-from seatrial.remote.command import run_command
+from seatrial.remote.command import MAX_OUTPUT_BYTES, check_output_bytes, run_command, start_process
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
-from seatrial.text.lines import last_line
 
 LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
@@ -98,10 +101,12 @@ def _reason(peer: Node, unreached: Unreached) -> str:
 
 log = logging.getLogger("seatrial.streams")
 
+Answered = TypeVar("Answered")
+
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
 SHARED_STREAM_BYTES = 8 * 1024**2  # of streams that wait for each other on the cores of one machine
 STREAM_S = 0.5
-_STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
+_STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
 
 
 def try_streams(
@@ -112,17 +117,24 @@ def try_streams(
     A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
     """
     by_name = {node.name: node for node in testbed.nodes}
+    new = [node for node in testbed.nodes if node.name in contacts and contacts[node.name].streams is None]
+    started = on_each(
+        new, lambda node: StreamProbe(testbed, node, contacts[node.name], timeout_s), at_once=fan_out(testbed)
+    )
+    for name, probe in started.items():
+        contacts[name].streams = probe
+    _raise_floods(started)
     peer_of = dict(pairs)
     crowded = testbed.shared_cores is not None and len(pairs) > testbed.shared_cores
     max_bytes = SHARED_STREAM_BYTES if crowded else STREAM_BYTES
-    answers = on_each(
-        [by_name[name] for name in peer_of],
-        lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], max_bytes, timeout_s),
-        at_once=fan_out(testbed),
-    )
-    floods = {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
-    if floods:
-        raise NodesError(floods)
+
+    def measure(node: Node) -> tuple[float, float]:
+        peer = by_name[peer_of[node.name]]
+        listener = _running(contacts[peer.name]).listener
+        return _running(contacts[node.name]).measure(peer, listener, max_bytes, timeout_s)
+
+    answers = on_each([by_name[name] for name in peer_of], measure, at_once=fan_out(testbed))
+    _raise_floods(answers)
     streams = {}
     for name, answer in answers.items():
         peer = peer_of[name]
@@ -133,28 +145,75 @@ def try_streams(
     return streams
 
 
-def _try_stream(
-    testbed: Testbed, contact: NodeConnection, peer: Node, max_bytes: int, timeout_s: float
-) -> tuple[float, float]:
-    """MB/s to `peer` and from it. Raises RemoteError."""
-    serve = [*standard_library_program(testbed, "stream.py"), "serve", str(max_bytes), str(STREAM_S)]
-    request = {
-        "peer": {"address": peer.address, "port": peer.port},
-        "serve": shlex.join(serve),
-        "max_bytes": max_bytes,
-        "max_seconds": STREAM_S,
-        "timeout_s": timeout_s,
-    }
-    answer = last_line(_asked(testbed, contact, "stream.py", request, timeout_s + _STREAM_SPARE_S))
-    try:
-        streams = read_answer(StreamAnswer, answer)
-    except ValueError:
-        raise RemoteError(_stream_problem(answer)) from None
-    return streams.out.mb_s, streams.in_.mb_s
+def _raise_floods(answers: Mapping[str, object]) -> None:
+    if floods := {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}:
+        raise NodesError(floods)
 
 
-def _stream_problem(answer: str) -> str:
-    try:
-        return read_answer(ProbeError, answer).error
-    except ValueError:
-        return shown(answer)
+def _running(contact: NodeConnection) -> "StreamProbe":
+    assert contact.streams is not None
+    if isinstance(contact.streams, RemoteError):
+        raise contact.streams
+    return contact.streams
+
+
+class StreamProbe:
+    """Program stream.py while it runs on a node; it ends with the connection.
+
+    Raises RemoteError if it does not start, FloodError if it prints too much.
+    """
+
+    def __init__(self, testbed: Testbed, node: Node, contact: NodeConnection, timeout_s: float) -> None:
+        command = [*standard_library_program(testbed, "stream.py"), node.address]
+        self._process = start_process(contact.transport, shlex.join(command))
+        self._numbers = count(1)
+        self.listener = self._first(partial(read_answer, StreamListener), timeout_s)
+
+    def measure(self, peer: Node, listener: StreamListener, max_bytes: int, timeout_s: float) -> tuple[float, float]:
+        """MB/s to the peer that listens there, and from it. Raises RemoteError, FloodError."""
+        number = next(self._numbers)
+        request = {
+            "id": number,
+            "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
+            "max_bytes": max_bytes,
+            "max_seconds": STREAM_S,
+        }
+
+        def read(line: str) -> StreamAnswer | StreamError:
+            try:
+                answer: StreamAnswer | StreamError = read_answer(StreamAnswer, line)
+            except ValueError:
+                answer = read_answer(StreamError, line)
+            if answer.id != number:  # of a request that took too long
+                raise ValueError("id: must be that of the request")
+            return answer
+
+        try:
+            self._process.send(json.dumps(request).encode() + b"\n")
+        except (EOFError, OSError) as error:
+            raise _connection_lost(error) from error
+        answer = self._first(read, timeout_s + _STREAM_SPARE_S)
+        if isinstance(answer, StreamError):
+            raise RemoteError(answer.error)
+        return answer.out.mb_s, answer.in_.mb_s
+
+    def _first(self, read: Callable[[str], Answered], timeout_s: float) -> Answered:
+        """What `read` makes of the first line that it takes; a login may print others."""
+        deadline, printed = time.monotonic() + timeout_s, ""
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                lines = self._process.read_lines(left)
+            except (EOFError, OSError) as error:
+                raise _connection_lost(error) from error
+            check_output_bytes(self._process, MAX_OUTPUT_BYTES)
+            for line in lines or ():
+                with suppress(ValueError):
+                    return read(line)
+                printed = line.strip() or printed
+            if lines is None:
+                break
+        raise RemoteError(shown(printed))
+
+
+def _connection_lost(error: Exception) -> RemoteError:
+    return RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__))

@@ -51,14 +51,16 @@ def pairs(request: Request) -> str:
 
 
 def stream(request: Request) -> str:
-    """As seatrial/remote/probes/stream.py: the slower end's rate, both ways."""
+    """As seatrial/remote/probes/stream.py: where it listens, and for each line the slower end's rate, both ways."""
+    if not request.stdin:
+        return json.dumps({"port": 40000, "token": "5a" * 16}) + "\n"
     options = json.loads(request.stdin)
     peer = next(node for node in request.peers.values() if node.address == options["peer"]["address"])
     if peer.unreachable:
-        return json.dumps({"error": peer.unreachable})
+        return json.dumps({"id": options["id"], "error": peer.unreachable}) + "\n"
     seconds = options["max_bytes"] / (link_mb_s((request.node, peer)) * 1e6)
     traffic = {"bytes": options["max_bytes"], "seconds": seconds}
-    return json.dumps({"out": traffic, "in": traffic})
+    return json.dumps({"id": options["id"], "out": traffic, "in": traffic}) + "\n"
 
 
 def devices(request: Request) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from seatrial.remote.ssh import KeyPair
 
 _TIMEOUT_S = 60.0  # for a client that falls silent, so that no thread waits for ever
-_SUPERVISOR = "supervise.py"
 
 Run = Callable[[tuple[str, ...], str], ProgramOutput]  # a command's words and its standard input
 
@@ -91,15 +90,20 @@ class _Sessions(paramiko.ServerInterface):
     def _answer(self, channel: paramiko.Channel, words: tuple[str, ...]) -> None:
         channel.settimeout(_TIMEOUT_S)
         with suppress(OSError, EOFError, paramiko.SSHException):  # the caller went away
-            stdin = _first_line(channel) if _is_supervised(words) else _all(channel)
-            if not self._node.begin(words):
-                self._node.disconnect()
-                return
-            answer = self._run(words, stdin)
-            channel.sendall(answer.output.encode())
-            if answer.hangs:
-                self._hanging.append(channel)  # or it would be collected, and end
-                return
+            answers_lines = _script(words) == "stream.py"
+            stdin = "" if answers_lines else _line(channel) if _script(words) == "supervise.py" else _all(channel)
+            while True:
+                if not self._node.begin(words):
+                    self._node.disconnect()
+                    return
+                answer = self._run(words, stdin)
+                channel.sendall(answer.output.encode())
+                if answer.hangs:
+                    self._hanging.append(channel)  # or it would be collected, and end
+                    return
+                stdin = _line(channel) if answers_lines and not answer.exit_status else ""
+                if not stdin:
+                    break
             channel.send_exit_status(answer.exit_status)
             channel.close()
 
@@ -112,12 +116,12 @@ def words_of(command: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _is_supervised(words: tuple[str, ...]) -> bool:
-    """Whether standard input stays open for as long as the command is to run."""
-    return len(words) > 1 and words[1].endswith(_SUPERVISOR)
+def _script(words: tuple[str, ...]) -> str:
+    """The script that an interpreter is to run, without its folder: standard input of some stays open."""
+    return next((word.rpartition("/")[2] for word in words[1:3] if word.endswith(".py")), "")
 
 
-def _first_line(channel: paramiko.Channel) -> str:
+def _line(channel: paramiko.Channel) -> str:
     line = b""
     while not line.endswith(b"\n") and (data := channel.recv(65536)):
         line += data

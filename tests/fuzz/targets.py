@@ -20,7 +20,15 @@ from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, file_outcome, parse_file, render, transport
 from seatrial.nccl.causes import xid_finding
-from seatrial.remote.answers import Facts, NodeAnswer, PeerAnswer, ProbeError, StreamAnswer, read_answer
+from seatrial.remote.answers import (
+    Facts,
+    NodeAnswer,
+    PeerAnswer,
+    StreamAnswer,
+    StreamError,
+    StreamListener,
+    read_answer,
+)
 from seatrial.remote.probes import facts, stream
 from seatrial.report.markdown import summary
 from seatrial.runs.load import load_result
@@ -73,8 +81,8 @@ VERSIONS = b"""\
 mpirun (Open MPI) 4.1.4
 OpenSSH_9.2p1 Debian-2+deb12u3, OpenSSL 3.0.15 3 Sep 2024
 """
-GREETING = b"Welcome to node-1\n" + f'{stream.HELLO}["10.0.0.1", 40123, "{"5a" * stream.TOKEN_BYTES}"]\n'.encode()
-TRAFFIC = {"out": {"bytes": 1 << 20, "seconds": 0.5}, "in": {"bytes": 1 << 20, "seconds": 0.5}}
+LISTENER = {"port": 40123, "token": "5a" * stream.TOKEN_BYTES}
+TRAFFIC = {"id": 1, "out": {"bytes": 1 << 20, "seconds": 0.5}, "in": {"bytes": 1 << 20, "seconds": 0.5}}
 EVENT = {"event": "step", "step": 1, "loss": 2.5, "seconds": 0.1, "rank": 0, "host": "node-0", "ranks": [{"rank": 0}]}
 
 
@@ -148,10 +156,9 @@ def _read_versions(path: Path) -> None:
     facts.version_in(["cat", str(path)], facts.OPENSSH)
 
 
-def _read_greeting(path: Path) -> None:
-    """As stream.py reads what a peer prints before it listens."""
-    with path.open("rb", buffering=0) as output:
-        stream.await_hello(output, 5)
+def _read_peer(path: Path) -> None:
+    """As stream.py reads what a peer says."""
+    stream.read_json(path.read_bytes())  # type: ignore[no-untyped-call]
 
 
 @cache
@@ -236,9 +243,13 @@ TARGETS = (
     Target("-J log", _line_of(JSON_LOG), _read_sweeps),
     Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),
     Target("versions", _text_of(VERSIONS), _read_versions),
-    Target("greeting", _text_of(GREETING), _read_greeting, (OSError, ValueError)),  # which stream.py answers with
+    Target(
+        "peer", _line_of({"bytes": 1 << 20, "seconds": 0.5}), _read_peer, (ValueError,)
+    ),  # which stream.py answers with
     Target("facts", _line_of(FACTS), _answer_as(Facts)),
-    Target("answers", _line_of(PEER, TRAFFIC), _answer_as(PeerAnswer, StreamAnswer, ProbeError)),
+    Target(
+        "answers", _line_of(PEER, LISTENER, TRAFFIC), _answer_as(PeerAnswer, StreamListener, StreamAnswer, StreamError)
+    ),
     Target("training events", _line_of(EVENT), _read_events),
     Target("run.json", _run_json, _read_run),
     Target("measurements.csv", _csv, _read_csv),

@@ -73,13 +73,13 @@ def test_control_characters_are_not_shown() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, "NaN", "Infinity", 1e-300, '"1"', "true"])
 def test_a_stream_without_a_time_is_no_measurement(seconds: object) -> None:
-    line = f'{{"out": {{"bytes": 1, "seconds": {seconds}}}, "in": {{"bytes": 1, "seconds": 1}}}}'
+    line = f'{{"id": 1, "out": {{"bytes": 1, "seconds": {seconds}}}, "in": {{"bytes": 1, "seconds": 1}}}}'
     with pytest.raises(ValueError, match=r"out\.seconds"):
         read_answer(StreamAnswer, line)
 
 
 def test_a_stream_is_measured_in_both_directions() -> None:
-    line = '{"out": {"bytes": 2000000, "seconds": 1}, "in": {"bytes": 8000000, "seconds": 2.0}}'
+    line = '{"id": 1, "out": {"bytes": 2000000, "seconds": 1}, "in": {"bytes": 8000000, "seconds": 2.0}}'
     streams = read_answer(StreamAnswer, line)
     assert (streams.out.mb_s, streams.in_.mb_s) == (2.0, 4.0)
 

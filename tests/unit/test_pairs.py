@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node
 from seatrial.remote import peers
 from seatrial.remote.answers import ReachAnswer, read_answer
-from seatrial.remote.command import CommandResult
+from seatrial.remote.command import LineReader
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams, unreached
 from seatrial.text.hostlist import host_list
@@ -117,17 +118,63 @@ def test_without_an_answer_no_peer_counts_as_reached(line: str) -> None:
     assert code_of(caught.value.reason) == "peers-not-tried"
 
 
+LISTENS = json.dumps({"port": 40123, "token": "5a" * 16})
+TRAFFIC = {"out": {"bytes": 2_000_000, "seconds": 1.0}, "in": {"bytes": 8_000_000, "seconds": 2.0}}
+
+
+class Printing(LineReader):
+    """A program that prints `lines`, one after each request, and ends."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__()
+        self.lines, self.requests = list(lines), list[dict[str, Any]]()
+
+    def send(self, data: bytes) -> None:
+        self.requests.append(json.loads(data))
+
+    def read(self, timeout_s: float) -> bytes | None:
+        return f"{self.lines.pop(0)}\n".encode() if self.lines else None
+
+
 @pytest.mark.parametrize(
-    ("printed", "problem"),
-    [("", "nothing was printed"), ("Welcome", "Welcome"), (json.dumps({"error": "node-1 refuses"}), "node-1 refuses")],
+    ("lines", "problem"),
+    [
+        ([], "nothing was printed"),
+        (["Welcome"], "Welcome"),
+        ([json.dumps({"port": 0, "token": "5a" * 16})], '{"port": 0, "token": "' + "5a" * 16 + '"}'),
+        ([LISTENS], "nothing was printed"),
+        ([LISTENS, json.dumps({"id": 1, "error": "no route to host"})], "no route to host"),
+        ([LISTENS, json.dumps({"id": 7} | TRAFFIC)], json.dumps({"id": 7} | TRAFFIC)),  # of another request
+    ],
 )
 def test_what_a_node_printed_in_place_of_a_rate_is_shown(
-    printed: str, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lines: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(peers, "run_command", lambda *_, **__: CommandResult(0, printed, 0.0))
-    contacts = {f"node-{i}": NodeConnection(None, {}, 1, 0, 0) for i in range(2)}  # type: ignore[arg-type]
+    programs = {"first": Printing(*lines), "second": Printing(LISTENS)}
+    monkeypatch.setattr(peers, "start_process", lambda transport, _: programs[transport])
+    contacts = {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
     assert try_streams(make_testbed(2), contacts, [("node-0", "node-1")], 1) == {}
     assert caplog.messages == [f"node-0 to node-1: throughput cannot be measured: {problem}"]
+
+
+def test_the_program_that_measures_streams_is_started_once_and_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    late, second = json.dumps({"id": 1} | TRAFFIC), json.dumps({"id": 2} | TRAFFIC)
+    first = Printing("Welcome", LISTENS, json.dumps({"id": 1} | TRAFFIC), late, second)
+    programs = {"first": first, "second": Printing(LISTENS)}
+    started: list[str] = []
+
+    def start(transport: str, command: str) -> Printing:
+        started.append(transport)
+        return programs[transport]
+
+    monkeypatch.setattr(peers, "start_process", start)
+    contacts = {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
+    testbed, rates = make_testbed(2), {("node-0", "node-1"): 2.0, ("node-1", "node-0"): 4.0}
+    for _ in range(2):
+        assert try_streams(testbed, contacts, [("node-0", "node-1")], 1) == rates
+    assert sorted(started) == ["first", "second"]
+    peer = {"address": testbed.nodes[1].address, "port": 40123, "token": "5a" * 16}
+    assert [(request["id"], request["peer"]) for request in first.requests] == [(1, peer), (2, peer)]
 
 
 @pytest.mark.parametrize("taken", [["node-1"], ["node-1", "node-2"]])

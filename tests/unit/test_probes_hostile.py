@@ -2,12 +2,19 @@
 
 import json
 import re
+import socket
+import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seatrial.remote.answers import StreamListener, read_answer
 from seatrial.remote.probes import facts, stream
 
 LINE = 900_000  # characters, of the 1 MiB that a program may print
@@ -29,35 +36,65 @@ def test_a_version_is_read_from_the_line_that_has_it() -> None:
     assert facts.version_in(_printing("'OpenSSH_9.2p1 Debian-2, OpenSSL 3.0'"), facts.OPENSSH) == "9.2p1"
 
 
-def _greeted(text: bytes, place: Path) -> list[object]:
-    path = place / "greeting"
-    path.write_bytes(text)
-    with path.open("rb", buffering=0) as output:
-        where: list[object] = stream.await_hello(output, 5)
-        return where
-
-
 @pytest.mark.parametrize(
     "answer",
     [
-        *("7", "null", "{}", '{"a": 1}', "[]", "[" * 50_000, "[null, null, null]", "nonsense"),
-        *(json.dumps(["10.0.0.1", port, TOKEN]) for port in (0, 65536, 10**9, "22", True, 1.5)),
-        *(json.dumps(["10.0.0.1", 4000, token]) for token in ("", "zz", 5, TOKEN + "00")),
+        *("7", "null", "{}", "[]", "[" * 50_000, "nonsense"),
+        *(json.dumps({"port": port, "token": TOKEN}) for port in (0, 65536, 10**9, "22", True, 1.5)),
+        *(json.dumps({"port": 4000, "token": token}) for token in ("", "zz", 5, TOKEN + "00")),
     ],
 )
-def test_a_peer_that_does_not_say_where_it_listens_is_an_answer(answer: str, tmp_path: Path) -> None:
+def test_a_node_that_does_not_say_where_it_listens_measures_nothing(answer: str) -> None:
     with pytest.raises(ValueError):
-        _greeted(f"{stream.HELLO}{answer}\n".encode(), tmp_path)
+        read_answer(StreamListener, answer)
 
 
-def test_a_peer_that_greets_without_end_is_an_answer(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="prints more than"):
-        _greeted(b"hello\n" * (1 << 18), tmp_path)
+@contextmanager
+def _streams(address: str = "127.0.0.1") -> Iterator[tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]]:
+    """The program stream.py: where it listens, and what it measures to a peer."""
+    command = [sys.executable, "-S", stream.__file__, address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin and program.stdout
+        stdin, stdout = program.stdin, program.stdout
+        listener: dict[str, Any] = json.loads(stdout.readline())
+
+        def measure(peer: dict[str, Any]) -> dict[str, Any]:
+            request = {"id": 7, "peer": {"address": "127.0.0.1", **peer}, "max_bytes": 1 << 20, "max_seconds": 1}
+            print(json.dumps(request), file=stdin, flush=True)
+            answer: dict[str, Any] = json.loads(stdout.readline())
+            return answer
+
+        yield listener, measure
 
 
-def test_a_login_may_greet_first(tmp_path: Path) -> None:
-    where = ["10.0.0.1", 4000, TOKEN]
-    assert _greeted(f"Welcome\n{stream.HELLO}{json.dumps(where)}\n".encode(), tmp_path) == where
+@pytest.mark.parametrize("answer", [b"[" * 50_000 + b"\n", b"nonsense\n", b"\xff\n", b"", b"7" * (1 << 17)])
+def test_a_peer_that_answers_nonsense_is_an_error(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as peer, _streams() as (_, measure):
+
+        def serve() -> None:
+            there, _ = peer.accept()
+            with there:
+                there.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        measured = measure({"port": peer.getsockname()[1], "token": TOKEN})
+        thread.join()
+    assert (set(measured), measured["id"]) == ({"error", "id"}, 7)
+    assert measured["error"]
+
+
+def test_streams_are_those_of_peers_that_know_the_token() -> None:
+    with _streams() as (listener, _), _streams() as (_, measure):
+        for hello in (b"", b"GET / HTTP/1.1\r\n\r\n" * 4, bytes.fromhex(TOKEN) + stream.ORDER.pack(True, 1 << 20, 1.0)):
+            with socket.create_connection(("127.0.0.1", listener["port"])) as stranger:
+                stranger.sendall(hello)
+                stranger.shutdown(socket.SHUT_WR)
+                with suppress(ConnectionResetError):
+                    assert stranger.recv(1) == b""
+        assert "error" in measure({"port": listener["port"], "token": TOKEN})
+        measured = measure(listener)
+    assert {way: measured[way]["bytes"] for way in ("out", "in")} == {"out": 1 << 20, "in": 1 << 20}
 
 
 UUID = "GPU-1b2c3d4e-0000-1111-2222-333344445555"
@@ -118,3 +155,12 @@ def test_serials_leave_a_node_as_digests(serials: dict[str, str], count: int, mo
     assert len(ids) == count
     assert all(re.fullmatch("[0-9a-f]{16}", hardware_id) for hardware_id in ids)
     assert len(facts.hardware_ids([UUID])) == 1 + count * (count == 2)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "192.0.2.1"])
+def test_streams_are_taken_by_the_nodes_address_or_all(address: str) -> None:
+    """A name, which may be of the loopback interface in the node's own /etc/hosts, or an address that is translated."""
+    with _streams(address) as (listener, _), _streams() as (_, measure):
+        assert "out" in measure(listener)
+        is_narrow = address == "127.0.0.1"
+        assert ("error" in measure(listener | {"address": "127.0.0.2"})) is is_narrow

@@ -25,7 +25,6 @@ from seatrial.checks.connectivity.stages import (
     Contacts,
     ask_inventories,
     contact_nodes,
-    is_crowded,
     plan_of,
     repeat_streams,
     settings_of,
@@ -235,8 +234,6 @@ def connectivity(context: CheckContext) -> StepResult:
             _judge_inventory(findings, contacts)
         if probed and len(findings.testbed.nodes) > 1:
             try_reach(findings, contacts, settings_of(run).timeout_s)
-            if not is_crowded(findings.testbed):  # else MPI, which makes the same logins, tries them
-                try_logins(findings, contacts, settings_of(run).timeout_s)
             _try_links(findings, contacts, run)
         _try_mpi(findings, contacts, run)
     except (MissingError, RemoteError) as error:
@@ -316,7 +313,7 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
         timeout_s = settings_of(run).timeout_s + len(testbed.nodes) * 0.5
         return show_hosts(testbed, hostnames, timeout_s, log_file)
 
-    untried_logins = is_crowded(findings.testbed)
+    untried_logins = bool(findings.testbed.python) and len(findings.testbed.nodes) > 1
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:

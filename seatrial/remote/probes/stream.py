@@ -1,130 +1,100 @@
-"""Measure what TCP carries between this node and a peer, one direction after the other; one JSON line.
+"""Measure what TCP carries between this node and its peers, one direction after the other; JSON lines.
 
-Standard input: {"peer": {"address", "port"}, "serve": command that starts this program's other part on the peer,
-                 "max_bytes", "max_seconds": per direction, "timeout_s": for the connection to come up}
-Output line:    {"out": {"bytes", "seconds"}, "in": {"bytes", "seconds"}}, or {"error": text}
+    stream.py ADDRESS    of this node, by which its peers come
 
-    stream.py serve MAX_BYTES MAX_SECONDS      the peer's part, started over SSH; serves both directions and ends
+First line out:  {"port", "token"}: where it takes their streams
+Standard input:  {"id", "peer": {"address", "port", "token"}, "max_bytes", "max_seconds": per direction}, a line each
+Output for each: {"id", "out": {"bytes", "seconds"}, "in": {"bytes", "seconds"}}, or {"id", "error": text}
 
-The receiver takes the time, from the first byte on: setting up does not count, nor does what is only in a buffer.
-Each direction has a connection of its own, because what a slow one still holds back would delay the other.
+It ends with its standard input. The receiver takes the time, from the first byte on: setting up does not count, nor
+does what is only in a buffer. Each direction has a connection of its own, because what a slow one still holds back
+would delay the other.
 """
 
 import hmac
 import json
 import os
-import re
 import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
+import threading
 import time
-from typing import Any
 
 CHUNK = 256 * 1024
-HELLO = "seatrial-stream "  # a line of its own: a login may greet first
 TOKEN_BYTES = 16
+ORDER = struct.Struct("!?Qd")  # after the token: whether the peer is to send, bytes and seconds at most
 PACKET_BYTES = 1500
-MAX_ANSWER = 64 * 1024  # bytes of what the peer says, its greeting included
-MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
-LIMITED = ["sh", "-c", 'ulimit -f 32768 2>/dev/null || :; exec "$@"', "sh"]  # 16 MiB of errors, then ssh is ended
+MAX_ANSWER = 64 * 1024  # bytes of what a peer says
 FIRST_BYTE_S = 3.0  # a lost packet or two
-SERVE_S = 60  # a peer whose other side has vanished ends by itself
+SILENT_S = 3600  # without a request, as where nobody closes its standard input: it ends by itself
 
 
 def main():
-    if sys.argv[1:2] == ["serve"]:
-        signal.alarm(SERVE_S)
-        serve(int(sys.argv[2]), float(sys.argv[3]))
-    else:
-        ask()
+    signal.alarm(SILENT_S)
+    with listen(sys.argv[1]) as listener:
+        token = os.urandom(TOKEN_BYTES)
+        threading.Thread(target=serve, args=(listener, token), daemon=True).start()
+        say({"port": listener.getsockname()[1], "token": token.hex()})
+        for line in sys.stdin:
+            signal.alarm(SILENT_S)
+            request = json.loads(line)
+            try:
+                answer = measure(request["peer"], request["max_bytes"], request["max_seconds"])
+            except (OSError, ValueError) as failure:
+                answer = {"error": str(failure) or type(failure).__name__}
+            answer["id"] = request["id"]
+            say(answer)
 
 
-def ask():
-    with tempfile.TemporaryFile() as errors:
-        try:
-            answer = measure(json.load(sys.stdin), errors)
-        except (OSError, ValueError) as failure:
-            answer = {"error": last_line(errors) or str(failure) or type(failure).__name__}
+def say(answer):
     print(json.dumps(answer), flush=True)
 
 
-def serve(max_bytes, max_seconds):
-    """Listen where SSH came in; receive on the first connection and say what came, send on the second."""
-    own = os.environ["SSH_CONNECTION"].split()[2]
-    token = os.urandom(TOKEN_BYTES)
-    with socket.socket(socket.AF_INET6 if ":" in own else socket.AF_INET) as listener:
-        listener.bind((own, 0))
+def listen(address):
+    """Listen on this node's IP address; on all of them where that is a name, or not its own."""
+    addresses = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address)]
+    for family, own in [*addresses, (socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]:
+        try:
+            socket.inet_pton(family, own)
+            listener = socket.socket(family)
+            if own == "::":
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind((own, 0))
+        except OSError:
+            continue
         listener.listen()
-        print(HELLO + json.dumps([own, listener.getsockname()[1], token.hex()]), flush=True)
-        with accept(listener, token) as peer:
-            peer.sendall(json.dumps(receive(peer, max_bytes, max_seconds)).encode() + b"\n")
-            wait_readable(peer, FIRST_BYTE_S)  # until the peer has read it
-        with accept(listener, token) as peer:
-            send(peer, max_bytes, FIRST_BYTE_S + max_seconds)
+        return listener
+    raise OSError("it can listen on no address")
 
 
-def accept(listener, token):
-    """The next connection that knows the token."""
+def serve(listener, token):
+    """Take one connection after the other: of those that know the token, receive and say what came, or send."""
     while True:
         peer, _ = listener.accept()
         peer.settimeout(FIRST_BYTE_S)
         try:
-            if hmac.compare_digest(peer.recv(TOKEN_BYTES, socket.MSG_WAITALL), token):
-                return peer
-        except OSError:
+            hello = peer.recv(TOKEN_BYTES + ORDER.size, socket.MSG_WAITALL)
+            if hmac.compare_digest(hello[:TOKEN_BYTES], token):
+                sends, max_bytes, max_seconds = ORDER.unpack(hello[TOKEN_BYTES:])
+                if sends:
+                    send(peer, max_bytes, FIRST_BYTE_S + max_seconds)
+                else:
+                    peer.sendall(json.dumps(receive(peer, max_bytes, max_seconds)).encode() + b"\n")
+                wait_readable(peer, FIRST_BYTE_S)  # until the peer has read it
+        except (OSError, struct.error):
             pass
         peer.close()
 
 
-def measure(request, errors):
-    peer, max_bytes, max_seconds = request["peer"], request["max_bytes"], request["max_seconds"]
-    ssh = subprocess.Popen(
-        [*LIMITED, "ssh", "-o", "BatchMode=yes", "-p", str(peer["port"]), peer["address"], request["serve"]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        bufsize=0,
-    )
-    try:
-        address, port, token = await_hello(ssh.stdout, request["timeout_s"])
-        with connect(address, port, token) as there:
-            send(there, max_bytes, FIRST_BYTE_S + max_seconds)
-            there.settimeout(FIRST_BYTE_S + max_seconds)
-            out = read_json(there.makefile("rb").readline(MAX_ANSWER))
-        with connect(address, port, token) as there:
-            return {"out": out, "in": receive(there, max_bytes, max_seconds)}
-    finally:
-        ssh.kill()
-        ssh.communicate()
-
-
-def await_hello(output: Any, timeout_s: float) -> "list[Any]":
-    """Return address, port and token of the peer, from a line in `output`, a pipe of bytes."""
-    deadline, printed = time.monotonic() + timeout_s, b""
-    while wait_readable(output, deadline - time.monotonic()):
-        data = os.read(output.fileno(), CHUNK)
-        if not data:
-            raise OSError("the peer's part of the measurement does not start")
-        printed += data
-        for line in printed.decode(errors="replace").splitlines(keepends=True):
-            if line.startswith(HELLO) and line.endswith("\n"):
-                return read_listener(read_json(line[len(HELLO) :]))
-        if len(printed) > MAX_ANSWER:
-            raise OSError("the peer prints more than {} bytes before it listens".format(MAX_ANSWER))
-    raise OSError("no answer within {:g} s".format(timeout_s))
-
-
-def read_listener(value: Any) -> "list[Any]":
-    """Address, port and token as `serve` prints them. Raises ValueError for anything else."""
-    if not isinstance(value, list) or [type(part) for part in value] != [str, int, str] or not 0 < value[1] < 65536:
-        raise ValueError("the peer does not say where it listens")
-    if not re.fullmatch("[0-9a-f]{%d}" % (2 * TOKEN_BYTES), value[2]):
-        raise ValueError("the peer gives no token")
-    return value
+def measure(peer, max_bytes, max_seconds):
+    with connect(peer, False, max_bytes, max_seconds) as there:
+        send(there, max_bytes, FIRST_BYTE_S + max_seconds)
+        there.settimeout(FIRST_BYTE_S + max_seconds)
+        out = read_json(there.makefile("rb").readline(MAX_ANSWER))
+    with connect(peer, True, max_bytes, max_seconds) as there:
+        return {"out": out, "in": receive(there, max_bytes, max_seconds)}
 
 
 def read_json(text):
@@ -135,10 +105,11 @@ def read_json(text):
         raise ValueError("the peer's answer is nested too deep") from None
 
 
-def connect(address, port, token):
-    there = socket.create_connection((address, port), FIRST_BYTE_S)
+def connect(peer, sends, max_bytes, max_seconds):
+    """Connect to a peer, which then receives, or sends."""
+    there = socket.create_connection((peer["address"], peer["port"]), FIRST_BYTE_S)
     there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing drops what is not sent
-    there.sendall(bytes.fromhex(token))
+    there.sendall(bytes.fromhex(peer["token"]) + ORDER.pack(sends, max_bytes, max_seconds))
     return there
 
 
@@ -170,12 +141,6 @@ def receive(there, max_bytes, max_seconds):
 
 def wait_readable(source, timeout_s):
     return bool(select.select([source], [], [], max(timeout_s, 0))[0])
-
-
-def last_line(errors):
-    errors.seek(-min(MAX_ERROR, errors.seek(0, 2)), 2)
-    lines = errors.read().decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
 
 
 if __name__ == "__main__":
