@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from seatrial.model.errors import FloodError, NodesError, RemoteError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import (
     PeerAnswer,
@@ -130,8 +130,8 @@ def try_streams(
 
     def measure(node: Node) -> tuple[float, float]:
         peer = by_name[peer_of[node.name]]
-        listener = _running(contacts[peer.name]).listener
-        return _running(contacts[node.name]).measure(peer, listener, max_bytes, timeout_s)
+        own, of_peer = (_running(name, contacts[name]) for name in (node.name, peer.name))
+        return own.measure(peer, of_peer.listener, max_bytes, timeout_s)
 
     answers = on_each([by_name[name] for name in peer_of], measure, at_once=fan_out(testbed))
     _raise_floods(answers)
@@ -150,10 +150,10 @@ def _raise_floods(answers: Mapping[str, object]) -> None:
         raise NodesError(floods)
 
 
-def _running(contact: NodeConnection) -> "StreamProbe":
-    assert contact.streams is not None
+def _running(name: str, contact: NodeConnection) -> "StreamProbe":
     if isinstance(contact.streams, RemoteError):
-        raise contact.streams
+        raise RemoteError(placed(name, contact.streams.reason))
+    assert contact.streams is not None
     return contact.streams
 
 

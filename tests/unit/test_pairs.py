@@ -139,9 +139,9 @@ class Printing(LineReader):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([], "nothing was printed"),
-        (["Welcome"], "Welcome"),
-        ([json.dumps({"port": 0, "token": "5a" * 16})], '{"port": 0, "token": "' + "5a" * 16 + '"}'),
+        ([], "node-0: nothing was printed"),
+        (["Welcome"], "node-0: Welcome"),
+        ([json.dumps({"port": 0, "token": "5a" * 16})], 'node-0: {"port": 0, "token": "' + "5a" * 16 + '"}'),
         ([LISTENS], "nothing was printed"),
         ([LISTENS, json.dumps({"id": 1, "error": "no route to host"})], "no route to host"),
         ([LISTENS, json.dumps({"id": 7} | TRAFFIC)], json.dumps({"id": 7} | TRAFFIC)),  # of another request

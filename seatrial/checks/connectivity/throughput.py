@@ -1,7 +1,7 @@
 """Plans of TCP streams between nodes. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.checks.connectivity.rates import (
@@ -78,13 +78,13 @@ def explore(plan: Plan, measure: Measure) -> Streams:
 
 
 def explore_again(
-    plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure, first: Streams | None = None
+    plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure, first: Mapping[Pair, float] = {}
 ) -> Streams:
     """Repeat the streams of doubtful nodes as `explore` measures them, so that both compare.
 
     The `first` streams of all nodes show which links look slow, and are tried again.
     """
-    return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure, first or {})
+    return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure, first)
 
 
 def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure, first: Streams) -> Streams:

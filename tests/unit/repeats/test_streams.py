@@ -1,5 +1,6 @@
 """Which nodes meet again when TCP rates are repeated, so that the second time measures what the first did."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import stages as step
-from seatrial.checks.connectivity.rates import Findings, Streams, egress, ingress, measurements
+from seatrial.checks.connectivity.rates import Findings, Streams, egress, ingress, measurements, slow_nodes
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext, Doubt
@@ -176,3 +177,28 @@ def test_links_of_a_node_that_is_slow_the_first_time_alone_are_not_blamed(
     findings.try_again(explore_again(plan, ["node-1"], 1, carries(again), findings.streams))
     assert [(suspect.kind, suspect.name) for suspect in findings.check().suspects] == blamed
     assert not findings.slowed
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_slows_or_recovers_between_streams_and_their_repeats_no_healthy_part_is_blamed(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.choice([6, 8, 12, 16, 32])
+    names = [f"node-{i}" for i in rng.sample(range(count), count)]
+    at_first, since, always = rng.choice([0, 1, 2, 3]), rng.choice([0, 1, 2]), rng.choice([0, 0, 1])
+    recovers, slows = set(names[: min(at_first, count // 4)]), set(names[4 : 4 + since])
+    slow = set(names[3 : 3 + always])
+    plan = Plan(sorted(names), one_machine=rng.random() < 0.5, day=rng.randrange(100))
+
+    def carries(sending_slowly: set[str]) -> Callable[[Sequence[Pair]], Streams]:
+        return lambda pairs: {
+            way: (24 if way[0] in sending_slowly else 2000) * rng.uniform(0.7, 1.3)
+            for a, b in pairs
+            for way in ((a, b), (b, a))
+        }
+
+    findings = Findings(make_testbed(count), node_count=count)
+    findings.streams = dict(explore(plan, carries(recovers | slow)))
+    doubtful = sorted({*slow_nodes(findings.streams), *rng.sample(names, rng.choice([0, 1, 3]))})
+    findings.try_again(explore_again(plan, doubtful, 1, carries(slows | slow), findings.streams))
+    assert {suspect.name for suspect in findings.check().suspects} <= slow
+    assert findings.slowed >= slows.intersection(doubtful)
