@@ -104,7 +104,6 @@ log = logging.getLogger("seatrial.streams")
 Answered = TypeVar("Answered")
 
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
-SHARED_STREAM_BYTES = 8 * 1024**2  # of streams that wait for each other on the cores of one machine
 STREAM_S = 0.5
 _STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
 
@@ -125,13 +124,11 @@ def try_streams(
         contacts[name].streams = probe
     _raise_floods(started)
     peer_of = dict(pairs)
-    crowded = testbed.shared_cores is not None and len(pairs) > testbed.shared_cores
-    max_bytes = SHARED_STREAM_BYTES if crowded else STREAM_BYTES
 
     def measure(node: Node) -> tuple[float, float]:
         peer = by_name[peer_of[node.name]]
         own, of_peer = (_running(name, contacts[name]) for name in (node.name, peer.name))
-        return own.measure(peer, of_peer.listener, max_bytes, timeout_s)
+        return own.measure(peer, of_peer.listener, timeout_s)
 
     answers = on_each([by_name[name] for name in peer_of], measure, at_once=fan_out(testbed))
     _raise_floods(answers)
@@ -169,13 +166,13 @@ class StreamProbe:
         self._numbers = count(1)
         self.listener = self._first(partial(read_answer, StreamListener), timeout_s)
 
-    def measure(self, peer: Node, listener: StreamListener, max_bytes: int, timeout_s: float) -> tuple[float, float]:
+    def measure(self, peer: Node, listener: StreamListener, timeout_s: float) -> tuple[float, float]:
         """MB/s to the peer that listens there, and from it. Raises RemoteError, FloodError."""
         number = next(self._numbers)
         request = {
             "id": number,
             "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
-            "max_bytes": max_bytes,
+            "max_bytes": STREAM_BYTES,
             "max_seconds": STREAM_S,
         }
 

@@ -29,7 +29,7 @@ class Plan:
     """Pairs of the nodes `names`: neighbours in a ring, and a partner that changes each day.
 
     After a day for each node, every link was measured. `day`: any count of days; None: no partner in turn. Many nodes
-    of `one_machine` have one neighbour each: all links are the same bridge, and the time is its cores'.
+    of `one_machine` have one neighbour each: all links are the same bridge, and one stream after the other takes long.
     """
 
     names: Sequence[str]
@@ -46,7 +46,12 @@ class Plan:
 
     def rounds(self) -> list[list[Pair]]:
         """The same in batches that may be measured at once."""
-        return [batch for disjoint in self.meetings() for batch in _batches(disjoint, len(self.names))]
+        return [batch for disjoint in self.meetings() for batch in self.batches(disjoint)]
+
+    def batches(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
+        """The pairs, those that may be measured at once together: on one machine they would slow each other."""
+        size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
+        return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
         """The planned links whose streams are missing in one direction or in both."""
@@ -74,7 +79,7 @@ def explore(plan: Plan, measure: Measure) -> Streams:
 
     `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
     """
-    return _with_second_tries(plan.rounds(), len(plan.names), measure, {})
+    return _with_second_tries(plan, plan.rounds(), measure, {})
 
 
 def explore_again(
@@ -84,10 +89,10 @@ def explore_again(
 
     The `first` streams of all nodes show which links look slow, and are tried again.
     """
-    return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure, first)
+    return _with_second_tries(plan, once_more(plan, doubtful, nth), measure, first)
 
 
-def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure, first: Streams) -> Streams:
+def _with_second_tries(plan: Plan, batches: Sequence[Sequence[Pair]], measure: Measure, first: Streams) -> Streams:
     """The streams of `batches`, and up to SECOND_TRIES more of each node and link that looks slow, beside `first`."""
     streams: dict[Pair, float] = {}
     best = dict(first)
@@ -112,7 +117,7 @@ def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: M
         if not of_nodes and not links:
             return streams
         for disjoint in (*of_nodes, *_disjoint(links)):
-            for pairs in _batches(disjoint, nodes):
+            for pairs in plan.batches(disjoint):
                 try_pairs(pairs)
 
 
@@ -139,11 +144,6 @@ def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
     if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
         last = [even.pop()]
     return [even, last] if every_other else [even, odd, last]
-
-
-def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
-    size = 1 if nodes <= ONE_BY_ONE_UP_TO else AT_ONCE
-    return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
 
 def second_tries(streams: Streams, tried: Collection[str] = ()) -> list[list[Pair]]:
@@ -182,4 +182,4 @@ def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> list[list[Pair]]
     on_top = [
         [pair for pair in zip(lonely[start:], turned, strict=False) if frozenset(pair) not in links] for start in starts
     ]
-    return [batch for disjoint in (*met, *on_top) for batch in _batches(disjoint, len(names))]
+    return [batch for disjoint in (*met, *on_top) for batch in plan.batches(disjoint)]
