@@ -157,6 +157,24 @@ def test_what_a_node_printed_in_place_of_a_rate_is_shown(
     assert caplog.messages == [f"node-0 to node-1: throughput cannot be measured: {problem}"]
 
 
+@pytest.mark.parametrize("broken", ["send", "read"])
+def test_a_connection_that_is_lost_between_streams_is_no_rate(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    programs = {"first": Printing(LISTENS), "second": Printing(LISTENS)}
+    monkeypatch.setattr(peers, "start_process", lambda transport, _: programs[transport])
+    contacts = {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
+    assert try_streams(make_testbed(2), contacts, [], 1) == {}
+
+    def lost(_: object) -> None:
+        raise OSError("Socket is closed")
+
+    monkeypatch.setattr(programs["first"], broken, lost)
+    assert try_streams(make_testbed(2), contacts, [("node-0", "node-1")], 1) == {}
+    (message,) = caplog.messages
+    assert message.endswith("Socket is closed")
+
+
 def test_the_program_that_measures_streams_is_started_once_and_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
     late, second = json.dumps({"id": 1} | TRAFFIC), json.dumps({"id": 2} | TRAFFIC)
     first = Printing("Welcome", LISTENS, json.dumps({"id": 1} | TRAFFIC), late, second)
