@@ -116,10 +116,9 @@ class TrainJob:
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
-    """No retries; the operator ends a run at its deadline and removes its pods."""
+    """The operator ends a run at its deadline and removes its pods."""
     return {
         "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at
-        "backoffLimit": 0,
         "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
         "suspend": bool(plan.settings.queue),
@@ -133,7 +132,11 @@ def replicas(count: int, template: Object) -> Object:
 
 
 class PyTorchJob:
-    """One Master and the other nodes as Workers; Kubeflow's training operator sets PET_*, MASTER_ADDR and RANK."""
+    """One Master and the other nodes as Workers; Kubeflow's training operator sets PET_*, MASTER_ADDR and RANK.
+
+    No pod restarts, so the job fails with the first one. With a backoffLimit the operator (1.8.1) would then delete all
+    pods, whatever their cleanPodPolicy, and nothing would say which node failed.
+    """
 
     kind = Kind("kubeflow.org/v1", "PyTorchJob", needs="the Kubeflow training operator")
     service = False
@@ -165,7 +168,7 @@ class MPIJob:
         spec = {
             "slotsPerWorker": plan.run.cluster.slots,
             "sshAuthMountPath": "/etc/mpi-operator-ssh",  # else the operator's keys are over ~/.ssh
-            "runPolicy": run_policy(plan),
+            "runPolicy": run_policy(plan) | {"backoffLimit": 0},  # of the launcher pod's Job
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, _waiting_pod(plan)),
                 "Worker": replicas(plan.node_count, node_template(plan)),
