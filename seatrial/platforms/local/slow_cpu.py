@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 _LOOK_S = 0.01
-_BURST_S = 0.05  # of processor time that may be saved up
+_BURST_S = 0.01  # of processor time that may be saved up: a tick, less than a measurement
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
