@@ -13,9 +13,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # the folder of the probes, or the archive that holds them
 
@@ -105,8 +106,9 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
         port = str(sock.getsockname()[1])
     started: list[_Rank] = []
     try:
-        for rank in range(ranks):
-            started.append(_Rank(command, _environment(rank, ranks, port)))
+        with _deferred_sigterm():
+            for rank in range(ranks):
+                started.append(_Rank(command, _environment(rank, ranks, port)))
         status, problem = _outcome(started, began + timeout_s, f"did not end within {timeout_s:g} s")
     except OSError as error:
         status, problem = None, f"cannot start: {error.strerror}"
@@ -115,6 +117,23 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
             process.end()
     output = started[0].output.text() if started else ""
     return Ended(output, status, problem, time.monotonic() - began)
+
+
+@contextmanager
+def _deferred_sigterm() -> Iterator[None]:
+    """Put off a handler of SIGTERM, which may raise, until what is being started can be ended."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    received: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGTERM, lambda *signalled: received.append(signalled))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        if received:
+            handler(*received[0])
 
 
 def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | None, str]:

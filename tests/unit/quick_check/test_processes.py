@@ -3,10 +3,13 @@
 import os
 import signal
 import subprocess
+import sys
 import time
+from typing import Any
 
 import pytest
 
+from seatrial.remote.probes import processes
 from tests.unit.quick_check.machine import FACTS, PASSED, RESULTS, TRAIN, Machine, gpus
 
 
@@ -91,6 +94,29 @@ def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
     for started in machine.work.glob("rank-*"):
         with pytest.raises(ProcessLookupError):
             os.kill(int(started.name.removeprefix("rank-")), 0)
+
+
+def test_a_check_that_is_ended_while_it_starts_ranks_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def popen_and_end(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*args, **options))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen_and_end)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with pytest.raises(SystemExit):
+            processes.run(["sleep", "60"], 60, ranks=2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        alive = [process for process in started if process.poll() is None]
+        for process in started:
+            process.kill()
+            process.communicate()
+    assert (len(started), alive) == (2, [])
 
 
 def test_results_that_cannot_be_written_change_no_verdict(machine: Machine) -> None:
