@@ -150,7 +150,7 @@ def run_command(
         status = process.exit_status() if ended else None
         return CommandResult(status, output, time.monotonic() - started, timed_out=not ended)
     except (EOFError, OSError) as error:
-        raise RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__)) from error
+        raise connection_lost(error) from error
     finally:
         process.close()
 
@@ -164,6 +164,11 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
         output += data or b""
         check_output_bytes(process, max_bytes)
     return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
+
+
+def connection_lost(error: Exception) -> RemoteError:
+    """The error of a connection that broke while a command ran."""
+    return RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__))
 
 
 def check_output_bytes(process: LineReader, max_bytes: int) -> None:

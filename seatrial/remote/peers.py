@@ -24,7 +24,13 @@ from seatrial.remote.answers import (
     read_answer,
     shown,
 )
-from seatrial.remote.command import MAX_OUTPUT_BYTES, check_output_bytes, run_command, start_process
+from seatrial.remote.command import (
+    MAX_OUTPUT_BYTES,
+    check_output_bytes,
+    connection_lost,
+    run_command,
+    start_process,
+)
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
 
@@ -188,7 +194,7 @@ class StreamProbe:
         try:
             self._process.send(json.dumps(request).encode() + b"\n")
         except (EOFError, OSError) as error:
-            raise _connection_lost(error) from error
+            raise connection_lost(error) from error
         answer = self._first(read, timeout_s + _STREAM_SPARE_S)
         if isinstance(answer, StreamError):
             raise RemoteError(answer.error)
@@ -201,7 +207,7 @@ class StreamProbe:
             try:
                 lines = self._process.read_lines(left)
             except (EOFError, OSError) as error:
-                raise _connection_lost(error) from error
+                raise connection_lost(error) from error
             check_output_bytes(self._process, MAX_OUTPUT_BYTES)
             for line in lines or ():
                 with suppress(ValueError):
@@ -210,7 +216,3 @@ class StreamProbe:
             if lines is None:
                 break
         raise RemoteError(shown(printed))
-
-
-def _connection_lost(error: Exception) -> RemoteError:
-    return RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__))

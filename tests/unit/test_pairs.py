@@ -1,6 +1,7 @@
 """Which nodes try which others, and what the answer of a node may be."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -136,6 +137,11 @@ class Printing(LineReader):
         return f"{self.lines.pop(0)}\n".encode() if self.lines else None
 
 
+def contacts_of(programs: Mapping[str, Printing]) -> dict[str, NodeConnection]:
+    """Connections to nodes; the name of the program that each starts stands for its transport."""
+    return {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
@@ -152,7 +158,7 @@ def test_what_a_node_printed_in_place_of_a_rate_is_shown(
 ) -> None:
     programs = {"first": Printing(*lines), "second": Printing(LISTENS)}
     monkeypatch.setattr(peers, "start_process", lambda transport, _: programs[transport])
-    contacts = {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
+    contacts = contacts_of(programs)
     assert try_streams(make_testbed(2), contacts, [("node-0", "node-1")], 1) == {}
     assert caplog.messages == [f"node-0 to node-1: throughput cannot be measured: {problem}"]
 
@@ -163,7 +169,7 @@ def test_a_connection_that_is_lost_between_streams_is_no_rate(
 ) -> None:
     programs = {"first": Printing(LISTENS), "second": Printing(LISTENS)}
     monkeypatch.setattr(peers, "start_process", lambda transport, _: programs[transport])
-    contacts = {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
+    contacts = contacts_of(programs)
     assert try_streams(make_testbed(2), contacts, [], 1) == {}
 
     def lost(_: object) -> None:
@@ -186,7 +192,7 @@ def test_the_program_that_measures_streams_is_started_once_and_asked_often(monke
         return programs[transport]
 
     monkeypatch.setattr(peers, "start_process", start)
-    contacts = {f"node-{i}": NodeConnection(name, {}, 1, 0, 0) for i, name in enumerate(programs)}  # type: ignore[arg-type]
+    contacts = contacts_of(programs)
     testbed, rates = make_testbed(2), {("node-0", "node-1"): 2.0, ("node-1", "node-0"): 4.0}
     for _ in range(2):
         assert try_streams(testbed, contacts, [("node-0", "node-1")], 1) == rates
