@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
+.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-fresh test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -44,6 +44,9 @@ gate-served:
 
 gate-nodes:
 	flock -s -o $(IDLE) $(BIN)/pytest -m gate $(GATE_NODES)
+
+test-fresh:   # `make run` and `make test` in a bare Debian 12 and a bare Ubuntu 24.04; half an hour, needs root and debootstrap
+	scripts/test-fresh
 
 test-all: test
 	@for lane in slow fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
