@@ -87,7 +87,7 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
         if settings.dry_run:
             lines.append(f"isolate {node} by `{command}`")
         elif isolator.isolate(node, run.run_id, code):
-            lines.append(f"{node} was isolated by `{command}`; `seatrial release {node} CLUSTER` undoes it")
+            lines.append(f"{node} was isolated by `{command}`; `seatrial release CLUSTER {node}` undoes it")
         else:
             lines.append(f"{node} is out of service already")
     return lines

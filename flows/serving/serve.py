@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -157,11 +158,15 @@ def serve(site: ServeConfig, host: str, port: int) -> None:
     validated(site)
     configured_auth_string()
     stop_on_signals()
-    with _listening(host, port) as listener, _alone() as home, _children(site, listener, _login(home)) as children:
-        while True:
-            for child in children:
-                child.look()
-            time.sleep(_LOOK_S)
+    with _listening(host, port) as listener, _alone() as home:
+        auth_string, shown = _login(home)
+        for line in access_lines(_url(listener), shown):
+            print(line, flush=True)
+        with _children(site, listener, auth_string) as children:
+            while True:
+                for child in children:
+                    child.look()
+                time.sleep(_LOOK_S)
 
 
 @contextmanager
@@ -197,21 +202,40 @@ def _alone() -> Iterator[Path]:
         yield home
 
 
-def _login(home: Path) -> str:
-    """Return the login of UI, API and the runs' folders, and show a new one once. Raises InputError."""
+def _login(home: Path) -> tuple[str, str]:
+    """Return the login of UI, API and the runs' folders, and how a shell gets it. A new one is shown once.
+
+    Raises InputError.
+    """
     if configured := configured_auth_string():
-        return configured
+        return configured, f"${SERVER_AUTH}"
     auth_string, is_new = kept_auth_string(home)
     shown = f"{auth_string} (shown this once; kept in {auth_file(home)})" if is_new else f"in {auth_file(home)}"
     print(f"login    {shown}", flush=True)
-    return auth_string
+    return auth_string, f"$(cat {shlex.quote(str(auth_file(home)))})"
+
+
+def access_lines(url: str, login: str) -> list[str]:
+    """Return how people and programs log in; `login` is shell that has it."""
+    return [
+        "         in the UI, type the whole of it, user:password, into the one field",
+        "shell    for prefect and seatrial in another terminal:",
+        f"         export PREFECT_API_URL={url}/api",
+        f'         export {CLIENT_AUTH}="{login}"',
+    ]
+
+
+def _url(listener: socket.socket) -> str:
+    """Return the address of the server for processes of this machine."""
+    host, port = listener.getsockname()
+    return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
 
 @contextmanager
 def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
     """Start server and runner; end both afterwards, the runner first."""
     host, port = listener.getsockname()
-    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    url = _url(listener)
     public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
     fd = listener.fileno()
     life, living = os.pipe()  # its other end keeps the server alive: this process and the runner have it

@@ -166,7 +166,10 @@ def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None
         return
     try:
         if "report.html" in written:
-            create_link_artifact(f"{where}/report.html", link_text="report", key=f"report-{run.cluster.name}")
+            report = f"{where}/report.html"
+            log.info("report: %s", report)  # Prefect's UI makes a link of it, on the first tab of the run's page
+            key, description = f"report-{run.cluster.name}", f"[Report of run {run.run_id}]({report})"
+            create_link_artifact(report, link_text="report", key=key, description=description)
         if picture := curve_png(result):
             write_atomic(run.out / PICTURE, picture)
             create_image_artifact(f"{where}/{PICTURE}", key=f"busbw-{run.cluster.name}", description=run.run_id)

@@ -3,6 +3,7 @@
 import ast
 import io
 import logging
+import os
 import platform
 import sys
 import time
@@ -139,16 +140,18 @@ def reap(cluster: Path | None, kept: str | None) -> None:
 
 
 @click.command()
-@click.argument("node")
 @cluster_argument
-def release(node: str, cluster: Path) -> None:
-    """Put NODE of CLUSTER back into service, which a run has taken out by the field `isolate`.
+@click.argument("node")
+def release(cluster: Path, node: str) -> None:
+    """Put NODE of CLUSTER, a cluster file, back into service, which a run has taken out by the field `isolate`.
 
     Exit status: 2 for a node that seatrial has not isolated.
     """
     from seatrial.config.cluster import load_cluster
     from seatrial.platforms import isolator_for
 
+    if os.path.isfile(node) and not os.path.isfile(cluster):
+        raise InputError(f"release: CLUSTER comes before NODE: seatrial release {node} {cluster}")
     isolator_for(load_cluster(cluster)).release(node)
     print(f"{node}: is in service again")
 

@@ -212,7 +212,7 @@ class Schedule(Strict):
 class Isolate(Strict):
     """Nodes that a run names are taken out of service: cordoned and tainted on Kubernetes, drained on Slurm.
 
-    At most a third of the nodes are. `seatrial release NODE CLUSTER` undoes it.
+    At most a third of the nodes are. `seatrial release CLUSTER NODE` undoes it.
     """
 
     confidence: float = Field(0.95, ge=0.5, le=1, description="of a suspected node, or a GPU of it, at least")

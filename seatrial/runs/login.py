@@ -139,6 +139,7 @@ def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal
 
 def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
     """Replace this process with ssh. Raises InputError, or MissingError without ssh."""
+    _check_order(run, node)
     testbed = testbed_of(run)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = ssh_argv(testbed, node_of(testbed, node), command, terminal=on_terminal)
@@ -146,6 +147,20 @@ def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:
         raise MissingError(Reason.of("ssh-missing")) from error
+
+
+def _check_order(run: str, node: str) -> None:
+    """Raise InputError if the second argument is the run."""
+    if _is_up(node) and not _is_up(run):
+        raise InputError(f"ssh: RUN comes before NODE: seatrial ssh {node} {run}")
+
+
+def _is_up(run: str) -> bool:
+    try:
+        folder_of(run)
+    except InputError:
+        return False
+    return True
 
 
 def dial(run: str, node: str) -> None:

@@ -168,7 +168,10 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
     visitor.sees("trial brief", "cluster:trial", "suite:brief")
     visitor.sees("Completed", "verdict:pass", "all_reduce: 2 sizes from 1M to 4M, every result right")
     assert served.ended(flow_run)["type"] == "COMPLETED"
+    visitor.sees("report: http")
     visitor.picture("prefect-run")
+    reports = "return [...document.querySelectorAll('a')].filter(a => a.href.endsWith('/report.html')).length"
+    assert visitor.browser.driver.execute_script(reports) == 1  # one click from the page of the run
     visitor.click("Artifacts")
     visitor.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial")
     open_artifact(served, visitor, "summary-trial")

@@ -72,6 +72,13 @@ def test_words_that_are_wrong_are_one_line(
     assert len(err) < 500
 
 
+def test_a_node_before_its_cluster_is_told_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text("nodes: 4\nplatform: {kind: slurm}\nisolate: {}\n")
+    assert command("release", "n2", str(file)) == 2
+    assert capsys.readouterr().err == f"seatrial: release: CLUSTER comes before NODE: seatrial release {file} n2\n"
+
+
 def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("../x\r\x1b[2Kfake"))

@@ -97,7 +97,7 @@ def test_more_than_a_third_of_the_nodes_are_left_alone(scontrol: list[tuple[str,
 
 def test_slurm_drains_and_resumes_only_what_is_its_own(scontrol: list[tuple[str, ...]]) -> None:
     of = cluster("slurm", dry_run=False)
-    assert "`seatrial release n2 CLUSTER` undoes it" in lines(of, Suspect("gpu", "n2/gpu-1", 1.0, SLOW))[0]
+    assert "`seatrial release CLUSTER n2` undoes it" in lines(of, Suspect("gpu", "n2/gpu-1", 1.0, SLOW))[0]
     assert lines(of, slow()) == ["n2 is out of service already"]
     for name in ("n3", "n1", "n9", "ALL", "n[1-2]"):
         with pytest.raises(InputError, match="node"):

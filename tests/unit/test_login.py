@@ -53,6 +53,15 @@ def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         login.folder_of("r9")
 
 
+def test_a_node_before_its_run_is_told_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
+    states.make_folder("r1", "local")
+    with pytest.raises(InputError, match=r"^ssh: RUN comes before NODE: seatrial ssh r1 node-2$"):
+        login.log_in("node-2", "r1", ())
+    with pytest.raises(InputError, match=r"^run node-2: is over, or not from this machine and user; up: r1$"):
+        login.log_in("node-2", "node-3", ())
+
+
 def test_ssh_gets_no_key_that_is_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": {"kind": "local"}})

@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from flows.serving import server, webserver
-from flows.serving.serve import _DEFAULTS, _Child, _listening
+from flows.serving.serve import _DEFAULTS, _Child, _listening, _login, access_lines
 from flows.serving.server import (
     _SERVE,
     SERVER_AUTH,
@@ -92,6 +92,28 @@ def test_a_login_of_the_environment_or_of_prefects_profile_counts() -> None:
     assert configured_auth_string() is None
     with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "ann:password"}):
         assert configured_auth_string() == "ann:password"
+
+
+def test_a_new_login_is_shown_with_how_to_type_it_and_the_exports_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    login, in_shell = _login(home)
+    assert capsys.readouterr().out.startswith(f"login    {login} (shown this once; kept in {home}/")
+    typed, _, *exports = access_lines("http://127.0.0.1:4200", in_shell)
+    assert "the whole of it, user:password, into the one field" in typed
+    shell = f"{'; '.join(exports)}; printenv PREFECT_API_URL PREFECT_API_AUTH_STRING"
+    printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["http://127.0.0.1:4200/api", login]
+    assert _login(home) == (login, in_shell)
+    assert capsys.readouterr().out == f"login    in {home}/seatrial-serve.auth\n"
+
+
+def test_a_configured_login_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "ann:password"}):
+        assert _login(tmp_path) == ("ann:password", f"${SERVER_AUTH}")
+    assert "password" not in capsys.readouterr().out
 
 
 # Which requests a server takes, by host name and origin.
