@@ -1,14 +1,14 @@
 """Contradictions between the GPUs and network that a log names and those given for it."""
 
-import re
+from collections import Counter
 from collections.abc import Iterable
 
 from seatrial.catalog import references
+from seatrial.catalog.hardware_names import gpu_model
 from seatrial.model.reason import Reason
 from seatrial.nccl import Device, Transport
+from seatrial.text.words import some_of
 
-# The longer names first: a GB200 is no B200, and a GH200 no H200.
-_MODEL = re.compile(r"\b(GB300|GB200|GH200|B300|B200|H200|H100|H20|A100|V100|MI\d{3}[AX]?)\b")
 _RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = "InfiniBand or RoCE", "EFA", "GPUDirect-TCPXO", "GPUDirect-TCPX", "Slingshot"
 # What names of fabrics, of NCCL's networks and of libfabric's providers begin with; the longer ones first.
 _KINDS = {
@@ -20,11 +20,23 @@ _OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})  # a cloud's type of machine has
 
 
 def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
-    """Return which other GPUs the log names; None where they fit, or where either name says nothing."""
-    required = _MODEL.search(hardware)
-    names = {device.name: match[1] for device in devices if (match := _MODEL.search(device.name))}
-    others = sorted(name for name, model in names.items() if required and model != required[1])
-    return Reason.of("log-of-other-gpu", others=others[0], hardware=hardware) if others else None
+    """Return which other GPUs the log names; None where some fit, or where either name says nothing."""
+    required = gpu_model(hardware)
+    names = {device.name: model for device in devices if (model := gpu_model(device.name))}
+    if required is None or not names or required in names.values():
+        return None
+    return Reason.of("log-of-other-gpu", others=min(names), hardware=hardware)
+
+
+def mixed_models(devices: Iterable[Device]) -> str | None:
+    """Return which ranks have another GPU model than most; None where all have the same."""
+    models = {device: model for device in devices if (model := gpu_model(device.name))}
+    counts = Counter(models.values()).most_common()
+    if len(counts) < 2:
+        return None
+    usual = counts[0][0]
+    odd = [f"{model} at rank {device.rank} on {device.host}" for device, model in models.items() if model != usual]
+    return Reason.of("log-of-mixed-gpus", count=counts[0][1], usual=usual, odd=some_of(odd))
 
 
 def other_network(fabric: str | None, transport: Transport | None) -> str | None:

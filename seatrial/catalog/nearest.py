@@ -32,6 +32,8 @@ def _none_for(busbw: Measurement, setup: Setup) -> str:
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:
+    if not setup.hardware:
+        return "the log names no GPU model that is known; give it with --hardware"
     if setup.hardware not in known_hardware():
         return f"hardware {setup.hardware} is not in the catalog"
     key = (setup.hardware, operation, arm)

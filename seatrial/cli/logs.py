@@ -54,15 +54,18 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
 OTHER = "other"
 
 
-def _checked_hardware(context: click.Context, option: click.Parameter, name: str) -> str:
-    """Return the name if it is in the catalog. Raises InputError with the nearest name."""
-    from seatrial.catalog import known_hardware
-    from seatrial.text.words import nearest_of
+def _checked_hardware(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    """Return the catalog's name of that hardware, or the model's own. Raises InputError for a name of no GPU."""
+    from seatrial.catalog.hardware_names import find_hardware
 
-    if name != OTHER and name not in known_hardware():
-        nearest = nearest_of(name, known_hardware()) or f"known: {', '.join(known_hardware())}"
-        raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {nearest}; or {OTHER}")
-    return name
+    if name is None or name == OTHER:
+        return name
+    found, line = find_hardware(name)
+    if found is None:
+        raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {line}; or {OTHER}")
+    if line:
+        click.echo(f"--hardware: {printable(line)}", err=True)
+    return found
 
 
 def _checked_fabric(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
@@ -78,15 +81,18 @@ def _checked_fabric(context: click.Context, option: click.Parameter, name: str |
 @click.argument("logs", nargs=-1, required=True)
 @click.option(
     "--hardware",
-    required=True,
     callback=_checked_hardware,
-    help=f"Hardware name, as in a cluster file; {OTHER} for hardware that the catalog does not have.",
+    help=f"GPU model, such as H100 or MI300X; default: the one that the log names. {OTHER} is held against nothing.",
 )
 @click.option(
-    "--nodes", required=True, type=click.IntRange(min=1), help="Number of nodes that took part, or should have."
+    "--nodes",
+    type=click.IntRange(min=1),
+    help="Number of nodes that should have taken part; default: those that the log names.",
 )
 @click.option(
-    "--gpus-per-node", type=click.IntRange(min=1), help="GPUs per node; default: the usual number for the hardware."
+    "--gpus-per-node",
+    type=click.IntRange(min=1),
+    help="GPUs per node; default: as in the log, with --nodes the usual number for the hardware.",
 )
 @click.option(
     "--fabric",
@@ -97,21 +103,24 @@ def _checked_fabric(context: click.Context, option: click.Parameter, name: str |
 @json_option
 def judge(
     logs: tuple[str, ...],
-    hardware: str,
-    nodes: int,
+    hardware: str | None,
+    nodes: int | None,
     gpus_per_node: int | None,
     fabric: str | None,
     require_baseline: bool,
     as_json: bool,
 ) -> NoReturn:
-    """Judge the nccl-tests LOGS of one run, from any launcher, against reference values for the hardware.
+    """Judge the LOGS of one run, from any launcher, against reference values for the hardware.
+
+    Hardware, nodes, GPUs per node and fabric are read from the logs; an option fills in what they do not say.
 
     LOGS are files, text or JSON, or folders with files NAME.log; - is standard input. Output of dcgmi diag,
     nvbandwidth, perftest and nvidia-smi -q may be among them. Exit status: 0 pass, 1 degraded, fail or corrupt,
     2 bad input, 3 inconclusive or not_run.
     """
     with waiting("reading the logs"):
-        from seatrial.judge.logs import LogsConfig, judge_logs
+        from seatrial.judge.log_cluster import LogsConfig
+        from seatrial.judge.logs import judge_logs
         from seatrial.report.terminal import show_judged, to_dict
 
         read = _read(logs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from seatrial.catalog import usual_gpus, with_links
-from seatrial.catalog.log_facts import fabric_named, other_model, other_network
+from seatrial.catalog.log_facts import mixed_models, other_model, other_network
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
 from seatrial.catalog.reach import one_nic_less
@@ -32,6 +32,7 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_re
 from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
+from seatrial.judge.log_cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
 from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
@@ -42,16 +43,6 @@ from seatrial.text.headline import conclude as conclude_logs
 from seatrial.text.words import number, some_of
 
 _MAX_REASONS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class LogsConfig:
-    """What the logs are said to be of; `gpus_per_node` None: as many as that hardware usually has."""
-
-    hardware: str
-    nodes: int
-    gpus_per_node: int | None = None
-    fabric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +75,13 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
         for number, sweep in enumerate(log.sweeps, start=1)
         for suffix, part in by_kind(sweep)
     ]
-    judged = [_judged_arm(arm, arms, config) for arm in arms]
+    sweeps = [arm.sweep for arm in arms]
+    claims = [claim_of(arm.sweep, sweeps, config) for arm in arms]
+    nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
+    judged = [_judged_arm(arm, arms, claim, nodes) for arm, claim in zip(arms, claims, strict=True)]
     empty = Reason.of("log-empty")
     rest = [log.check or Check(log.name, Verdict.INCONCLUSIVE, empty) for log in logs if not log.sweeps]
-    flaw = no_control([arm for _, arm in judged], config.nodes)
+    flaw = no_control([arm for _, arm in judged], nodes)
     checks = (*(check for check, _ in judged), *rest, *([flaw] if flaw else []))
     verdict, reason = conclude_logs(checks)
     if len(checks) == 1:
@@ -98,60 +92,65 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     return LogsJudgement(verdict, reason, checks)
 
 
-def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Check, Arm]:
-    """One sweep among all as a check, and with its plateau."""
-    config = _of_one_node(arm, arms, config)
-    is_control = treatment_of(arm, arms, config.nodes) is not None
-    claim = config
-    if not config.fabric and config.nodes > 1:  # NCCL's log may name it
-        claim = replace(config, fabric=fabric_named(config.hardware, arm.sweep.transport))
+def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
+    """One sweep among all as a check, and with its plateau; `nodes` are those of the whole run."""
+    claimed = _of_one_node(arm, arms, claimed, nodes)
+    is_control = treatment_of(arm, arms, nodes) is not None
+    claim = with_named_fabric(claimed, arm.sweep)
     outcome = _outcome(arm.sweep, claim, is_control)
     check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
     noted = [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]
     notes = [Reason.of("log-noted", what=some_of(noted))] if noted else []
-    notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != config else []
+    notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != claimed else []
     check = replace(check, reason=join((check.reason, *notes))) if notes else check
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)
 
 
-def _of_one_node(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> LogsConfig:
+def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
     """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
-    settings, is_whole = settings_of(arm.sweep), any(len(_hosts(other)) >= config.nodes for other in arms)
+    settings, is_whole = settings_of(arm.sweep), any(len(hosts_of(other.sweep)) >= nodes for other in arms)
     is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
-    return replace(config, nodes=1, fabric=None) if is_whole and is_inside and len(_hosts(arm)) == 1 else config
+    is_one = is_whole and is_inside and len(hosts_of(arm.sweep)) == 1
+    return replace(claim, nodes=1, fabric=None) if is_one else claim
 
 
-def _hosts(arm: Arm) -> set[str]:
-    return {device.host for device in arm.sweep.devices}
-
-
-def _outcome(whole: Sweep, claim: LogsConfig, is_control: bool) -> SweepOutcome:
+def _outcome(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     """Conclude from one sweep by itself, as in a run."""
     operation = whole.collective or "all_reduce"  # where there are no rows, any will do
     each = claim.gpus_per_node or usual_gpus(claim.hardware)
     problem = not_all_ranks(claim.nodes, each and each * claim.nodes, whole)
-    if problem:
+    if problem and not whole.findings:
         return SweepOutcome(operation, *(wrong_results(whole) or problem))
     group = group_of(whole)
     claim, sweep = _within_a_group(claim, whole), group.sweep if group else whole
     setting = _setting(operation, sweep, claim, is_control)
-    strange = _of_another_cluster(sweep, claim, setting)
-    if strange and not wrong_results(sweep):
-        return SweepOutcome(operation, Verdict.INCONCLUSIVE, strange)
     unusual = _other_gpus(claim, sweep) if fewer_nodes(setting, sweep) is None else None
     if unusual:
         setting = replace(setting, ranks=sweep.ranks or 0)
     outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
-    if strange:  # numbers of other hardware, and wrong ones
-        return replace(outcome, reason=join((outcome.reason, strange)), measurements=())
+    if strange := _of_another_cluster(sweep, claim, setting):
+        return _of_others(outcome, sweep, strange)
     if group:
         note = Reason.of("log-of-groups", groups=whole.groups, ranks=setting.ranks)
         outcome = replace(outcome, reason=rewritten(outcome.reason, lambda reason: f"{reason}, {note}"))
-    return _limited(outcome, sweep, unusual)
+    return _limited(outcome, sweep, unusual or _unplaced(claim, sweep))
 
 
-def _setting(operation: str, sweep: Sweep, claim: LogsConfig, is_control: bool) -> Setting:
+def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: str) -> SweepOutcome:
+    """The outcome of numbers of another cluster: wrong results and a cause that the log names count, numbers do not."""
+    if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
+        return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
+    verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
+    return replace(outcome, verdict=verdict, reason=join((outcome.reason, strange)), measurements=())
+
+
+def _unplaced(claim: Claim, sweep: Sweep) -> str | None:
+    """The reason not to hold the numbers against anything, if the number of nodes is unknown."""
+    return None if claim.is_placed else Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
+
+
+def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:
     setup = setup_of(claim, sweep)
     fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
@@ -161,7 +160,7 @@ def _setting(operation: str, sweep: Sweep, claim: LogsConfig, is_control: bool) 
     )  # fmt: skip
 
 
-def _of_another_cluster(sweep: Sweep, claim: LogsConfig, setting: Setting) -> str | None:
+def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> str | None:
     """Return why the numbers are not of the cluster that the log is said to be of."""
     strange = (
         other_model(claim.hardware, sweep.devices)
@@ -174,7 +173,7 @@ def _of_another_cluster(sweep: Sweep, claim: LogsConfig, setting: Setting) -> st
 
 
 def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: str | None) -> SweepOutcome:
-    """The outcome, at best inconclusive where a GPU may be missing or rows were not read."""
+    """The outcome, at best inconclusive where a GPU may be missing or rows were not read, or degraded by an odd GPU."""
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
         reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
@@ -182,6 +181,9 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: str | None) -> SweepO
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         problem_of_rows = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
+    if mixed := mixed_models(sweep.devices):
+        reasons = (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
+        return replace(outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons))
     without_operation = rewritten(outcome.reason, lambda reason: reason.removeprefix(f"{outcome.operation}: "))
     return outcome if sweep.collective else replace(outcome, reason=without_operation)
 
@@ -194,7 +196,7 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     return Check(arm.name, outcome.verdict, rewritten(outcome.reason, lambda r: r + off), measurements=measurements)
 
 
-def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -> Check:
+def _check(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Check:
     """The check held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     if _other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
         claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
@@ -246,23 +248,25 @@ def _worst_first(check: Check, sweep_check: Check) -> tuple[str, ...]:
     return (check.reason,)
 
 
-def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
+def setup_of(config: Claim, sweep: Sweep) -> Setup:
     """The claimed cluster; with as many GPUs per node as took part if that was not claimed."""
     usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
-def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
+def _other_gpus(config: Claim, sweep: Sweep) -> str | None:
     """The reason why a GPU may be missing: as many on each node, but another number than is usual."""
     usual = usual_gpus(config.hardware)
     each, rest = divmod(sweep.ranks or 0, config.nodes)
-    if config.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
+    if config.gpus_per_node or not usual or not sweep.rows or not each or each == usual:
+        return None
+    if rest and config.is_whole:
         return None
     nodes, hardware = config.nodes * usual, config.hardware
     return Reason.of("log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware)
 
 
-def _within_a_group(config: LogsConfig, sweep: Sweep) -> LogsConfig:
+def _within_a_group(config: Claim, sweep: Sweep) -> Claim:
     """Under NCCL_TESTS_SPLIT each group of ranks is a communicator of its own, inside a node or across nodes."""
     group = group_of(sweep)
     if group is None:

@@ -25,6 +25,16 @@ REASONS = {
         "The log names another GPU model than `--hardware`.",
         "Correct `--hardware`.",
     ),
+    "log-of-mixed-gpus": Explanation(
+        "{count} ranks have {usual}, and others do not: {odd}",
+        "The header names GPUs of several models, and the slowest one holds all others back (`degraded`).",
+        "Compare `nvidia-smi -L` on the nodes, and test nodes of one model together.",
+    ),
+    "log-nodes-unknown": Explanation(
+        "neither the log nor an option says on how many nodes {ranks} ranks ran: give --nodes",
+        "The header with the hosts is lost, so the numbers are held against nothing (`inconclusive`).",
+        "Give `--nodes`, or the log with its header.",
+    ),
     "log-of-other-network": Explanation(
         "the log is of {network}, not of {fabric}: {evidence}",
         "NCCL's log names another kind of network than `--fabric` (`inconclusive`).",

@@ -11,7 +11,8 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.training.section import Training, TransformerSize, Workload
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, explained
-from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
+from seatrial.judge.log_cluster import LogsConfig
+from seatrial.judge.logs import Log, LogsJudgement, judge_logs
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement

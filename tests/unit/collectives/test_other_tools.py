@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.other_tools import read_tool
-from seatrial.judge.logs import Log, LogsConfig, judge_logs
+from seatrial.judge.log_cluster import LogsConfig
+from seatrial.judge.logs import Log, judge_logs
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict

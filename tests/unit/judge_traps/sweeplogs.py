@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
+from seatrial.judge.log_cluster import LogsConfig
+from seatrial.judge.logs import Log, LogsJudgement, judge_logs
 from seatrial.nccl import parse_text
 from seatrial.nccl.busbw import busbw_factor
 

@@ -19,7 +19,7 @@ MODULES = (
     *(
         "text.redact",
         "checks.failures",
-        "catalog.log_facts",
+        "catalog.hardware_names",
         "nccl.classify",
         "nccl.causes",
         "checks.other_tools",

@@ -1,0 +1,109 @@
+"""The cluster that a log is of: what was claimed, and what the log itself names where nothing was. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from seatrial.catalog import usual_gpus
+from seatrial.catalog.hardware_names import gpu_model
+from seatrial.catalog.log_facts import fabric_named
+from seatrial.nccl import Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class LogsConfig:
+    """What the logs are said to be of; None where they say it themselves.
+
+    Without `gpus_per_node`, nodes that are claimed have as many GPUs as that hardware usually has.
+    """
+
+    hardware: str | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    fabric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The cluster that a sweep is held against; `hardware` is empty where its GPU model is unknown.
+
+    `is_whole`: all GPUs of that many nodes should have taken part, because the nodes were claimed. `is_placed`: the
+    number of nodes is known. `gpus_per_node` None: the usual number of the hardware.
+    """
+
+    hardware: str
+    nodes: int
+    gpus_per_node: int | None = None
+    fabric: str | None = None
+    is_whole: bool = True
+    is_placed: bool = True
+
+
+def claim_of(sweep: Sweep, all_sweeps: Sequence[Sweep], config: LogsConfig) -> Claim:
+    """Return what was claimed, its gaps filled by the sweep's log, else by the other logs of the same run."""
+    sweeps = (sweep, *all_sweeps)
+    hardware = config.hardware or next(filter(None, map(_hardware, sweeps)), None) or ""
+    own = _layout(sweep)
+    if config.nodes is not None:
+        return Claim(hardware, config.nodes, config.gpus_per_node, config.fabric)
+    same_ranks = (other for other in all_sweeps if other.ranks == sweep.ranks)
+    layout = own or next(filter(None, map(_layout, same_ranks)), None)
+    if layout is None:  # of a log without rows the causes count, wherever its ranks were
+        ranks = sweep.ranks or usual_gpus(hardware) or 1
+        return Claim(hardware, 1, config.gpus_per_node or ranks, config.fabric, False, not sweep.rows)
+    nodes, most, is_even = layout
+    usual = usual_gpus(hardware)
+    is_part = is_even and (not usual or usual % most == 0)
+    each = config.gpus_per_node or (most if is_part else None)
+    return Claim(hardware, nodes, each, config.fabric, is_whole=False)
+
+
+def with_named_fabric(claim: Claim, sweep: Sweep) -> Claim:
+    """Return the claim with the fabric that NCCL's log names, if none was claimed."""
+    if claim.fabric or claim.nodes < 2:
+        return claim
+    return replace(claim, fabric=fabric_named(claim.hardware, sweep.transport))
+
+
+def hosts_of(sweep: Sweep) -> set[str]:
+    """Return the host names of the header."""
+    return {device.host for device in sweep.devices}
+
+
+def _hardware(sweep: Sweep) -> str | None:
+    """Return the GPU model of most ranks, `cpu` for processors; None where no name is known."""
+    models = Counter(model for device in sweep.devices if (model := _model(device.name)))
+    return models.most_common(1)[0][0] if models else None
+
+
+def _model(name: str) -> str | None:
+    return "cpu" if name == "CPU" else gpu_model(name)
+
+
+def _layout(sweep: Sweep) -> tuple[int, int, bool] | None:
+    """Return the number of nodes, the most ranks on one of them, and whether all have as many; None if unknown.
+
+    Two ranks with one host name and one device are on two nodes of that name, as containers may have.
+    """
+    if sweep.ranks == 1:
+        return 1, 1, True
+    by_host: dict[str, Counter[int]] = {}
+    for device in sweep.devices:
+        by_host.setdefault(device.host, Counter())[device.device] += 1
+    if by_host and len(sweep.devices) == (sweep.ranks or len(sweep.devices)):
+        shares = [count for devices in by_host.values() for count in _shares(devices)]
+        return len(shares), max(shares), len(set(shares)) == 1
+    nodes = sweep.transport.nodes if sweep.transport else None
+    if nodes and sweep.ranks:
+        return nodes, ceil(sweep.ranks / nodes), sweep.ranks % nodes == 0
+    most = max((len(devices) for devices in by_host.values()), default=0)
+    if sweep.ranks and most > 1:  # some lines of the header are lost
+        return max(len(by_host), ceil(sweep.ranks / most)), most, sweep.ranks % most == 0
+    return None
+
+
+def _shares(devices: Counter[int]) -> list[int]:
+    """Return the ranks of each node that has this host name."""
+    nodes = max(devices.values())
+    return [sum(count > node for count in devices.values()) for node in range(nodes)]
