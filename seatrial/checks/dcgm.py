@@ -11,13 +11,13 @@ from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
-from seatrial.checks.other_tools import Diagnosis, read_diagnoses
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
+from seatrial.readers.dcgm import Diagnosis, read_diagnoses
 from seatrial.remote.answers import printable
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected, on_each
@@ -46,14 +46,14 @@ def dcgm(context: CheckContext) -> StepResult:
     results = [(name, each) for name, diagnoses in done.items() for each in diagnoses]
     suspects: list[Suspect] = []  # each GPU that a test names, and the node for a test that names none
     for name, each in results:
-        if each.verdict == "pass":
+        if each.verdict is Verdict.PASS:
             continue
         evidence = Reason.of("tool-says-bad", tool="dcgmi diag", what=each.words)
-        confidence = 0.95 if each.verdict == "fail" else 0.7
+        confidence = 0.95 if each.verdict is Verdict.FAIL else 0.7
         suspects += [Suspect("gpu", f"{name}/gpu-{number}", confidence, evidence) for number in each.gpus]
         if not each.gpus:
             suspects.append(Suspect("node", name, confidence, evidence))
-    verdicts = [*(Verdict(each.verdict) for _, each in results), *(Verdict.INCONCLUSIVE for _ in failed)]
+    verdicts = [*(each.verdict for _, each in results), *(Verdict.INCONCLUSIVE for _ in failed)]
     bad = [
         *(placed(suspect.name, suspect.evidence) for suspect in suspects),
         *(placed(*each) for each in failed.items()),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from seatrial.config.fields import Field
     from seatrial.judge.logs import Log
-    from seatrial.nccl import Sweep
 
 
 @click.command()
@@ -134,9 +133,8 @@ def judge(
 
 def _read(paths: tuple[str, ...]) -> "list[Log]":
     """Read the logs, each under its shortest unique name. Raises InputError if none has output that is known."""
-    from seatrial.checks.other_tools import MAX_TEXT, read_tool
     from seatrial.judge.logs import Log
-    from seatrial.nccl import parse_file, parse_text
+    from seatrial.readers.parts import read_file, read_text
 
     paths = tuple(file for path in paths for file in _files(path))
     stems = [Path(path).stem for path in paths]
@@ -144,19 +142,15 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     nothing: NothingFoundError | None = None
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else path
-        sweeps: tuple[Sweep, ...] = ()
-        text = sys.stdin.buffer.read(256 << 20).decode(errors="replace") if path == "-" else None
         try:
-            sweeps = tuple(parse_file(path) if text is None else parse_text(text, "standard input"))
+            parts = read_text(sys.stdin, "standard input", name) if path == "-" else read_file(path, name)
         except NothingFoundError as error:
             nothing = error
-            if text is None and Path(path).name in _OTHERS:
+            if Path(path).name in _OTHERS:
                 continue
-        check = None
-        if not any(sweep.rows for sweep in sweeps):
-            check = read_tool(_beginning(path, MAX_TEXT) if text is None else text, name)
-        read.append(Log(name, () if check else sweeps, check))
-    if nothing and not any(log.sweeps or log.check for log in read):
+            parts = []
+        read.append(Log(name, tuple(parts)))
+    if nothing and not any(log.parts for log in read):
         raise nothing
     return read
 
@@ -173,11 +167,6 @@ def _files(path: str) -> list[str]:
     if not found or len(found) > _MOST_FILES:
         raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files NAME.log")
     return found
-
-
-def _beginning(path: str, characters: int) -> str:
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
-        return file.read(characters)
 
 
 @click.command()

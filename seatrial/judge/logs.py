@@ -3,7 +3,7 @@
 What was asked of a run is known; of a log only what it says, so the sizes that it holds are those that were asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -33,11 +33,12 @@ from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_o
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.log_cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
-from seatrial.model.reason import Reason, join, rewritten
+from seatrial.model.reason import Reason, code_of, join, rewritten
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
+from seatrial.nccl.causes import GENERIC
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.headline import conclude as conclude_logs
 from seatrial.text.words import number, some_of
@@ -47,11 +48,18 @@ _MAX_REASONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log by the name that reasons call it by: its sweeps, or the `check` that another tool's output makes."""
+    """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other tools' output."""
 
     name: str
-    sweeps: tuple[Sweep, ...]
-    check: Check | None = None
+    parts: tuple[Sweep | Check, ...]
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Sweep))
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Check))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +77,40 @@ class LogsJudgement:
 
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
-    arms = [
-        Arm(f"{log.name if len(log.sweeps) == 1 else f'{log.name}#{number}'}{suffix}", part)
-        for log in logs
-        for number, sweep in enumerate(log.sweeps, start=1)
-        for suffix, part in by_kind(sweep)
-    ]
+    parts = [part for log in logs for part in _named_parts(log)]
+    arms = [part for part in parts if isinstance(part, Arm)]
     sweeps = [arm.sweep for arm in arms]
     claims = [claim_of(arm.sweep, sweeps, config) for arm in arms]
     nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
     judged = [_judged_arm(arm, arms, claim, nodes) for arm, claim in zip(arms, claims, strict=True)]
-    empty = Reason.of("log-empty")
-    rest = [log.check or Check(log.name, Verdict.INCONCLUSIVE, empty) for log in logs if not log.sweeps]
     flaw = no_control([arm for _, arm in judged], nodes)
-    checks = (*(check for check, _ in judged), *rest, *([flaw] if flaw else []))
-    verdict, reason = conclude_logs(checks)
+    in_turn = (check for check, _ in judged)
+    of_parts = [part if isinstance(part, Check) else next(in_turn) for part in parts]
+    checks = (*of_parts, *([flaw] if flaw else []))
+    verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
     if len(checks) == 1:
         reason = checks[0].reason
     elif verdict is Verdict.PASS:
         more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
         reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
     return LogsJudgement(verdict, reason, checks)
+
+
+def _named_parts(log: Log) -> Iterator[Arm | Check]:
+    """The parts of a log under its name, with a number if it has several."""
+    if not log.parts:
+        yield Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty"))
+    for place, part in enumerate(log.parts, start=1):
+        name = log.name if len(log.parts) == 1 else f"{log.name}#{place}"
+        if isinstance(part, Check):
+            yield replace(part, name=name)
+        else:
+            yield from (Arm(f"{name}{suffix}", sweep) for suffix, sweep in by_kind(part))
+
+
+def _is_generic(check: Check) -> bool:
+    """Whether the reason names a consequence, or a failure without its cause."""
+    return code_of(check.reason) in GENERIC
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:

@@ -85,21 +85,6 @@ REASONS = {
         "in {groups} groups of {ranks} ranks at the same time (NCCL_TESTS_SPLIT), each judged as a cluster of its own",
         "A note to the verdict. The ranks ran in groups, and the numbers are the average of all groups.",
     ),
-    "tool-says-bad": Explanation(
-        "{tool}: {what}",
-        "A tool whose output was given found a fault by its own tests (`fail`), or warns of one (`degraded`).",
-        "Do what its words ask for on the device that they name; run the tool again after a reset.",
-    ),
-    "tool-wrong-data": Explanation(
-        "{tool}: {what}",
-        "A tool whose output was given read other data than it had written (`corrupt`).",
-        "Drain the node, look for Xids and ECC errors, and test its GPUs one by one (`dcgmi diag -r 3`).",
-    ),
-    "tool-unfinished": Explanation(
-        "{tool}: its output holds no result",
-        "The tool's output was recognised, and ends before any result.",
-        "Run the tool again, and keep all that it prints.",
-    ),
     "log-noted": Explanation(
         "noted: {what}",
         "A note to the verdict. The log names events that do not count: a run survives them, or they are not its own.",

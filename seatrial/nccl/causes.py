@@ -106,6 +106,7 @@ def _read() -> tuple[Cause, ...]:
 
 
 CAUSES = _read()
+GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status", "follows")) | {UNKNOWN, TRACEBACK}
 XIDS = tuple(cause for cause in CAUSES if cause.program in ("xid", "sxid"))
 _OTHERS = {
     UNKNOWN: ("unclassified error", "read that program's log at the time of the line"),

@@ -8,10 +8,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.nccl.busbw import agrees, infer_ranks
@@ -211,7 +212,7 @@ MAX_JSON = 96 << 20
 _LEGAL = (
     "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
 )
-_PEEK = 4096
+PEEK = 4096
 
 
 def parse_file(path: str | Path) -> list[Sweep]:
@@ -220,12 +221,19 @@ def parse_file(path: str | Path) -> list[Sweep]:
     Raises InputError for a file that cannot be read, NothingFoundError for one with neither a sweep nor a known cause.
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
     """
+    with open_log(path) as stream:
+        return _parse_stream(stream, str(path))
+
+
+@contextmanager
+def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
+    """Open a log as text. Raises InputError for one that cannot be read."""
     try:
         with Path(path).open("rb") as raw:
             # UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice for it.
             encoding = "utf-16" if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
             with TextIOWrapper(raw, encoding=encoding, errors="replace") as stream:
-                return _parse_stream(stream, str(path))
+                yield stream
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = problem.strerror if isinstance(problem, OSError) else "not a file name"
         raise InputError(f"cannot read {str(path)!r}: {reason or problem}") from None
@@ -234,7 +242,7 @@ def parse_file(path: str | Path) -> list[Sweep]:
 def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
     """The sweeps in `text`: a string, an open text stream, or lines. `source` is what an InputError calls it."""
     if isinstance(text, str):
-        if looks_like_json_log(text[:_PEEK]):
+        if looks_like_json_log(text[:PEEK]):
             return parse_json(text[:MAX_JSON], source)
         return parse_lines(text.splitlines(), source)
     if isinstance(text, TextIOWrapper):
@@ -250,23 +258,28 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
     reader = SweepReader(source)
     for line in lines:
         reader.feed(line)
-    sweeps = reader.sweeps()
-    if not sweeps:
-        raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
-    return sweeps
+    return reader.sweeps() or nothing_found(source)
+
+
+def nothing_found(source: str) -> NoReturn:
+    """Raise NothingFoundError with what would have been legal."""
+    raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 
 
 def _parse_stream(stream: TextIOBase, source: str) -> list[Sweep]:
-    head = stream.read(_PEEK)
+    head = stream.read(PEEK)
     if looks_like_json_log(head):
         return parse_json(head + stream.read(MAX_JSON), source)
-    if not head:
-        raise NothingFoundError(f"no nccl-tests output found in {source}: it is empty ({_LEGAL})")
+    return parse_lines(stream_lines(head, stream), source if head else f"{source}: it is empty")
+
+
+def stream_lines(head: str, stream: TextIO | TextIOBase) -> Iterator[str]:
+    """The lines of a stream of which `head` was read already, each of bounded length."""
     first, newline, rest = head.rpartition("\n")
-    return parse_lines(chain(first.split("\n") if newline else (), _bounded_lines(stream, rest)), source)
+    return chain(first.split("\n") if newline else (), _bounded_lines(stream, rest))
 
 
-def _bounded_lines(stream: TextIOBase, start: str) -> Iterator[str]:
+def _bounded_lines(stream: TextIO | TextIOBase, start: str) -> Iterator[str]:
     """The lines of `stream`, the first of them beginning with `start`; what is past MAX_LINE of a line is skipped."""
     line, kept = start, True
     while chunk := stream.readline(MAX_LINE):

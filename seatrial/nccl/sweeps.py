@@ -280,6 +280,11 @@ class SweepReader:
         return sweeps
 
     @property
+    def begun(self) -> int:
+        """The number of sweeps so far, the one included that has only causes of failure."""
+        return len(self._drafts) - (not self._draft.seen and not self._draft.findings.findings())
+
+    @property
     def _draft(self) -> Draft:
         return self._drafts[-1]
 

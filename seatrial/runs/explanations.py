@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seatrial import builders, checks, history, localize, model, platforms, remote, runs
+from seatrial import builders, checks, history, localize, model, platforms, readers, remote, runs
 from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.checks import localize as localize_step
 from seatrial.model.reason import Explanation
@@ -23,6 +23,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Connectivity": connectivity.REASONS,
     "Collectives": collectives.REASONS,
     "Logs": causes.REASONS,
+    "Other tools": readers.REASONS,
     "Training": training.REASONS,
     "Devices": devices.REASONS,
     "Localisation": {**localize.REASONS, **localize_step.REASONS},

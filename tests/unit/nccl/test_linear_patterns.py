@@ -14,6 +14,7 @@ from seatrial.checks.failures import gave_up
 from seatrial.nccl import SweepReader, TransportReader, classify
 from seatrial.nccl.causes import CAUSES as LOG_CAUSES
 from seatrial.nccl.classify import compiled
+from seatrial.readers.report import Reader
 
 MODULES = (
     *(
@@ -22,7 +23,7 @@ MODULES = (
         "catalog.hardware_names",
         "nccl.classify",
         "nccl.causes",
-        "checks.other_tools",
+        *(f"readers.{name}" for name in ("parts", "table", "bandwidth", "dcgm", "infiniband", "nvidia_smi")),
         "nccl.transport",
     ),
     *("nccl.text", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),
@@ -48,6 +49,8 @@ def patterns(value: Any) -> Iterator[re.Pattern[str]]:
         yield value
     elif isinstance(value, dict):
         yield from patterns(list(value.values()))
+    elif isinstance(value, Reader):
+        yield from patterns([value.begins, value.belongs, value.ends])
     elif isinstance(value, tuple | list):
         for each in value:
             yield from patterns(each)

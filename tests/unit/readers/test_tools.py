@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checks.other_tools import read_tool
 from seatrial.judge.log_cluster import LogsConfig
 from seatrial.judge.logs import Log, judge_logs
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
+from seatrial.readers.parts import read_text
+from seatrial.runs.explanations import CATALOG
 
 H100 = (Path(__file__).parents[2] / "golden" / "nvidia-smi" / "h100-q.txt").read_text()
 
 
 def check(text: str) -> Check:
-    read = read_tool(text, "tool")
-    assert read
+    (read,) = read_text(text, "tool", "tool")
+    assert isinstance(read, Check)
     return read
 
 
@@ -39,14 +40,15 @@ def test_a_healthy_gpu_reports_no_fault() -> None:
         (field("HW Slowdown", "Not Active", "Active"), "degraded", "slowed down by hardware"),
         (field("DRAM Uncorrectable", "0", "3"), "degraded", "uncorrectable memory errors (3)"),
         (field("Current", "16x", "8x"), "degraded", "PCIe x8 of x16"),
-        (field("State", "N/A", "In Progress"), "fail", "not registered with the fabric manager"),
+        (field("State", "N/A", "In Progress"), "fail", "not registered with its fabric"),
         (field("Performance State", "P0", "[GPU requires reset]"), "fail", "it requires a reset"),
     ],
 )
 def test_what_a_gpu_says_of_itself_is_believed(text: str, verdict: str, words: str) -> None:
     read = check(text)
     assert (read.verdict.value, words in read.reason) == (verdict, True), read.reason
-    assert "GPU 00000000:00:06.0" in read.reason and code_of(read.reason) == "tool-says-bad"
+    assert "GPU 00000000:00:06.0" in read.reason
+    assert CATALOG[code_of(read.reason) or ""].next_step
 
 
 def diagnostic(**result: object) -> str:
@@ -140,10 +142,12 @@ def test_a_latency_of_perftest_is_the_typical_one_and_an_error_fails() -> None:
 
 def test_tools_are_judged_beside_logs() -> None:
     judgement = judge_logs(
-        [Log("a", (), check(H100)), Log("b", (), check(diagnostic(status="FAIL")))], LogsConfig("H100-SXM", 1)
+        [Log("a", (check(H100),)), Log("b", (check(diagnostic(status="FAIL")),))], LogsConfig("H100-SXM", 1)
     )
     assert judgement.verdict is Verdict.FAIL and "dcgmi diag" in judgement.reason
 
 
-def test_other_text_is_of_no_tool() -> None:
-    assert read_tool("hello", "x") is None and read_tool('{"a": 1}', "x") is None and read_tool("{broken", "x") is None
+@pytest.mark.parametrize("text", ["hello", '{"a": 1}', "{broken", "{\n", ""])
+def test_other_text_is_of_no_tool(text: str) -> None:
+    with pytest.raises(NothingFoundError):
+        read_text(text, "x", "x")

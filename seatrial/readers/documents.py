@@ -1,0 +1,26 @@
+"""Objects and lists of a JSON document that may hold anything."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def document_of(lines: Sequence[str]) -> dict[str, Any] | None:
+    """The object that `lines` are; None if they are no JSON, or another value."""
+    try:
+        document = json.loads("\n".join(lines))
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def items(value: Any, key: str) -> list[dict[str, Any]]:
+    """The objects in the list `key` of an object."""
+    return [item for item in listed(value.get(key) if isinstance(value, dict) else None) if isinstance(item, dict)]
+
+
+def listed(value: Any) -> list[Any]:
+    """A list of bounded length; another value as its only item, None as an empty list."""
+    if isinstance(value, list):
+        return value[:4096]
+    return [] if value is None else [value]

@@ -1,0 +1,174 @@
+"""The parts of a text: nccl-tests output with its causes of failure, and reports of other tools, in the order of time.
+
+A report has a first line and lines that belong to it (seatrial/readers/table.py). Whatever stands between them is read
+as any other log, so nothing hides behind a report. Lines that carry a label, a rank of srun or a host of pdsh, are
+parts of their own.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from io import TextIOWrapper
+from operator import itemgetter
+from pathlib import Path
+from typing import TextIO
+
+from seatrial.model.errors import NothingFoundError
+from seatrial.model.result import Check
+from seatrial.nccl import Sweep, SweepReader
+from seatrial.nccl.parse import MAX_JSON, PEEK, looks_like_json_log, nothing_found, open_log, parse_json, stream_lines
+from seatrial.nccl.text import any_of, clean, unwrapped
+from seatrial.readers.report import Reader, Report, check_of
+from seatrial.readers.table import READERS
+
+Part = Sweep | Check
+_MAX_PARTS = 1000
+_MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
+_MAX_LABELS = 4096
+_NEEDLE = any_of(needle for reader in READERS for needle in reader.needles)
+_HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
+_NCCL_TESTS = re.compile(r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A part whose end was not seen yet; `place`: how many sweeps, and how many reports, began before it."""
+
+    reader: Reader
+    label: str
+    place: tuple[int, int]
+    lines: list[str] = field(default_factory=list)
+    characters: int = 0
+    foreign: int = 0
+
+    def add(self, line: str) -> None:
+        self.foreign = 0
+        self.characters += len(line)
+        if len(self.lines) < _MAX_LINES and self.characters < _MAX_CHARACTERS:
+            self.lines.append(line)
+
+
+class PartReader:
+    """Take a text line by line; `parts` returns its parts. Memory is bounded, whatever the text is."""
+
+    def __init__(self, source: str, name: str) -> None:
+        self._sweeps = SweepReader(source)
+        self._name = name
+        self._open: dict[tuple[str, str], _Open] = {}  # by label and tool, the latest last
+        self._labels: set[str] = set()
+        self._begun = 0
+        self._reports: list[tuple[tuple[int, int], str, Report]] = []
+
+    def feed(self, raw: str) -> None:
+        """Take one line; lines in a line of JSON are taken one by one."""
+        text, rank = clean(raw)
+        if self._take(text, "" if rank is None else f"rank {rank}"):
+            return
+        lines = unwrapped(raw)
+        for line in lines:
+            if len(lines) == 1 or not self._take(clean(line).text, ""):
+                self._sweeps.feed(line)
+
+    def parts(self) -> list[Part]:
+        """Return the parts in the order of the text; empty if it has none."""
+        for part in list(self._open.values()):
+            self._close(part)
+        parts: list[Part] = list(self._sweeps.sweeps())
+        for (sweeps_before, _), label, report in sorted(self._reports, key=itemgetter(0), reverse=True):
+            parts.insert(sweeps_before, check_of(report, self._name, label))
+        return parts
+
+    def _take(self, text: str, label: str) -> bool:
+        """Whether the line is one of a report."""
+        if not text.strip():
+            return False
+        begins = _NEEDLE.search(text) is not None
+        if not begins and not self._open:
+            return False
+        if self._take_of(text, label, begins):
+            return True
+        match = _HOST.match(text) if begins or self._labels else None
+        if match is None or (match["host"] not in self._labels and len(self._labels) >= _MAX_LABELS):
+            return False
+        if not self._take_of(text[match.end() :], match["host"], begins):
+            return False
+        self._labels.add(match["host"])
+        return True
+
+    def _take_of(self, text: str, label: str, begins: bool) -> bool:
+        for part in reversed([part for part in self._open.values() if part.label == label]):
+            if part.reader.ends or part.reader.belongs.match(text):
+                part.add(text)
+                if part.reader.ends and part.reader.ends.search(text):
+                    self._close(part)
+                return True
+        if begins and (reader := _beginning(text)):
+            self._begin(reader, text, label)
+            return True
+        if _NCCL_TESTS.match(text):
+            for part in list(self._open.values()):
+                self._close(part)
+        for part in [part for part in self._open.values() if part.label == label]:
+            part.foreign += 1
+            if part.foreign > part.reader.patience:
+                self._close(part)
+        return False
+
+    def _begin(self, reader: Reader, text: str, label: str) -> None:
+        key = (label, reader.prints)
+        if before := self._open.get(key):
+            self._close(before)
+        part = self._open[key] = _Open(reader, label, (self._sweeps.begun, self._begun))
+        self._begun += 1
+        part.add(text)
+        if reader.ends and reader.ends.search(text):
+            self._close(part)
+
+    def _close(self, part: _Open) -> None:
+        del self._open[part.label, part.reader.prints]
+        report = part.reader.read(part.lines)
+        if report is None:
+            for line in part.lines:
+                self._sweeps.feed(line)
+        elif len(self._reports) < _MAX_PARTS:
+            self._reports.append((part.place, part.label, report))
+
+
+def _beginning(text: str) -> Reader | None:
+    return next((reader for reader in READERS if reader.begins.match(text)), None)
+
+
+def read_file(path: str | Path, name: str) -> list[Part]:
+    """The parts of the file, at least one; its checks are called `name`.
+
+    Raises InputError for a file that cannot be read, NothingFoundError for one without any part.
+    """
+    with open_log(path) as stream:
+        return _of_stream(stream, str(path), name)
+
+
+def read_text(text: str | TextIO, source: str, name: str) -> list[Part]:
+    """The parts of a text or an open stream, as `read_file`."""
+    if isinstance(text, str):
+        return _of_lines(text.splitlines(), source, name)
+    if isinstance(text, TextIOWrapper):
+        text.reconfigure(errors="replace")
+    return _of_stream(text, source, name)
+
+
+def _of_stream(stream: TextIO, source: str, name: str) -> list[Part]:
+    head = stream.read(PEEK)
+    if not looks_like_json_log(head):
+        return _of_lines(stream_lines(head, stream), source, name)
+    text = head + stream.read(MAX_JSON)
+    try:
+        return list(parse_json(text, source))
+    except NothingFoundError:
+        return _of_lines(text.splitlines(), source, name)
+
+
+def _of_lines(lines: Iterable[str], source: str, name: str) -> list[Part]:
+    reader = PartReader(source, name)
+    for line in lines:
+        reader.feed(line)
+    return reader.parts() or nothing_found(source)

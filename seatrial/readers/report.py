@@ -1,0 +1,112 @@
+"""What a reader makes of a part: results, measurements and notes, and the check that they become. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Explanation, Reason, join
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict, worst
+from seatrial.text.printable import printable
+
+MAX_WORDS = 200
+_MAX_SHOWN, _MAX_MEASUREMENTS = 4, 1000
+SAYS_BAD, WRONG_DATA = "tool-says-bad", "tool-wrong-data"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result of a tool; `words` name the device, `code` is that of the reason and so of the next step."""
+
+    verdict: Verdict
+    code: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a tool printed. `notes` are events that change no verdict."""
+
+    tool: str
+    results: tuple[Result, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One kind of part: its marks, and how it is read.
+
+    - `needles`: one of these texts stands in every line that `begins` matches; looked for first because that is cheap.
+    - `begins`: the first line of a part.
+    - `belongs`: its other lines. Strict, because such a line is read by nothing else.
+    - `ends`: the last line, if every line up to it belongs to the part (a document in JSON or XML).
+    - `read`: the report of the lines; None if they are of another kind, and something else reads them.
+    - `patience`: how many other lines may stand between two lines of the part.
+    - `prints` and `finds`: the row of the table in docs/judging-logs.md.
+    """
+
+    prints: str
+    finds: str
+    needles: tuple[str, ...]
+    begins: re.Pattern[str]
+    read: Callable[[Sequence[str]], Report | None]
+    belongs: re.Pattern[str] = re.compile(r"(?!)")
+    ends: re.Pattern[str] | None = None
+    patience: int = 20
+
+
+def check_of(report: Report, name: str, label: str = "") -> Check:
+    """The worst of a tool's results, with those that are bad; without any the tool did not finish.
+
+    `label` is the host or rank that the lines were labelled with.
+    """
+    if label:
+        report = replace(report, tool=f"{report.tool} on {label}")
+    kept = report.measurements[:_MAX_MEASUREMENTS]
+    if not report.results and not kept:
+        return Check(name, Verdict.INCONCLUSIVE, Reason.of("tool-unfinished", tool=report.tool))
+    verdict = worst([result.verdict for result in report.results] or [Verdict.PASS])
+    notes = [Reason.of("tool-noted", tool=report.tool, what=_listed(report.notes))] if report.notes else []
+    if verdict is Verdict.PASS:
+        count = len(report.results)
+        summary = f"{report.tool}: {f'{count} of {count} without a fault' if count else f'{len(kept)} measurements'}"
+        return Check(name, verdict, join((summary, *notes)), measurements=kept)
+    bad = [result for result in report.results if result.verdict is not Verdict.PASS]
+    bad.sort(key=lambda result: result.verdict.severity)
+    by_code = {code: [result.words for result in bad if result.code == code] for code in dict.fromkeys(
+        result.code for result in bad
+    )}  # fmt: skip
+    reasons = [Reason.of(code, tool=report.tool, what=_listed(words)) for code, words in by_code.items()]
+    return Check(name, verdict, join((*reasons, *notes)), measurements=kept)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """The first few texts, each once."""
+    distinct = list(dict.fromkeys(printable(text)[:MAX_WORDS] for text in texts))
+    more = f" and {len(distinct) - _MAX_SHOWN} more" if len(distinct) > _MAX_SHOWN else ""
+    return "; ".join(distinct[:_MAX_SHOWN]) + more
+
+
+REASONS = {
+    "tool-says-bad": Explanation(
+        "{tool}: {what}",
+        "A tool whose output was given found a fault by its own tests (`fail`), or warns of one (`degraded`).",
+        "Drain the node, reset the device that the line names (`nvidia-smi --gpu-reset -i N`), and run the tool again.",
+    ),
+    "tool-wrong-data": Explanation(
+        "{tool}: {what}",
+        "A tool whose output was given read other data than it had written (`corrupt`).",
+        "Drain the node, look for Xids and ECC errors, and test its GPUs one by one (`dcgmi diag -r 3`).",
+    ),
+    "tool-unfinished": Explanation(
+        "{tool}: its output holds no result",
+        "The tool's output was recognised, and ends before any result.",
+        "Run the tool again, and keep all that it prints.",
+    ),
+    "tool-noted": Explanation(
+        "{tool} notes: {what}",
+        "A note to the verdict. The tool reports it, and it is no fault.",
+    ),
+}
