@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.judge.log_cluster import LogsConfig
 from seatrial.judge.logs import Log, judge_logs
+from seatrial.model.errors import NothingFoundError
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
