@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,10 +30,10 @@ from flows.serving.ui import (
     state_of,
 )
 from seatrial.checks.localize.step import LOCALIZE, is_due
-from seatrial.checks.suites import load_suite
+from seatrial.checks.suites import load_suite, part_of
 from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import RESULT, Run, below_runs, secrets_of, set_aside, setup_of, writable
+from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
 from seatrial.history import open_store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError, SeatrialError
@@ -122,6 +122,7 @@ def check(
     wait_s: WaitSeconds = WAIT_S,
     require_baseline: bool = False,
     budget_s: WaitSeconds | None = None,
+    only: list[str] | None = None,
 ) -> "State[RunResult] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
@@ -134,11 +135,13 @@ def check(
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
         require_baseline: Whether a pass does not count while something that was measured has no baseline yet.
         budget_s: Seconds for repeats and for naming the part that is slow; 0: neither. The suite's when empty.
+        only: Names of the checks to run, such as devices; all of the suite when empty.
     """
     if deployment.id:  # started by a runner or a worker
         end_with_parent()
     try:
-        run = _run(load_cluster(Path(cluster)), suite, out, budget_s)
+        planned = _planned(suite, budget_s, only or ())
+        run = _run(load_cluster(Path(cluster)), planned, out)
         secrets = secrets_of(run.cluster)
         with (
             first_signal_alone(is_served=bool(deployment.id)),
@@ -214,7 +217,11 @@ def _judge(run_state: RunState, store: "Store | None") -> None:
     """Judge all numbers, then name the part that has slowed or makes a collective bad, within the suite's budget."""
     run, until = run_state.run, time.monotonic() + run_state.run.suite.budget_s
     context = RunContext(
-        run.cluster.name, run.suite.name, run_state.fingerprint, run_state.started, tuple(run_state.nodes.values())
+        run.cluster.name,
+        whole_name(run.suite.name),
+        run_state.fingerprint,
+        run_state.started,
+        tuple(run_state.nodes.values()),
     )
     judge = judge_of(setup_of(run.cluster), store, context)
     with run_state.attempt("compare"):
@@ -251,16 +258,23 @@ def _reap(run: Run) -> None:
         log.warning("what earlier runs have left cannot be removed: %s", error)
 
 
-def _run(cluster: Cluster, suite: str, out: str | None, budget_s: float | None) -> Run:
+def _run(cluster: Cluster, suite: Suite, out: str | None) -> Run:
     scheduled = current.scheduled_start_time or now()
     run_id = run_id_of(UUID(current.id), scheduled)
     requested = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
     folder = writable(requested.absolute(), "out")
     set_aside(folder)  # an earlier run's verdict must not pass for this one's
+    return Run(run_id, cluster, suite, folder, day=scheduled.toordinal())
+
+
+def _planned(suite: str, budget_s: float | None, only: Sequence[str]) -> Suite:
+    """Return the suite, or the part of it, with that budget. Raises InputError."""
     planned = load_suite(suite)
+    if only:
+        planned = part_of(planned, only)
     if budget_s is not None:
         planned = planned.model_copy(update={"budget_s": budget_s})
-    return Run(run_id, cluster, planned, folder, day=scheduled.toordinal())
+    return planned
 
 
 def publish_results(run_state: RunState, store: "Store | None", notify: bool) -> None:

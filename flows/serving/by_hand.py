@@ -5,6 +5,7 @@ import importlib
 import logging
 import signal
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ def by_hand(
     rebuild: bool,
     require_baseline: bool = False,
     budget_s: float | None = None,
+    only: Sequence[str] = (),
 ) -> RunResult | Unfinished:
     """Run the flow; return its result, or the exit status and reason of a run without one."""
     _listen()
@@ -87,6 +89,7 @@ def by_hand(
             rebuild=rebuild,
             require_baseline=require_baseline,
             budget_s=budget_s,
+            only=list(only) or None,
         )
     except KeyboardInterrupt:
         return Unfinished(130, Reason.of("cut-off", how="interrupted; everything is taken down"))

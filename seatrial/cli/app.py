@@ -11,6 +11,7 @@ import click
 
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.examples import examples
 from seatrial.cli.init import init
 from seatrial.cli.localize import localize
 from seatrial.cli.logs import explain, judge, parse, simulate
@@ -23,7 +24,7 @@ from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
     init, run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report,
-    bundle, verify, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
+    bundle, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
 )  # fmt: skip
 
 
@@ -70,8 +71,9 @@ def main() -> NoReturn:
 
 def _complain(error: Exception | str, status: int) -> int:
     """Print each error on one line without control characters; return the exit status."""
+    from seatrial.text.docs import with_addresses
     from seatrial.text.words import plain
 
     for line in getattr(error, "lines", (error,)):
-        print(f"seatrial: {plain(line)}", file=sys.stderr)
+        print(f"seatrial: {with_addresses(plain(line))}", file=sys.stderr)
     return status

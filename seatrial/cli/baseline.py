@@ -5,6 +5,7 @@ import os
 
 import click
 
+from seatrial.cli import complete
 from seatrial.cli.options import json_option, name_of, print_json
 from seatrial.model.errors import InputError
 
@@ -15,7 +16,7 @@ def baseline() -> None:
 
 
 @baseline.command("list")
-@click.option("--hardware", help="Show only this hardware.")
+@click.option("--hardware", shell_complete=complete.hardware, help="Show only this hardware.")
 @click.option("--fabrics", is_flag=True, help="List the names of fabrics instead, with GB/s of a node.")
 @json_option
 def list_catalog(hardware: str | None, fabrics: bool, as_json: bool) -> None:
@@ -45,7 +46,7 @@ def _list_fabrics(as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
 @click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
 def promote(run: str, note: str, force: str) -> None:
@@ -70,7 +71,7 @@ def promote(run: str, note: str, force: str) -> None:
 
 
 @click.command()
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=complete.clusters)
 @json_option
 def show(cluster: str, as_json: bool) -> None:
     """Show the pinned baselines of CLUSTER (a name or a cluster file): who approved them, when, from which run."""
@@ -89,7 +90,7 @@ def show(cluster: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @json_option
 def diff(run: str, as_json: bool) -> None:
     """Compare RUN (its id, folder or run.json) with the pinned baselines of its cluster, largest deviation first."""
@@ -111,7 +112,7 @@ def diff(run: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=complete.clusters)
 @click.option("--metric", help="Remove only this metric, for example busbw_plateau.")
 def expire(cluster: str, metric: str | None) -> None:
     """Remove the pinned baselines of CLUSTER (a name or a cluster file)."""

@@ -16,6 +16,7 @@ from seatrial.platforms.local import LocalPlatform
 from seatrial.report.metrics import target_of_environment
 from seatrial.runs.explanations import CATALOG
 from seatrial.system.process import open_files_problem
+from seatrial.text.docs import with_addresses
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 
@@ -56,7 +57,7 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> int:
         for subject, problem in group:
             print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
         if next_step:
-            print(f"        next step: {next_step}")
+            print(f"        next step: {with_addresses(next_step)}")
     return status
 
 

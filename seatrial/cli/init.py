@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seatrial.cli.examples import write_schema
 from seatrial.cli.options import FILE, waiting
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.system.shipped import CLUSTER_SCHEMA
 
 if TYPE_CHECKING:
-    from seatrial.platforms.survey import Draft
+    from seatrial.platforms.drafts import Draft
 
-_KINDS = ("kubernetes", "slurm", "runai", "this-machine")
+_KINDS = ("kubernetes", "slurm", "runai", "baremetal", "docker", "this-machine", "local")
 
 
 @click.command()
@@ -25,19 +27,31 @@ _KINDS = ("kubernetes", "slurm", "runai", "this-machine")
 @click.option("--platform", "kind", type=click.Choice(_KINDS), help="Platform of the file; default: what is there.")
 @click.option("--context", help="Context of the kubeconfig; default: the current one.")
 @click.option("--namespace", help="Namespace of the runs; default: that of the context.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Slurm's login node, or a host or range of bare metal (gpu-[01-04]), by ssh; or a Docker host (ssh://gpu-1).",
+)
 @click.option("--yes", is_flag=True, help="Ask nothing: take the likeliest, and leave the rest to fill in.")
-def init(file: Path | None, kind: str | None, context: str | None, namespace: str | None, yes: bool) -> None:
-    """Write a cluster FILE from what is there: a kubeconfig, Slurm, RunAI, or the GPUs of this machine.
+def init(
+    file: Path | None, kind: str | None, context: str | None, namespace: str | None, hosts: tuple[str, ...], yes: bool
+) -> None:
+    """Write a cluster FILE from what is there: a kubeconfig, Slurm, RunAI, hosts, Docker, or this machine's GPUs.
 
     FILE is never overwritten; default: the cluster's name and .yaml. Asks for what cannot be seen, such as the image.
+    The JSON Schema by which editors check FILE is written beside it.
     """
     if file and os.path.lexists(file):
         raise _exists(file)
     with waiting("looking at what there is"):
+        from seatrial.platforms.drafts import Site
         from seatrial.platforms.survey import SURVEYS, completed, present
         from seatrial.text.words import plain
 
-        kinds = [kind] if kind else present(context)
+        site = Site(context, namespace, _legal_hosts(hosts, kind))
+        kinds = [kind] if kind else present(site)
 
     def choose(field: str, there: Any) -> str:
         return str(there[0]) if yes or len(there) == 1 else str(_asked(field, click.Choice(there), there[0]))
@@ -46,11 +60,14 @@ def init(file: Path | None, kind: str | None, context: str | None, namespace: st
         kind = choose("platform.kind", kinds)
         kinds.remove(kind)
         try:
-            draft = SURVEYS[kind](choose, context, namespace)
+            draft = SURVEYS[kind](choose, site)
             break
         except SeatrialError as error:
             if not kinds:
                 raise
+            if yes and not site.hosts:  # a file of another kind is not what the kubeconfig or the commands ask for
+                kept = InputError if isinstance(error, InputError) else SeatrialError
+                raise kept(f"{kind}: {error}; --platform {kinds[0]} passes over it") from error
             click.echo(f"not {kind}: {plain(error)}", err=True)
     name = re.sub(r"[^a-z0-9]+", "-", str(draft["name"].value).lower()).strip("-")[:40].strip("-") or kind
     draft["name"] = replace(draft["name"], value=name)
@@ -61,6 +78,16 @@ def init(file: Path | None, kind: str | None, context: str | None, namespace: st
     print(f"{file}: written; check it: seatrial doctor {file}")
     if missing := [field for field, seen in draft.items() if seen.is_open]:
         print(f"to fill in: {', '.join(missing)}")
+
+
+def _legal_hosts(hosts: tuple[str, ...], kind: str | None) -> tuple[str, ...]:
+    """Raise InputError for hosts that ssh would take for an option, or that the platform has no use for."""
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@,\[\]-]{0,254}", host):
+            raise InputError(f"--host {host[:80]!r}: must be a host, a range such as gpu-[01-04], or ssh://HOST")
+    if hosts and kind not in (None, "slurm", "baremetal", "docker"):
+        raise InputError(f"--host: has no use with --platform {kind}; legal: slurm, baremetal, docker")
+    return hosts
 
 
 def _asked(question: str, answer: Any, default: Any) -> Any:
@@ -114,6 +141,7 @@ def _write(file: Path, draft: "Draft", kind: str) -> None:
     try:
         with file.open("x", encoding="utf-8") as new:
             new.write(text)
+        write_schema(file.parent)
     except FileExistsError as error:
         raise _exists(file) from error
     except OSError as error:
@@ -126,12 +154,10 @@ def _exists(file: Path) -> InputError:
 
 def _text(draft: "Draft", kind: str) -> str:
     """Return the file: every field below what it means, and what it rests on."""
-    from seatrial.system.shipped import CLUSTER_SCHEMA, REPOSITORY
-
     described = _descriptions(kind)
     fields = sorted(draft, key=list(described).index)
     lines = [f"# Written by `seatrial init` for platform {kind}. `seatrial explain FIELD` says more of a field."]
-    lines += [f"# yaml-language-server: $schema={REPOSITORY / CLUSTER_SCHEMA}"]
+    lines += [f"# yaml-language-server: $schema={CLUSTER_SCHEMA.name}"]
     for field in fields:
         if "." not in field:
             lines += _lines(field, draft, described[field])

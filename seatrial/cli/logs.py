@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from seatrial.cli import complete
 from seatrial.cli.options import baseline_option, json_option, print_json, waiting
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import exit_status
+from seatrial.text.docs import with_addresses
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ def _checked_fabric(context: click.Context, option: click.Parameter, name: str |
 @click.option(
     "--hardware",
     callback=_checked_hardware,
+    shell_complete=complete.hardware,
     help=f"GPU model, such as H100 or MI300X; default: the one that the log names. {OTHER} is held against nothing.",
 )
 @click.option(
@@ -96,6 +99,7 @@ def _checked_fabric(context: click.Context, option: click.Parameter, name: str |
 @click.option(
     "--fabric",
     callback=_checked_fabric,
+    shell_complete=complete.fabrics,
     help="What data between nodes must go over, as in a cluster file: IB-8x400G.",
 )
 @baseline_option
@@ -170,7 +174,7 @@ def _files(path: str) -> list[str]:
 
 
 @click.command()
-@click.argument("name", metavar="CODE|FIELD")
+@click.argument("name", metavar="CODE|FIELD", shell_complete=complete.codes)
 @json_option
 def explain(name: str, as_json: bool) -> None:
     """Print what the CODE of a reason means and the next step, or what a FIELD of cluster and suite files takes.
@@ -226,7 +230,7 @@ def _print_texts(title: str, texts: Mapping[str, str | None]) -> None:
         if text:
             print(
                 textwrap.fill(
-                    text,
+                    with_addresses(text),
                     100,
                     break_on_hyphens=False,
                     initial_indent=f"  {name.replace('_', ' '):<11}",

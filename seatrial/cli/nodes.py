@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from seatrial.cli import complete
 from seatrial.cli.options import FILE, baseline_option, cluster_argument, json_option, print_json, suite_option, waiting
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
@@ -119,7 +120,13 @@ def probe(name: str, out: Path | None) -> None:
 
 @click.command()
 @click.argument("cluster", type=FILE, required=False)
-@click.option("--run", "kept", metavar="RUN", help="Remove only this run (id or folder), even if its nodes are kept.")
+@click.option(
+    "--run",
+    "kept",
+    metavar="RUN",
+    shell_complete=complete.runs_up,
+    help="Remove only this run (id or folder), even if its nodes are kept.",
+)
 def reap(cluster: Path | None, kept: str | None) -> None:
     """Remove the remains of killed runs, and nodes whose keep time has expired."""
     with waiting("looking for what runs have left"):
@@ -141,7 +148,7 @@ def reap(cluster: Path | None, kept: str | None) -> None:
 
 @click.command()
 @cluster_argument
-@click.argument("node")
+@click.argument("node", shell_complete=complete.nodes_of_cluster)
 def release(cluster: Path, node: str) -> None:
     """Put NODE of CLUSTER, a cluster file, back into service, which a run has taken out by the field `isolate`.
 
@@ -157,8 +164,8 @@ def release(cluster: Path, node: str) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
-@click.argument("node")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs_up)
+@click.argument("node", shell_complete=complete.nodes_of_run)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(run: str, node: str, command: tuple[str, ...]) -> None:
     """Open a shell on NODE (a name, an index or head) of RUN (an id or a folder), or run COMMAND there.
@@ -227,7 +234,7 @@ def _standing(run_id: str) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs_up)
 @baseline_option
 def watch(run: str, require_baseline: bool) -> NoReturn:
     """Print the log of RUN (its folder or id) as it grows, until the run is over.

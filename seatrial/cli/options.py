@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seatrial.cli import complete
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -20,6 +22,7 @@ suite_option = click.option(
     "--suite",
     default="quick",
     show_default=True,
+    shell_complete=complete.suites,
     help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file.",
 )
 baseline_option = click.option(

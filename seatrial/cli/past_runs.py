@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from seatrial.cli import complete
 from seatrial.cli.options import FILE, baseline_option, csv_option, json_option, name_of, print_csv, print_json
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.result import exit_status
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("cluster", required=False)
+@click.argument("cluster", required=False, shell_complete=complete.clusters)
 @click.option(
     "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Number of runs, newest first."
 )
@@ -64,7 +65,7 @@ def _links(store: "Store", newest: "RunRow", as_csv: bool, as_json: bool) -> Non
 
 
 @click.command()
-@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=complete.runs)
 @click.option(
     "--fail-on-change",
     is_flag=True,
@@ -99,7 +100,7 @@ def compare(runs: tuple[str, ...], fail_on_change: bool, as_csv: bool, as_json: 
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @baseline_option
 @json_option
 def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
@@ -157,7 +158,7 @@ def replay(file: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @click.option(
     "--format", "form", type=click.Choice(["html", "pdf", "md", "json"]), default="html", show_default=True,
     help="html and pdf are written beside run.json; md and json go to standard output.",
@@ -178,7 +179,7 @@ def report(run: str, form: str) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @click.option("--out", type=FILE, help="Output file; default: seatrial-RUN_ID.tar.gz.")
 @click.option("--sign", "key", type=FILE, help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.")
 @json_option

@@ -2,12 +2,15 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
+from seatrial.cli import complete
 from seatrial.cli.options import FILE, baseline_option, json_option, waiting
 from seatrial.model.errors import InputError
 from seatrial.text.printable import printable
@@ -59,6 +62,34 @@ def _seconds(context: click.Context, option: click.Parameter, given: str | None)
     return float(seconds)
 
 
+def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the suite of the run and its checks that did not pass; no check where the run did not get that far.
+
+    Raises InputError if everything has passed, or if the suite was a file.
+    """
+    from seatrial.checks.localize.step import LOCALIZE
+    from seatrial.checks.suites import SHIPPED
+    from seatrial.checks.table import CHECKS
+    from seatrial.config.run import whole_name
+    from seatrial.model.verdict import Verdict
+    from seatrial.runs.login import run_of
+
+    if only:
+        raise InputError("--rerun, --only: give one of them")
+    earlier = run_of(run)
+    if context.get_parameter_source("suite") is ParameterSource.DEFAULT:
+        suite = whole_name(earlier.suite)
+        if suite not in SHIPPED:
+            raise InputError(f"--rerun {run}: its suite was the file {suite}.yaml or similar; give it with --suite")
+    left = {check.name for check in earlier.checks if check.verdict is not Verdict.PASS}
+    if not left:
+        raise InputError(f"--rerun {run}: everything passed in it; leave --rerun out to run the suite again")
+    known = {kind.name for kind in CHECKS}
+    if left - known - {LOCALIZE}:  # the nodes did not come up, or another step around the checks failed
+        return suite, ()
+    return suite, tuple(sorted(left & known))
+
+
 @click.command()
 @click.argument("cluster", type=FILE, required=False)
 @click.option(
@@ -67,6 +98,7 @@ def _seconds(context: click.Context, option: click.Parameter, given: str | None)
     flag_value=LIST,
     default="quick",
     show_default=True,
+    shell_complete=complete.suites,
     help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file; list, or nothing, shows"
     " what each does and how long it takes, as seatrial suites does.",
 )
@@ -80,13 +112,28 @@ def _seconds(context: click.Context, option: click.Parameter, given: str | None)
     metavar="TIME",
     help="For repeats and for naming the part that is slow: 10m, 90s, 1h; 0: neither. Default: the suite's.",
 )
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CHECK",
+    shell_complete=complete.checks,
+    help="Run only this check, and connectivity, after which it comes; may be given several times.",
+)
+@click.option(
+    "--rerun",
+    metavar="RUN",
+    shell_complete=complete.runs,
+    help="Run only what did not pass in RUN (its id, folder or run.json), of its suite unless --suite says another.",
+)
 @baseline_option
 @json_option
 @click.option("--junit", type=FILE, metavar="FILE", help="Write the checks as JUnit XML, too, for CI systems.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the last line: verdict and reason.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
 @click.pass_context
-def run(context: click.Context, /, cluster: Path | None, suite: str, as_json: bool, **options: Any) -> NoReturn:
+def run(
+    context: click.Context, /, cluster: Path | None, suite: str, rerun: str | None, as_json: bool, **options: Any
+) -> NoReturn:
     """Run all checks on CLUSTER; the last line is the verdict with its reason.
 
     Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
@@ -96,6 +143,8 @@ def run(context: click.Context, /, cluster: Path | None, suite: str, as_json: bo
         sys.exit(0)
     if cluster is None:
         raise click.MissingParameter(ctx=context, param_hint="'CLUSTER'", param_type="argument")
+    if rerun is not None:
+        suite, options["only"] = _not_passed(context, rerun, suite, options["only"])
     if sys.stderr.isatty() and not options["quiet"]:  # the first line, at once; imports take seconds on a busy machine
         click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
     from flows.serving.server import provide_prefect_server

@@ -6,7 +6,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rich.markup import escape
 from flows.serving.by_hand import by_hand
 from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
-from seatrial.checks.suites import load_suite
+from seatrial.checks.suites import load_suite, part_of
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.config.run import Suite, check_runs_folder, secrets_of, writable
@@ -45,6 +45,7 @@ def run_by_hand(
     rebuild: bool,
     require_baseline: bool,
     budget_s: float | None,
+    only: Sequence[str],
     as_json: bool,
     verbose: bool,
     quiet: bool,
@@ -55,6 +56,8 @@ def run_by_hand(
     Raises InputError before the flow is started when cluster, suite or folder are not what they should be.
     """
     loaded, planned = _checked(cluster, suite, out, junit, notify=notify)
+    if only:
+        planned = part_of(planned, only)
     handler = TerminalHandler(Terminal(stderr=True, quiet=quiet), secrets_of(loaded), _steps(loaded, planned, notify))
     with _progress(handler, verbose) as console:
         if not sys.stderr.isatty():  # on a terminal it is printed before anything is imported
@@ -69,6 +72,7 @@ def run_by_hand(
             rebuild=rebuild,
             require_baseline=require_baseline,
             budget_s=budget_s,
+            only=only,
         )
         if not isinstance(outcome, RunResult):
             console.quiet = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from seatrial.cli import complete
 from seatrial.cli.options import FILE, json_option, name_of, print_json, waiting
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.shipped import CLUSTERS, example
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("clusters", metavar="[CLUSTER]...", nargs=-1, type=FILE)
-@click.option("--suite", help="Suite to run: a name or a suite file; default: nightly.")
+@click.option("--suite", shell_complete=complete.suites, help="Suite to run: a name or a suite file; default: nightly.")
 @click.option("--cron", help="Schedule: minute, hour, day, month, weekday; default: 0 2 * * *.")
 @click.option("--timezone", help="Time zone of the schedule, for example Europe/Berlin; default: this machine's.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -42,7 +43,7 @@ def serve(
 
 
 @click.command()
-@click.argument("cluster", required=False)
+@click.argument("cluster", required=False, shell_complete=complete.clusters)
 @click.option("--older-than", "age", metavar="AGE", help="Remove runs that started longer ago: 12h, 30d or 8w.")
 @click.option("--keep", type=click.IntRange(1, 1_000_000), metavar="N", help="Keep the newest N runs of each cluster.")
 @click.option("--runs", type=FILE, default="runs", show_default=True, help="Folder that holds the folders of runs.")

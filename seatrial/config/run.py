@@ -34,6 +34,19 @@ class Suite(Strict):
         return next((value for value in vars(self).values() if isinstance(value, model)), None)
 
 
+_PART = " (only "
+
+
+def part_name(suite: str, checks: str) -> str:
+    """Return the name of a suite of which only some checks run: nightly (only devices, training)."""
+    return f"{suite}{_PART}{checks})"
+
+
+def whole_name(suite: str) -> str:
+    """Return the name of the suite that a part is of, by whose runs its numbers are judged; any other as it is."""
+    return suite.partition(_PART)[0]
+
+
 def setup_of(cluster: Cluster) -> Setup:
     """Return the facts of a cluster file that references are keyed by."""
     hardware = cluster.hardware

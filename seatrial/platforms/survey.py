@@ -1,4 +1,4 @@
-"""Read what a site has, as the draft of a cluster file: a Kubernetes cluster, Slurm, RunAI, this machine.
+"""Read what a site has, as the draft of a cluster file: a Kubernetes cluster, Slurm, RunAI.
 
 Names from the site are bounded and checked when the draft is read as a cluster file; what it has not, is not asked for.
 """
@@ -13,68 +13,47 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
-from seatrial.catalog import hardware_of, known_hardware, usual_gpus
-from seatrial.config.cluster import THIS_MACHINE, this_machine
+from seatrial.catalog import usual_gpus
+from seatrial.config.cluster import THIS_MACHINE
 from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.platforms.drafts import IMAGE, Choose, Draft, Seen, Site, hardware_fields, open_fields
+from seatrial.platforms.hosts_survey import baremetal, docker, local, machine
 
 if TYPE_CHECKING:
     from seatrial.platforms.kubernetes.api import Api
+    from seatrial.platforms.slurm.login import Login
 
-Choose = Callable[[str, Sequence[str]], str]  # a field, and the values that are there, the likeliest first
-IMAGE = "registry.example.com/seatrial/acceptance:1"  # stands for the one that the site has
 _MOST = 10_000  # nodes that a cluster file takes
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The value of a field: `note` says what it rests on; `is_open`: it cannot be seen, so it is asked for.
-
-    An open field whose value is None stays unset, and `unset` writes a value as a comment only.
-    """
-
-    value: Any
-    note: str = ""
-    is_open: bool = False
-    unset: bool = False
-
-
-Draft = dict[str, Seen]  # by field: nodes, platform.queue
-
-
-def present(context: str | None) -> list[str]:
+def present(site: Site) -> list[str]:
     """Return the kinds of platforms that can be reached from here, the likeliest first."""
+    if site.hosts:
+        return ["slurm", "baremetal"]
     kinds = []
-    with suppress(MissingError):
-        from seatrial.platforms.kubernetes.api import connect
-
-        connect(context)
+    if _has_kubeconfig(site):
         kinds.append("kubernetes")
-    commands = (("slurm", "sinfo"), ("runai", "runai"))
-    return [*kinds, *(kind for kind, command in commands if shutil.which(command)), THIS_MACHINE]
+    for kind, command in (("slurm", "sinfo"), ("runai", "runai")):
+        if shutil.which(command):
+            kinds.append(kind)
+    kinds.append(THIS_MACHINE)
+    if shutil.which("docker") or os.environ.get("DOCKER_HOST"):
+        kinds.append("docker")
+    return [*kinds, "local"]
 
 
-def machine(choose: Choose, context: str | None, namespace: str | None) -> Draft:
-    """Draft this machine with its GPUs."""
-    content = this_machine()
-    del content["platform"]
-    return {name: Seen(value) for name, value in content.items()}
+def _has_kubeconfig(site: Site) -> bool:
+    """Return whether somebody has set a cluster up here; a kubeconfig that does not work is told, not passed over."""
+    from seatrial.platforms.kubernetes.api import connect
 
-
-def _hardware(gpus: int, product: str) -> Draft:
-    """Return hardware and GPUs of a node by a product's or a type's name: "NVIDIA-H100-80GB-HBM3", "h100"."""
-    if not gpus:
-        return {}
-    words = {word.upper() for word in re.split(r"[^A-Za-z0-9]+", product)}
-    alike = [name for name in known_hardware() if name.split("-")[0] in words]
-    name = hardware_of(product.replace("-", " ")) or hardware_of(product) or (alike[0] if len(alike) == 1 else None)
-    value = name or next((each for each in alike if each.endswith("-SXM")), {"name": product[:63] or "gpu"})
-    note = f"GPUs of the site: {product[:80] or 'without a name'}"
-    return {"gpus_per_node": Seen(gpus), "hardware": Seen(value, note, is_open=name is None)}
-
-
-def _open_fields(nodes: int, fabric: str | None, image: str | None) -> Draft:
-    joins = {"fabric": Seen(fabric, is_open=fabric is None)} if nodes > 1 else {}
-    return {**joins, "image": Seen(image or IMAGE, "an image of the nodes" if image else "", is_open=image is None)}
+    paths = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+    if site.context or any(os.path.isfile(os.path.expanduser(path)) for path in paths):
+        return True
+    try:
+        connect(None)  # inside a pod
+    except MissingError:
+        return False
+    return True
 
 
 # --- Kubernetes
@@ -108,14 +87,14 @@ class _Offer:
     instance: str
 
 
-def kubernetes(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+def kubernetes(choose: Choose, site: Site) -> Draft:
     """Draft the largest group of equal GPU nodes of the kubeconfig's context. Raises MissingError, LaunchError."""
     from seatrial.platforms.kubernetes.api import NODE, Api
     from seatrial.platforms.kubernetes.config import KubernetesPlatform
     from seatrial.platforms.kubernetes.plan import holding
 
-    current, usual = _kubeconfig(context)
-    settings = KubernetesPlatform(kind="kubernetes", context=context, namespace=namespace or usual)
+    current, usual = _kubeconfig(site.context)
+    settings = KubernetesPlatform(kind="kubernetes", context=site.context, namespace=site.namespace or usual)
     api = Api(settings)
     ready = [node for node in api.list(NODE) if holding(node, "Ready") and not node["spec"].get("unschedulable")]
     offers: dict[_Offer, list[Any]] = defaultdict(list)
@@ -131,8 +110,8 @@ def kubernetes(choose: Choose, context: str | None, namespace: str | None) -> Dr
     draft = {
         "name": Seen(current or "kubernetes"),
         "nodes": Seen(len(nodes), f"ready nodes of this kind: {len(nodes)} of {len(ready)}"),
-        **_hardware(offer.gpus, offer.product or offer.accelerator),
-        **_open_fields(len(nodes), fabric, _image(nodes)),
+        **hardware_fields(offer.gpus, offer.product or offer.accelerator),
+        **open_fields(len(nodes), fabric, _image(nodes)),
         **({"platform.context": Seen(current)} if current else {}),
         "platform.namespace": Seen(settings.namespace),
         **_submitted(api, choose, nodes),
@@ -257,12 +236,15 @@ class _Partition:
         return max(self.nodes, key=lambda gres: (gres[0] * self.nodes[gres], self.nodes[gres]))
 
 
-def slurm(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+def slurm(choose: Choose, site: Site) -> Draft:
     """Draft the largest group of equal nodes of a partition. Raises MissingError, LaunchError."""
     from seatrial.platforms.slurm import SlurmPlatform, seconds
-    from seatrial.platforms.slurm.login import Login
+    from seatrial.platforms.slurm.login import login_of
 
-    login = Login()
+    if len(site.hosts) > 1:
+        raise InputError("--host: Slurm needs one login node")
+    host = site.hosts[0] if site.hosts else None
+    login = login_of(SlurmPlatform(kind="slurm", host=host))
     listed = login.run(["sinfo", "--noheader", "--all", "--format=%P|%a|%D|%t|%l|%s|%G"], timeout_s=60)
     partitions = _partitions(listed.splitlines())
     if not partitions:
@@ -273,22 +255,33 @@ def slurm(choose: Choose, context: str | None, namespace: str | None) -> Draft:
     gpus, kind = partition.largest
     nodes = min(partition.nodes[gpus, kind], partition.most, _MOST)
     draft = {
-        "name": Seen("slurm"),
+        "name": Seen(host.partition(".")[0] if host else "slurm"),
         "nodes": Seen(nodes, f"nodes of this kind that are up: {partition.nodes[gpus, kind]}"),
-        **_hardware(gpus, kind),
-        **_open_fields(nodes, None, None),
+        **hardware_fields(gpus, kind),
+        **open_fields(nodes, None, None),
         "platform.partition": Seen(name, f"there are {', '.join(order[:8])}"),
     }
+    if host:
+        draft["platform.host"] = Seen(host)
     with suppress(ValueError):  # infinite
         if seconds(partition.limit) < seconds(SlurmPlatform(kind="slurm").time_limit):
             draft["platform.time_limit"] = Seen(partition.limit, "the partition's own")
-    runtime = next((name for name in ("apptainer", "singularity") if shutil.which(name)), None)
-    with suppress(SeatrialError):
-        if "--container-image" in login.run(["srun", "--help"], timeout_s=20):
-            runtime = "pyxis"
+    runtime = _container_runtime(login)
     draft["image"] = Seen(IMAGE, unset=True)
     draft["platform.runtime"] = Seen(runtime or "pyxis", "found here" if runtime else "", unset=True)
     return draft
+
+
+def _container_runtime(login: "Login") -> str | None:
+    """Return what starts containers where jobs are submitted: Pyxis, Apptainer or Singularity."""
+    with suppress(SeatrialError):
+        if "--container-image" in login.run(["srun", "--help"], timeout_s=20):
+            return "pyxis"
+    for name in ("apptainer", "singularity"):
+        with suppress(SeatrialError):
+            login.run(["sh", "-c", f"command -v {name}"], timeout_s=20)
+            return name
+    return None
 
 
 def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
@@ -311,7 +304,7 @@ def _partitions(lines: Sequence[str]) -> dict[str, _Partition]:
 # --- RunAI
 
 
-def runai(choose: Choose, context: str | None, namespace: str | None) -> Draft:
+def runai(choose: Choose, site: Site) -> Draft:
     """Draft a project's nodes, whose number and kind RunAI does not show. Raises MissingError, LaunchError."""
     from seatrial.platforms.runai import RunaiPlatform
     from seatrial.platforms.runai.platform import Client
@@ -325,7 +318,7 @@ def runai(choose: Choose, context: str | None, namespace: str | None) -> Draft:
         "name": Seen(project),
         "nodes": Seen(2, is_open=True),
         "hardware": Seen(None, is_open=True),
-        **_open_fields(2, None, None),
+        **open_fields(2, None, None),
         "platform.project": Seen(project, f"there are {', '.join(projects[:8])}"),
     }
     if pools:
@@ -349,10 +342,13 @@ def _names(text: str) -> Iterator[str]:
             yield name
 
 
-SURVEYS: dict[str, Callable[[Choose, str | None, str | None], Draft]] = {
+SURVEYS: dict[str, Callable[[Choose, Site], Draft]] = {
     "kubernetes": kubernetes,
     "slurm": slurm,
     "runai": runai,
+    "baremetal": baremetal,
+    "docker": docker,
+    "local": local,
     THIS_MACHINE: machine,
 }
 

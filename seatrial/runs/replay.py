@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 
+from seatrial.config.run import whole_name
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import assess
@@ -247,7 +248,7 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     """Judge the run by today's rules and the runs before it; without its setup, not by catalog or physics."""
     setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
     checks = [check.unjudged() for check in run.checks]
-    context = RunContext(run.cluster, run.suite, run.fingerprint, run.started, run.nodes)
+    context = RunContext(run.cluster, whole_name(run.suite), run.fingerprint, run.started, run.nodes)
     knowledge = knowledge_of(checks, setup, store, context)
     judged = explained(assess(checks, knowledge).checks, knowledge.setup)
     verdict, reason = conclude(judged, len(run.nodes))

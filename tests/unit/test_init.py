@@ -1,6 +1,8 @@
 """`seatrial init`: what a site answers becomes a cluster file that loads and renders."""
 
 import os
+import re
+import socket
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +16,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.cli.init import init
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError
+from seatrial.model.errors import InputError, LaunchError, MissingError, SeatrialError
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.api import UnknownKindError
 from seatrial.platforms.kubernetes.plan import Kind
@@ -204,7 +206,11 @@ def test_a_project_of_runai_is_chosen_and_the_usual_gpus_are_taken() -> None:
 def test_without_a_scheduler_it_is_this_machine() -> None:
     answering("nvidia-smi", ("--query-gpu", "NVIDIA H100 80GB HBM3\n" * 2))
     answering("sinfo")
-    cluster, done = written("--yes")
+    with pytest.raises(
+        SeatrialError, match=r"^slurm: sinfo on this machine failed.*; --platform this-machine passes over"
+    ):
+        written("--yes")
+    cluster, done = written(answers="slurm\nthis-machine\n")
     assert "not slurm: sinfo on this machine failed" in done.stderr
     assert (cluster.platform.kind, cluster.hardware.name, cluster.gpus) == ("this-machine", "H100-SXM", 2)
 
@@ -224,3 +230,97 @@ def test_a_file_is_never_overwritten() -> None:
     os.symlink("nowhere", "site.yaml")
     with pytest.raises(InputError, match=r"site\.yaml: is there already"):
         written("--platform", "this-machine", "--yes")
+
+
+def test_an_api_that_does_not_answer_leaves_no_file_of_another_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        config = {
+            "current-context": "gke",
+            "contexts": [{"name": "gke", "context": {"cluster": "gke", "user": "me"}}],
+            "clusters": [{"name": "gke", "cluster": {"server": f"http://127.0.0.1:{closed.getsockname()[1]}"}}],
+            "users": [{"name": "me", "user": {"token": "t"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        with pytest.raises(SeatrialError, match=r"^kubernetes: .*; --platform this-machine passes over it$"):
+            written("--yes")
+    assert not Path("site.yaml").exists()
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kubeconfig").write_text("contexts: nonsense")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    with pytest.raises(SeatrialError, match=r"^kubernetes: "):
+        written("--yes")
+    assert not Path("site.yaml").exists()
+
+
+def test_local_nodes_and_the_schema_beside_the_file() -> None:
+    cluster, done = written("--platform", "local", "--yes")
+    assert (cluster.platform.kind, cluster.nodes, cluster.gpus) == ("local", 4, 0)
+    assert "# yaml-language-server: $schema=cluster.schema.json\n" in Path("site.yaml").read_text()
+    assert yaml.safe_load(Path("cluster.schema.json").read_text())["title"] == "Cluster"
+    assert "to fill in" not in done.stdout
+
+
+def test_hosts_of_bare_metal_have_the_gpus_of_the_first() -> None:
+    answering("ssh", ("gpu-01 nvidia-smi --query-gpu=name", "NVIDIA H100 80GB HBM3\n" * 8))
+    cluster, done = written("--platform", "baremetal", "--host", "gpu-[01-04]", "--yes")
+    document = yaml.safe_load(Path("site.yaml").read_text())
+    assert document["platform"] == {"kind": "baremetal", "hosts": ["gpu-[01-04]"]}
+    assert (cluster.nodes, cluster.gpus, cluster.hardware.name) == (4, 8, "H100-SXM")
+    assert done.stdout.splitlines()[1] == "to fill in: fabric"
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "message"),
+    [
+        ("echo 'ssh: connect to host gpu-1 port 22: No route to host' >&2; exit 255", LaunchError, "gpu-1: no login"),
+        ("exit 9", LaunchError, "gpu-1: nvidia-smi ended with status 9"),
+    ],
+)
+def test_a_host_that_cannot_be_asked_is_told(script: str, error: type[Exception], message: str) -> None:
+    Path("bin/ssh").write_text(f"#!/bin/sh\n{script}\n")
+    Path("bin/ssh").chmod(0o755)
+    with pytest.raises(error, match=message):
+        written("--platform", "baremetal", "--host", "gpu-1", "--yes")
+    assert not Path("site.yaml").exists()
+
+
+def test_a_host_without_gpus_has_processors() -> None:
+    Path("bin/ssh").write_text("#!/bin/sh\nexit 127\n")
+    Path("bin/ssh").chmod(0o755)
+    cluster, _ = written("--platform", "baremetal", "--host", "a", "--host", "b", "--yes")
+    assert (cluster.hardware.name, cluster.nodes) == ("cpu", 2)
+
+
+def test_slurm_by_its_login_node() -> None:
+    answering("ssh", ("sinfo", SINFO))
+    cluster, _ = written("--host", "login.example.com", "--yes")
+    settings = cluster.platform.model_dump()
+    assert (settings["kind"], settings["host"], settings["partition"]) == ("slurm", "login.example.com", "gpu")
+    assert (cluster.name, cluster.nodes, cluster.gpus) == ("login", 6, 8)
+
+
+def test_a_docker_host_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    with pytest.raises(MissingError, match="no Docker daemon answers"):
+        written("--platform", "docker", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--platform", "baremetal"), "--host: bare metal needs its hosts"),
+        (("--platform", "kubernetes", "--host", "a"), "--host: has no use with --platform kubernetes; legal: slurm, "),
+        (("--host", "-oProxyCommand=x"), "--host '-oProxyCommand=x': must be a host"),
+        (("--platform", "slurm", "--host", "a", "--host", "b"), "--host: Slurm needs one login node"),
+        (("--platform", "baremetal", "--host", "gpu-[4-1]"), "--host: "),
+    ],
+)
+def test_hosts_that_do_not_fit(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        written(*words, "--yes")

@@ -145,7 +145,17 @@ def test_a_death_is_told_also_without_a_history(
 def test_the_form_explains_itself() -> None:
     """Every field has a description or a choice; numbers have bounds."""
     fields = parameter_schema(check).model_dump()["properties"]
-    assert list(fields) == ["cluster", "suite", "out", "notify", "rebuild", "wait_s", "require_baseline", "budget_s"]
+    assert list(fields) == [
+        "cluster",
+        "suite",
+        "out",
+        "notify",
+        "rebuild",
+        "wait_s",
+        "require_baseline",
+        "budget_s",
+        "only",
+    ]
     assert all(field["description"] for field in fields.values())
     assert fields["suite"]["anyOf"][0]["enum"] == [*SHIPPED]
     assert (fields["wait_s"]["minimum"], fields["wait_s"]["maximum"]) == (0, 86_400)

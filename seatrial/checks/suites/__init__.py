@@ -1,5 +1,6 @@
 """The model of a suite file, made from the table of checks, and the shipped suites with their durations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from pydantic import Field, create_model
 from seatrial.checks.contract import PlannedNodes, PlannedPart
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
-from seatrial.config.run import Suite
+from seatrial.config.run import Suite, part_name
 from seatrial.config.yamlfile import load_yaml
 from seatrial.model.errors import InputError
 
@@ -37,6 +38,20 @@ def load_suite(name_or_path: str) -> Suite:
     if path.suffix not in (".yaml", ".yml") and not path.exists():
         raise InputError(f"suite {name_or_path!r}: unknown; legal: {', '.join(SHIPPED)}, or the path of a YAML file")
     return load_yaml(path, SuiteFile, {"name": path.stem})
+
+
+def part_of(suite: Suite, names: Sequence[str]) -> Suite:
+    """The suite with only the checks of those names, and those that they come after.
+
+    It has a name of its own, by which `whole_name` finds the suite: a part that passes must not pass for the whole.
+    Raises InputError for a name that the suite does not have.
+    """
+    legal = [kind.name for kind in CHECKS if suite.section(kind.section)]
+    if wrong := [name for name in names if name not in legal]:
+        raise InputError(f"--only {wrong[0][:80]!r}: is no check of suite {suite.name}; legal: {', '.join(legal)}")
+    left_out = {kind.name: None for kind in CHECKS if kind.name not in (*names, *_NEEDED)}
+    chosen = ", ".join(name for name in legal if name in names)
+    return suite.model_copy(update={**left_out, "name": part_name(suite.name, chosen)})
 
 
 @dataclass(frozen=True, slots=True)

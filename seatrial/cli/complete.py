@@ -1,0 +1,138 @@
+"""Values that a shell completes: suites, checks, hardware, codes, clusters, runs and nodes.
+
+A shell asks at each press of Tab, so values that cannot be read are left out without a message.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+_MOST = 200  # values that a shell is given
+
+Values = Callable[[click.Context], Iterable[str]]
+
+
+class Completion:
+    """The callback of a parameter: the values that begin with the typed word; with `files`, files of the folder too."""
+
+    def __init__(self, values: Values, *, files: bool = False) -> None:
+        self._values = values
+        self._files = files
+
+    def __call__(self, context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        found: list[str] = []
+        logging.getLogger("seatrial").setLevel(logging.CRITICAL)  # its words would stand in the command line
+        with suppress(Exception):
+            found = list(dict.fromkeys(self._values(context)))
+        items = [CompletionItem(value) for value in found if value.startswith(typed)]
+        items = items[:_MOST]
+        if self._files:
+            items.append(CompletionItem(typed, type="file"))
+        return items
+
+
+def _suites(context: click.Context) -> Iterable[str]:
+    from seatrial.checks.suites import SHIPPED
+
+    return SHIPPED
+
+
+def _checks(context: click.Context) -> Iterable[str]:
+    from seatrial.checks.table import CHECKS
+
+    return [kind.name for kind in CHECKS]
+
+
+def _hardware(context: click.Context) -> Iterable[str]:
+    from seatrial.catalog import known_hardware
+
+    return known_hardware()
+
+
+def _fabrics(context: click.Context) -> Iterable[str]:
+    from seatrial.catalog import known_fabrics
+
+    return known_fabrics()
+
+
+def _codes(context: click.Context) -> Iterable[str]:
+    """The codes of reasons, then the fields of cluster and suite files."""
+    from seatrial.checks.suites import SuiteFile
+    from seatrial.config.cluster import Cluster
+    from seatrial.config.fields import sections
+    from seatrial.runs.explanations import CATALOG
+
+    yield from sorted(CATALOG)
+    for model in (Cluster, SuiteFile):
+        for section in sections(model):
+            for path, _ in section.paths():
+                yield path
+
+
+def _examples(context: click.Context) -> Iterable[str]:
+    from seatrial.cli.examples import shipped_examples
+
+    return shipped_examples()
+
+
+def _recorded() -> list[Any]:
+    """The newest rows of the history."""
+    from seatrial.history import open_store
+
+    with open_store() as store:
+        return list(store.runs(None, _MOST))
+
+
+def _clusters(context: click.Context) -> Iterable[str]:
+    return sorted({row.cluster for row in _recorded()})
+
+
+def _runs(context: click.Context) -> Iterable[str]:
+    return [row.run_id for row in _recorded()]
+
+
+def _runs_up(context: click.Context) -> Iterable[str]:
+    """The runs whose nodes are up on this machine, newest first."""
+    from seatrial.platforms import state as states
+
+    return reversed(states.run_ids())
+
+
+def _nodes_of_run(context: click.Context) -> Iterable[str]:
+    """The nodes of the run that is named before them."""
+    from seatrial.platforms import state as states
+    from seatrial.runs.login import folder_of
+
+    yield "head"
+    _, folder = folder_of(context.params["run"])
+    yield from states.recall(folder).node_names()
+
+
+def _nodes_of_cluster(context: click.Context) -> Iterable[str]:
+    """The nodes that the last run of the cluster file had."""
+    from seatrial.config.cluster import load_cluster
+    from seatrial.history import open_store
+
+    cluster = load_cluster(Path(context.params["cluster"]))
+    with open_store() as store:
+        newest = [row.run_id for row in store.runs(cluster.name, 1)]
+        for nodes in store.hardware(newest).values():
+            yield from nodes
+
+
+suites = Completion(_suites, files=True)
+checks = Completion(_checks)
+hardware = Completion(_hardware)
+fabrics = Completion(_fabrics)
+codes = Completion(_codes)
+examples = Completion(_examples)
+clusters = Completion(_clusters, files=True)
+runs = Completion(_runs, files=True)
+runs_up = Completion(_runs_up)
+nodes_of_run = Completion(_nodes_of_run)
+nodes_of_cluster = Completion(_nodes_of_cluster)

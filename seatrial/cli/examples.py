@@ -1,0 +1,142 @@
+"""`seatrial examples`: the cluster files, suites, manifests, images and docs that ship with seatrial."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from seatrial.cli import complete
+from seatrial.cli.options import FILE, json_option, print_json
+from seatrial.model.errors import InputError
+from seatrial.system.shipped import CLUSTER_SCHEMA, CLUSTERS, REPOSITORY
+from seatrial.text.words import nearest_of
+
+_FOLDERS = {  # of the repository, by the example's name
+    "docs": "docs",
+    "grafana": "deployments/grafana",
+    "helm": "deployments/helm",
+    "images": "images",
+    "kubernetes": "deployments/kubernetes",
+    "prometheus": "deployments/prometheus",
+    "server": "deployments/server",
+}
+_PURPOSES = {
+    "docs": "The documentation, in Markdown.",
+    "grafana": "A dashboard of Grafana.",
+    "helm": "A chart: nodes for mpirun, nccl-tests and torchrun by hand.",
+    "images": "The images, a folder each, and the files that they share.",
+    "kubernetes": "Namespaces and roles for runs on Kubernetes.",
+    "prometheus": "Alert rules of Prometheus.",
+    "server": "A Prefect server and a worker, by Docker Compose or on Kubernetes.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A file or a folder that ships with seatrial, and its purpose in a sentence."""
+
+    path: Path
+    purpose: str
+
+
+def shipped_examples() -> dict[str, Example]:
+    """Return the examples by name: cluster files and suites first."""
+    from seatrial.checks import suites
+
+    clusters = (REPOSITORY / CLUSTERS).glob("*.yaml")
+    shipped_suites = Path(suites.__file__).parent.glob("*.yaml")
+    found = {}
+    for file in [*sorted(clusters), *sorted(shipped_suites)]:
+        found[file.stem] = Example(file, _first_line(file))
+    for name, folder in _FOLDERS.items():
+        found[name] = Example(REPOSITORY / folder, _PURPOSES[name])
+    return found
+
+
+def _first_line(file: Path) -> str:
+    with file.open(encoding="utf-8") as lines:
+        return next(lines).removeprefix("#").strip()
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete.examples)
+@click.option("--out", type=FILE, metavar="DIR", help="Write it into this folder, which is made if need be.")
+@json_option
+def examples(name: str | None, out: Path | None, as_json: bool) -> None:
+    """List the examples that ship with seatrial, or print the file NAME; --out writes NAME, or a whole folder.
+
+    Nothing is overwritten. A cluster file gets its JSON Schema beside it, by which editors check it.
+    """
+    found = shipped_examples()
+    if name is None:
+        if out is not None:
+            raise InputError("--out: needs the NAME of an example; `seatrial examples` lists them")
+        _list(found, as_json)
+        return
+    source = _source(name, found)
+    if out is not None:
+        _write(name, source, out, as_json)
+        return
+    if source.is_dir():
+        raise InputError(f"NAME {name}: is a folder; --out DIR writes it")
+    text = source.read_text(encoding="utf-8")
+    if as_json:
+        print_json({"name": name, "path": str(source), "text": text})
+    else:
+        print(text, end="")
+
+
+def _source(name: str, found: Mapping[str, Example]) -> Path:
+    """Return the file or folder of that name. Raises InputError."""
+    if name not in found:
+        legal = nearest_of(name, found) or "`seatrial examples` lists them"
+        raise InputError(f"NAME {name[:80]!r}: is no example; {legal}")
+    return found[name].path
+
+
+def _list(found: Mapping[str, Example], as_json: bool) -> None:
+    if as_json:
+        rows = []
+        for name, example in found.items():
+            rows.append({"name": name, "path": str(example.path), "purpose": example.purpose})
+        print_json(rows)
+        return
+    width = max(map(len, found))
+    for name, example in found.items():
+        print(f"{name:<{width}}  {example.purpose}")
+
+
+def _write(name: str, source: Path, out: Path, as_json: bool) -> None:
+    written = write_example(source, out)
+    if as_json:
+        print_json({"name": name, "written": str(written)})
+    else:
+        print(f"{written}: written")
+
+
+def write_example(source: Path, out: Path) -> Path:
+    """Copy a file or a folder into the folder `out`; return what was written. Raises InputError."""
+    target = out / source.name
+    if os.path.lexists(target):
+        raise InputError(f"{target}: is there already; remove it, or give another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, target)
+        if source.parent == REPOSITORY / CLUSTERS:
+            write_schema(out)
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written: {error.strerror}") from error
+    return target
+
+
+def write_schema(folder: Path) -> None:
+    """Write the JSON Schema of cluster files into the folder of one, unless one is there. Raises OSError."""
+    schema = folder / CLUSTER_SCHEMA.name
+    if not os.path.lexists(schema):
+        shutil.copyfile(REPOSITORY / CLUSTER_SCHEMA, schema)

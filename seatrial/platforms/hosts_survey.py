@@ -1,0 +1,122 @@
+"""Drafts of cluster files for hosts without a scheduler: bare metal, a Docker host, this machine, local nodes."""
+
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from seatrial.config.cluster import this_machine
+from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.reason import Reason
+from seatrial.platforms.drafts import Choose, Draft, Seen, Site, hardware_fields, open_fields
+
+_GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+_MOST_GPUS = 1024
+_LOGIN_S, _ANSWER_S = 15, 60
+_NOT_FOUND = (126, 127)  # exit statuses of a shell without that command
+
+
+def machine(choose: Choose, site: Site) -> Draft:
+    """Draft this machine with its GPUs."""
+    content = this_machine()
+    del content["platform"]
+    return {name: Seen(value) for name, value in content.items()}
+
+
+def local(choose: Choose, site: Site) -> Draft:
+    """Draft four nodes on this machine, without GPUs."""
+    return {"name": Seen("local"), "nodes": Seen(4, "as many as this machine carries"), "hardware": Seen("cpu")}
+
+
+def docker(choose: Choose, site: Site) -> Draft:
+    """Draft the Docker host of the environment: two containers that share its GPUs, or one where it has one or none.
+
+    Raises MissingError where no daemon answers.
+    """
+    from seatrial.platforms.docker import DockerPlatform
+    from seatrial.platforms.docker.daemon import Daemon
+
+    if len(site.hosts) > 1:
+        raise InputError("--host: Docker needs one address, such as ssh://gpu-1")
+    address = site.hosts[0] if site.hosts else None
+    daemon = Daemon(DockerPlatform(kind="docker", host=address))
+    name = str(daemon.info().get("Name") or "docker")
+    models = [] if daemon.remote_host else _gpus_here()
+    containers = 2 if len(models) != 1 else 1
+    draft = {
+        "name": Seen(name.partition(".")[0]),
+        "nodes": Seen(containers, f"containers; the host has {len(models)} GPUs"),
+        **hardware_fields(len(models) // containers, models[0] if models else ""),
+        **open_fields(1, None, None),
+    }
+    if daemon.remote_host:
+        draft["hardware"] = Seen(None, "the GPUs of another machine are not seen from here", is_open=True)
+    if address:
+        draft["platform.host"] = Seen(address)
+    if containers == 1:
+        draft["platform.network"] = Seen("host")
+    return draft
+
+
+def _gpus_here() -> list[str]:
+    content = this_machine()
+    hardware = content["hardware"]
+    name = hardware["name"] if isinstance(hardware, dict) else hardware
+    return [name] * int(content.get("gpus_per_node", 0))
+
+
+def baremetal(choose: Choose, site: Site) -> Draft:
+    """Draft hosts that are up, by the GPUs of the first. Raises InputError without a host, LaunchError."""
+    from seatrial.platforms.baremetal import BaremetalPlatform
+    from seatrial.text.hostlist import expand
+
+    if not site.hosts:
+        raise InputError("--host: bare metal needs its hosts, such as --host gpu-[01-04]")
+    try:
+        hosts = expand(site.hosts)
+    except ValueError as error:
+        raise InputError(f"--host: {error}") from error
+    models = _gpus_of(hosts[0])
+    draft = {
+        "name": Seen(hosts[0].partition(".")[0]),
+        "nodes": Seen(len(hosts)),
+        **hardware_fields(len(models), models[0] if models else ""),
+        **open_fields(len(hosts), None, None),
+        "platform.hosts": Seen(list(site.hosts), f"the GPUs are those of {hosts[0]}"),
+    }
+    runtime = BaremetalPlatform.model_fields["runtime"].default
+    draft["image"] = Seen(draft["image"].value, "only with platform.runtime", unset=True)
+    draft["platform.runtime"] = Seen(runtime, unset=True)
+    return draft
+
+
+def _gpus_of(host: str) -> list[str]:
+    """Return the models of the GPUs of a host; none without nvidia-smi. Raises LaunchError, MissingError."""
+    from seatrial.platforms import openssh
+    from seatrial.platforms.commands import run_bounded
+
+    with tempfile.TemporaryDirectory(prefix="seatrial-ssh-") as folder:
+        config = Path(folder, "ssh_config")
+        config.write_text(openssh.client_config({}, _LOGIN_S, None))
+        ssh = ["ssh", "-F", str(config)]
+        environment = openssh.environment()
+
+        def options() -> dict[str, str]:
+            return openssh.read_options(run_bounded([*ssh, "-G", host], environment, _ANSWER_S).output)
+
+        try:
+            finished = run_bounded([*ssh, "--", host, shlex.join(_GPUS)], environment, _ANSWER_S)
+        except FileNotFoundError:
+            raise MissingError(Reason.of("ssh-missing")) from None
+        except subprocess.TimeoutExpired:
+            problem = f"no answer within {_ANSWER_S} s"
+            raise LaunchError(Reason.of("baremetal-unreachable", host=host, problem=problem)) from None
+        if finished.status == openssh.SSH_FAILED:
+            raise LaunchError(openssh.reason_of(host, finished.errors, options))
+    if finished.status in _NOT_FOUND:
+        return []
+    if finished.status:
+        problem = f"nvidia-smi ended with status {finished.status}"
+        raise LaunchError(Reason.of("baremetal-host-failed", host=host, problem=problem))
+    lines = (line.strip() for line in finished.output.splitlines()[:_MOST_GPUS])
+    return [line for line in lines if line]
