@@ -115,9 +115,14 @@ def _first_word(node: ast.expr) -> Iterator[str]:
         yield from re.findall(r"^[a-z][a-z0-9_.+-]*$", node.value)
 
 
+def _is_of_names(table: ast.Dict) -> bool:
+    """Whether its values are names of packages."""
+    return all(isinstance(value, ast.Constant) for value in table.values)
+
+
 def _keys(table: ast.expr) -> Iterator[str]:
     """Keys of the dictionaries in the value of a table, else the members of its list."""
-    dictionaries = [node for node in ast.walk(table) if isinstance(node, ast.Dict)]
+    dictionaries = [node for node in ast.walk(table) if isinstance(node, ast.Dict) and _is_of_names(node)]
     members = table.elts if isinstance(table, ast.List | ast.Tuple) else []
     for key in [*(key for each in dictionaries for key in each.keys), *members]:
         if key is not None:
