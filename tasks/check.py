@@ -16,6 +16,7 @@ from prefect.states import Completed, Crashed, Failed
 
 from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, StepResult, try_check
 from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
+from seatrial.checks.table import CHECKS
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.references import AGREEING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 T = TypeVar("T")
+LEAST_REPEATS_S = 30.0  # of the quickest suite, whose checks take less
 
 
 def _is_no_dump(record: logging.LogRecord) -> bool:
@@ -81,30 +83,58 @@ def compare(
 ) -> list[Check]:
     """Return the checks with their judgements, verdicts, reasons and suspects.
 
-    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, a repeat adds nothing, or
-    it is `until`, of time.monotonic. Without a store, the catalog, physics and peers remain. Raises SeatrialError when
-    the store cannot be read: a run that silently forgets its history would pass what it should not.
+    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, a repeat adds nothing, it
+    is `until`, of time.monotonic, or the repeats have taken as long as the checks. The check whose repeats take the
+    least goes first. Without a store, the catalog, physics and peers remain. Raises SeatrialError when the store
+    cannot be read: a run that silently forgets its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
     given_up, repeats = set[str](), dict[str, Repeated]()
-    while repeat and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < until:
+    budget = RepeatBudget(checks, until)
+    while repeat and (doubts := budget.affordable(_without(judge.doubts(), given_up))):
         if often := _often_of_all(doubts):  # what takes seconds first: it may name the part that makes them slow
             doubts = _without(doubts, often) or doubts
             judged = judge.judged(_extended(checks, repeats))
             if any(suspect.confidence >= SURE for check in judged for suspect in check.suspects):
                 given_up |= often
                 continue
-        repeated_checks = repeat(doubts, until)
-        for name, repeated in repeated_checks.items():
-            repeats.setdefault(name, Repeated()).add(repeated)
-        requested = {d.measurement.series() for some in doubts.values() for d in some}
-        measured = [m for repeated in repeated_checks.values() for m in repeated.measurements]
-        given_up |= requested - {m.series() for m in measured}
-        judge.add(measured)
-        if any(repeated.over for repeated in repeated_checks.values()):
+        name = budget.next_of(doubts)
+        began = time.monotonic()
+        repeated = repeat({name: doubts[name]}, budget.until).get(name, Repeated())
+        budget.spend(name, time.monotonic() - began)
+        repeats.setdefault(name, Repeated()).add(repeated)
+        requested = {doubt.measurement.series() for doubt in doubts[name]}
+        given_up |= requested - {m.series() for m in repeated.measurements}
+        judge.add(repeated.measurements)
+        if repeated.over:
             break
     return explained(judge.judged(_extended(checks, repeats)), knowledge.setup)
+
+
+class RepeatBudget:
+    """The time that repeats may take: until `until`, and no longer than the checks took, or `LEAST_REPEATS_S`."""
+
+    def __init__(self, checks: Sequence[Check], until: float) -> None:
+        checks_s = sum(check.seconds for check in checks)
+        self.until = min(until, time.monotonic() + max(LEAST_REPEATS_S, checks_s))
+        whole = {kind.name for kind in CHECKS if kind.repeats_whole}
+        self._next_s = {check.name: check.seconds if check.name in whole else 0.0 for check in checks}
+        self._spent_s = dict.fromkeys(self._next_s, 0.0)
+
+    def affordable(self, doubts: Mapping[str, list[Doubt]]) -> dict[str, list[Doubt]]:
+        """The doubts by check whose next repeat would end in time."""
+        left_s = self.until - time.monotonic()
+        return {name: some for name, some in doubts.items() if self._next_s[name] < left_s}
+
+    def next_of(self, doubts: Iterable[str]) -> str:
+        """The check whose repeats will have taken the least after one more; of equals the first."""
+        return min(doubts, key=lambda name: self._spent_s[name] + self._next_s[name])
+
+    def spend(self, name: str, seconds: float) -> None:
+        """Count a repeat of the check; the next one takes as long."""
+        self._spent_s[name] += seconds
+        self._next_s[name] = seconds
 
 
 def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[Check]:

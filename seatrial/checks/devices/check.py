@@ -105,6 +105,8 @@ def _broken(answers: Answers) -> Iterator[Problem]:
 def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
     """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
     arguments = section.arguments(node.gpus)
+    if testbed.shared_cores is not None:
+        arguments.append("--shared-processors")
     measured = run_probe(testbed, node, PROBE, arguments, DevicesAnswer, section.timeout_s)[-1].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:

@@ -72,6 +72,9 @@ def arguments():
     parser.add_argument("--memory-share", type=float, default=0.0, help="of free GPU memory that is tested, as 0.9")
     parser.add_argument("--host-link", action="store_true", help="copy between the host and every GPU")
     parser.add_argument("--peers", action="store_true", help="copy from each GPU to every other one")
+    parser.add_argument(
+        "--shared-processors", action="store_true", help="leave out the time that others have the processors"
+    )
     parser.add_argument("--stress-s", type=float, default=0.0, help="seconds that all GPUs multiply at once")
     return parser.parse_args()
 
@@ -100,7 +103,7 @@ def measured(device, options):
     result |= {"wrong": "", "error": ""}
     try:
         result |= {"model": device.model(), "software": device.software()}
-        measure_rates(device, options.seconds, result)
+        measure_rates(device, options.seconds, result, options.shared_processors and not device.gpu)
         fault, _, where = os.environ.get(FAULT, "").partition(":")
         found = search(device, options.rounds, fault if where in ("", device.name) else "")
         result |= {key: value for key, value in found.items() if value}
@@ -109,14 +112,16 @@ def measured(device, options):
     return result
 
 
-def measure_rates(device, seconds, result):
+def measure_rates(device, seconds, result, is_shared=False):
     """Put the samples of multiplication and copy into the result, and what they got wrong."""
     multiply, same = device.product()
-    result["matmul_tflops"] = [2 * device.size**3 / duration / 1e12 for duration in sampled(multiply, seconds)]
+    products = sampled(multiply, seconds, is_shared=is_shared)
+    result["matmul_tflops"] = [2 * device.size**3 / duration / 1e12 for duration in products]
     if not same():
         result["wrong"] = "the same product differs when it is repeated"
     copy, equal = device.copy()
-    result["copy_gb_s"] = [2 * device.copied_bytes / duration / 1e9 for duration in sampled(copy, seconds)]
+    copies = sampled(copy, seconds, is_shared=is_shared)
+    result["copy_gb_s"] = [2 * device.copied_bytes / duration / 1e9 for duration in copies]
     if not equal():
         result["wrong"] = result["wrong"] or "a copy differs from its source"
 

@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+from processor_wait import waited_s
+
 GRACE_S = 3.0
 UNWANTED = "not wanted any more"
 
@@ -78,24 +80,12 @@ def wait(child, timeout_s):
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            waited_s = max(map(waited, descendants(os.getpid())), default=0.0)
-            return f"time is up; {waited_s:.1f} s of it a process waited for a processor"
+            longest_s = max((sum(waited_s(pid).values()) for pid in descendants(os.getpid())), default=0.0)
+            return f"time is up; {longest_s:.1f} s of it a process waited for a processor"
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):
             return UNWANTED
     return None
-
-
-def waited(pid):
-    """Seconds that the threads of a process were ready to run and did not."""
-    nanoseconds = 0
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/schedstat") as stat:
-                nanoseconds += int(stat.read().split()[1])
-    except (OSError, IndexError, ValueError):
-        pass  # it has ended, or the kernel does not count
-    return nanoseconds / 1e9
 
 
 def end_all(child):

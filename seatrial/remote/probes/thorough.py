@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 
+from processor_wait import own_seconds
 from torch_device import Watch
 
 LEAST_SAMPLES = 5
@@ -19,15 +20,19 @@ WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages
 BATCH_S = 0.02
 
 
-def sampled(work, seconds, most=100):
-    """Seconds per call of `work`, one sample per batch, for about `seconds`: LEAST_SAMPLES to about `most` of them."""
+def sampled(work, seconds, most=100, is_shared=False):
+    """Seconds per call of `work`, one sample per batch, for about `seconds`: LEAST_SAMPLES to about `most` of them.
+
+    `is_shared`: others may have the processors meanwhile, which is taken off.
+    """
     work(WARMUP)
     once = timed(work, 1)
     batch = max(1, int(BATCH_S / once))
     samples: "list[float]" = []
     ends = time.monotonic() + seconds
     while len(samples) < LEAST_SAMPLES or time.monotonic() < ends:
-        samples.append(timed(work, batch) / batch)
+        took = own_seconds(lambda: work(batch)) if is_shared else timed(work, batch)
+        samples.append(took / batch)
     return samples[:: max(1, len(samples) // most)]
 
 

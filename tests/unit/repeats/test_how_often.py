@@ -1,5 +1,6 @@
 """What is in doubt is measured again before a part is blamed: which sweeps, how often, and what counts."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tasks.check import compare
+from tasks.check import RepeatBudget, compare
 from tests.stored_nights import knowing
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, Nodes, asked, collectives, doubt, plateau
@@ -76,6 +77,57 @@ def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store
     assert suspects == (["node-5"] if slow < 900 else [])
     assert sum("collectives" in doubts for doubts in requests) == asked
     assert len(judged[1].measurements) == 1 + asked
+
+
+class Clock:
+    """Stands where time.monotonic is."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.mark.parametrize(
+    ("checks_s", "repeat_s", "asked"),
+    [
+        (1.0, 7.0, 4),  # LEAST_REPEATS_S
+        (60.0, 7.0, 8),  # as long as the checks took
+        (1.0, 31.0, 1),
+    ],
+)
+def test_repeats_take_no_longer_than_the_checks(
+    store: Store, monkeypatch: pytest.MonkeyPatch, checks_s: float, repeat_s: float, asked: int
+) -> None:
+    clock, nodes = Clock(), Nodes(*[0.4] * 24)
+    monkeypatch.setattr("tasks.check.time.monotonic", clock)
+
+    def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
+        clock.seconds += repeat_s
+        return nodes(doubts, until)
+
+    compare([replace(collectives(0.4), seconds=checks_s)], LAB, store, RunContext("lab", "quick"), again)
+    assert nodes.asked == asked
+
+
+def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.check.time.monotonic", Clock())
+    checks = [Check("training", Verdict.PASS, "", 10.0), Check("collectives", Verdict.PASS, "", 8.0)]
+    budget, order = RepeatBudget(checks, math.inf), []
+    for _ in range(6):
+        order.append(budget.next_of(("training", "collectives")))
+        budget.spend(order[-1], 3.0 if order[-1] == "collectives" else 10.0)
+    assert order == ["collectives", "collectives", "collectives", "training", "collectives", "collectives"]
+
+
+def test_a_whole_check_is_not_begun_again_without_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("tasks.check.time.monotonic", clock)
+    budget = RepeatBudget([Check("training", Verdict.PASS, "", 20.0)], math.inf)
+    assert budget.affordable({"training": [doubt()]})
+    clock.seconds += 15.0
+    assert not budget.affordable({"training": [doubt()]})
 
 
 def test_a_cleared_suspicion_is_told(store: Store) -> None:

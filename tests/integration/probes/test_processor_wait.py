@@ -1,0 +1,63 @@
+"""What others take of the processors is no part of a measurement where one machine plays all nodes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.probes.conftest import Load
+
+BUSY = "print(flush=True)\nwhile True: pass"
+
+
+def work() -> None:
+    """About 0.2 s of one processor, however long it takes."""
+    ends = time.thread_time() + 0.2
+    while time.thread_time() < ends:
+        pass
+
+
+@pytest.fixture
+def one_processor_for_four() -> Iterator[None]:
+    """This thread shares one processor with three that never rest."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})  # which those inherit
+    others = [subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) for _ in range(3)]
+    try:
+        for other in others:
+            assert other.stdout is not None
+            other.stdout.readline()  # it has begun
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
+        os.sched_setaffinity(0, before)
+
+
+def test_the_wait_for_a_processor_is_taken_off(load: Load, one_processor_for_four: None) -> None:
+    probe = load("processor_wait")
+    began = time.perf_counter()
+    own = probe.own_seconds(work)
+    assert time.perf_counter() - began > 0.4  # the work had less than half of the processor
+    assert 0.15 < own < 0.3
+
+
+def test_a_sleep_is_no_wait_for_a_processor(load: Load) -> None:
+    assert load("processor_wait").own_seconds(lambda: time.sleep(0.2)) > 0.15
+
+
+def test_a_node_that_its_own_limit_holds_back_is_slow(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = load("processor_wait")
+    throttled = iter([0, 100_000])
+    monkeypatch.setattr(probe, "throttled_us", lambda: next(throttled))
+    waited = iter([{"1": 0.0}, {"1": 0.19}])
+    monkeypatch.setattr(probe, "waited_s", lambda: next(waited, {}))
+    assert probe.own_seconds(lambda: time.sleep(0.2)) >= 0.2
+
+
+def test_what_is_no_process_any_more_has_not_waited(load: Load) -> None:
+    assert load("processor_wait").waited_s(2**22 + 1) == {}
