@@ -4,15 +4,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import Any
 
 from seatrial.catalog import physics, with_links
+from seatrial.checks.connectivity.rates import measurements, slow_suspects
+from seatrial.judge.assess import assess
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.text.headline import conclude
+from seatrial.text.headline import conclude, next_steps
 
 STARTED = datetime(2026, 3, 14, 2, 0, 7, tzinfo=UTC)
 CLUSTER = Subject("cluster", "cluster")
@@ -89,6 +93,22 @@ def faulty_h100() -> RunResult:
         }
         | {"compare": 0.2, "teardown": 7.7},
     )
+
+
+def broken_local() -> RunResult:
+    """README's broken cluster on its first night: node-1 refuses connections, node-2 sends a sixtieth of its peers."""
+    rates_by_sender = {"node-0": 1268.0, "node-2": 23.6, "node-3": 1250.0}
+    streams = {(a, b): rates_by_sender[a] for a, b in permutations(rates_by_sender, 2)}
+    refused = Suspect("node", "node-1", 1.0, Reason.of("ssh-refused", address="10.77.0.3", port=222))
+    suspects = (refused, *slow_suspects(streams))
+    reason = join(placed(suspect.name, suspect.evidence) for suspect in suspects)
+    check = Check("connectivity", Verdict.FAIL, reason, 5.6, tuple(measurements(streams)), suspects=suspects)
+    nodes = [{"name": f"node-{n}", "address": f"10.77.0.{n + 2}"} for n in range(4)]
+    checks = assess([check], Knowledge(Setup("cpu", 4, 0, 1))).checks
+    verdict, why = conclude(checks, 4)
+    run = replace(healthy_local(), verdict=verdict, reason=why, nodes=nodes, checks=checks)
+    run = replace(run, suspects=merge_suspects(checks), since="since this run, the first of this suite here")
+    return replace(run, next_steps=next_steps(run))
 
 
 def with_shares(result: RunResult) -> RunResult:

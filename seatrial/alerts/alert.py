@@ -70,7 +70,7 @@ def span(incident: Incident) -> str:
     """Return duration, number of runs and worst verdict: "since 14 Mar 2026 02:00 UTC, 3 runs, worst fail"."""
     opened = words.moment(incident.opened)
     lasted = f"from {opened} to {words.moment(incident.closed)}" if incident.closed else f"since {opened}"
-    worst = f", worst {words.label(incident.worst)}" if incident.worst is not incident.verdict else ""
+    worst = f", worst {incident.worst.value}" if incident.worst is not incident.verdict else ""
     counted = "" if incident.kind == "silent" else f", {words.count(incident.run_count, 'run')}"
     return f"{lasted}{counted}{worst}"
 
@@ -170,7 +170,7 @@ def told(alert: Alert) -> tuple[str, ...]:
     if alert.result:
         return lines(alert.result)
     step = f"next: {CATALOG['run-overdue'].next_step}; seatrial history {incident.cluster}"
-    return tuple(map(words.plain, (f"{words.label(incident.verdict)}: {incident.reason}", span(incident), step)))
+    return tuple(map(words.plain, (f"{incident.verdict.value}: {incident.reason}", span(incident), step)))
 
 
 def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None) -> str | None:
@@ -269,6 +269,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
         "news": list(news),
         "run_id": alert.run_id or None,
         "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run and not alert.over else [],
+        "next": [s.to_dict() for s in run.next_steps[:MAX_SUSPECTS]] if run and not alert.over else [],
         "judgements": [j.to_dict() for j in worst_judgements(run)] if run and not alert.over else [],
         "software": software(alert.since) if alert.since else [],
         "links": {"run": alert.run_link, "report": alert.report_link},

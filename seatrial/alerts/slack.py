@@ -7,10 +7,10 @@ from itertools import accumulate
 from typing import Any
 
 from seatrial.alerts.alert import Alert, Markup, about, evidence, headline, told
-from seatrial.model.result import UNJUDGED, RunResult
+from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
-from seatrial.text.headline import lines, own_reason, steps
+from seatrial.text.headline import lines, own_reason
 
 HEADER_CHARS = 150
 TEXT_CHARS = 3000
@@ -72,7 +72,6 @@ _MARKUP = Markup(lambda text, limit: clip(escape(text), limit), bold="*")
 
 _EMOJI: dict[str, str] = {
     Verdict.PASS: ":large_green_circle:",
-    UNJUDGED: ":large_yellow_circle:",
     Verdict.DEGRADED: ":large_orange_circle:",
     Verdict.FAIL: ":red_circle:",
     Verdict.CORRUPT: ":large_purple_circle:",
@@ -109,7 +108,7 @@ def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> s
 
 def digest(result: RunResult) -> str:
     """Return one line for a run with nothing new."""
-    line = f"{_EMOJI[result.standing]} {escape(result.cluster)}, {escape(result.suite)}: {escape(lines(result)[0])}"
+    line = f"{_EMOJI[result.verdict]} {escape(result.cluster)}, {escape(result.suite)}: {escape(lines(result)[0])}"
     return clip(line, DIGEST_CHARS)
 
 
@@ -120,18 +119,16 @@ def mention(who: str) -> str:
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
 
 
-MAX_LINES = 20
 TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
-    """Return checks, next steps and software, which the message does not have, as plain text and blocks."""
+    """Return checks and software, which the message does not have, as plain text and blocks."""
     checks = []
     for c in result.checks:
         reason = clip(escape(own_reason(c, result.suspects)), 500)
-        checks.append(f"{words.GLYPHS[c.standing]} *{escape(cut(c.name, 60))}* {words.label(c.standing)}: {reason}")
-    next_steps = [f"*{code}*: {escape(step)}" for code, step in list(steps(result).items())[:MAX_LINES]]
-    message = [*listed("Checks", checks), *listed("Next steps", next_steps)]
+        checks.append(f"{words.GLYPHS[c.verdict]} *{escape(cut(c.name, 60))}* {c.verdict.value}: {reason}")
+    message = listed("Checks", checks)
     facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
     software = context([clip(escape(facts), 1500) or "software: not known"])
     return f"Details of run {clip(escape(result.run_id), 200)}", [*_within(TOTAL_CHARS, message), software]

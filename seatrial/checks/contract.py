@@ -23,7 +23,7 @@ from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
-from seatrial.model.result import Check, Suspect
+from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import some_of
@@ -238,6 +238,7 @@ class CheckType:
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
     - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further evidence, and notes.
+    - `judged`: judges the numbers that its own suspects are blamed for, given the name of each node's kind.
     - `repeats_whole`: a repeat takes as long as the check, so only numbers that read low are repeated.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
@@ -255,6 +256,7 @@ class CheckType:
     repeat: Repeat | None = None
     repeats_whole: bool = False
     revisit: Revisit | None = None
+    judged: Callable[[Check, Mapping[str, str]], Sequence[Judgement]] = lambda check, kinds: ()
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part
     logs: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
 from seatrial.model.errors import SeatrialError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
-from seatrial.model.result import Check
+from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 
@@ -96,6 +96,11 @@ def tolerance_of(measurement: Measurement) -> Tolerance:
     if measurement.subject.kind == "gpu" and measurement.metric in _OF_GPU:
         return _OF_GPU[measurement.metric]
     return _OF_METRIC.get(measurement.metric, usual)
+
+
+def judged_by(check: Check, kind_by_node: Mapping[str, str]) -> Sequence[Judgement]:
+    """The check's own judgements of the numbers that it blames nodes for."""
+    return next((kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ())
 
 
 def is_repeated_only_low(measurement: Measurement, check: str) -> bool:

@@ -123,16 +123,16 @@ def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
 
 
 def _show(was: "RunResult", now: "RunResult") -> None:
-    """Print the earlier verdict, each check, and the three lines, `verdict: reason` as the last."""
+    """Print the earlier verdict, each check, and the closing lines, `verdict: reason` as the last."""
+    from seatrial.report.terminal import closing_lines
     from seatrial.text.headline import lines
-    from seatrial.text.words import label, plain
+    from seatrial.text.words import plain
 
     print(plain(f"{was.run_id} was {lines(was)[0]}"))
     for old, new in zip(was.checks, now.checks, strict=True):
-        before = "" if old.standing == new.standing else f" (was {label(old.standing)})"
-        print(plain(f"{new.name}: {label(new.standing)}{before}: {new.reason}"))
-    verdict, since, step = lines(now)
-    print(f"{since}\n{step}\n{verdict}")
+        before = "" if old.verdict is new.verdict else f" (was {old.verdict.value})"
+        print(plain(f"{new.name}: {new.verdict.value}{before}: {new.reason}"))
+    print(closing_lines(now))
 
 
 @click.command()

@@ -122,7 +122,7 @@ def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
     if incident.kind == outcome.kind or outcome.kind in _ENDED_BY[incident.kind]:
         over = _OVER[incident.kind]
         if incident.kind == "fault":
-            over += f" after {words.count(incident.run_count, 'run')} of {words.label(incident.verdict)}"
+            over += f" after {words.count(incident.run_count, 'run')} of {incident.verdict.value}"
         return replace(incident, closed=outcome.at, changes=(*incident.changes, over))
     return incident
 
@@ -149,7 +149,7 @@ def _change(incident: Incident, outcome: RunOutcome) -> str | None:
         return None
     new = []
     if worst((incident.worst, outcome.verdict)) is not incident.worst:
-        new.append(f"{words.label(outcome.verdict)}, was {words.label(incident.verdict)}")
+        new.append(f"{outcome.verdict.value}, was {incident.verdict.value}")
     if suspects := [name for name in outcome.suspects if name not in incident.suspects]:
         new.append(f"new suspect{'s' * (len(suspects) > 1)}: {words.some_of(suspects, 3)}")
     if checks := [name for name in outcome.checks if name not in incident.checks]:
@@ -170,7 +170,7 @@ def _opened(cluster: str, suite: str, kind: Kind, outcome: RunOutcome) -> Incide
         outcome.reason,
         outcome.suspects,
         outcome.checks,
-        changes=(f"{words.label(outcome.verdict)}: {outcome.reason}",),
+        changes=(f"{outcome.verdict.value}: {outcome.reason}",),
     )
 
 

@@ -99,7 +99,9 @@ def hardware_records(result: RunResult) -> list[Record]:
 
 
 def suspect_records(result: RunResult) -> list[Record]:
-    return [{"run_id": result.run_id, **suspect.to_dict()} for suspect in result.suspects]
+    columns = ("kind", "name", "confidence", "code", "evidence")
+    blamed = (suspect.to_dict() for suspect in result.suspects)
+    return [{"run_id": result.run_id, **{column: each[column] for column in columns}} for each in blamed]
 
 
 def pin_record(cluster: str, pin: Pin) -> Record:
@@ -309,9 +311,16 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
     )
 
 
-def _suspect(kind: SuspectKind, name: str, confidence: float, evidence: str, code: str | None = None) -> Suspect:
-    """Return the suspect; earlier versions saved none with a code."""
-    return Suspect(kind, name, confidence, recorded(evidence, code))
+def _suspect(
+    kind: SuspectKind,
+    name: str,
+    confidence: float,
+    evidence: str,
+    code: str | None = None,
+    verdict: str | None = None,
+) -> Suspect:
+    """Return the suspect; earlier versions saved none with a code or a verdict."""
+    return Suspect(kind, name, confidence, recorded(evidence, code), Verdict(verdict) if verdict else None)
 
 
 def _measurement(row: Any) -> Measurement:

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from seatrial.model.result import standing_of
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ class RunRow:
     judged: str | None = None  # how much of it was compared: none, some or all; None in runs of earlier versions
 
     @property
-    def standing(self) -> str:
-        """The verdict, or `unjudged`."""
-        return standing_of(self.verdict, self.judged in (None, "all"))
+    def lacks_baseline(self) -> bool:
+        """Whether it passed, and something of it was compared with nothing."""
+        return self.verdict is Verdict.PASS and self.judged not in (None, "all")
 
     def to_dict(self) -> dict[str, Any]:
         """The row as `seatrial history --json` prints it."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.contract import Doubt
-from seatrial.checks.table import is_repeated_only_low, tolerance_of
+from seatrial.checks.table import is_repeated_only_low, judged_by, tolerance_of
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
@@ -166,6 +166,7 @@ class RunJudge:
         self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[str]
     ) -> Check:
         """`missing` says which numbers some nodes lack."""
+        judgements = self._with_own(check, judgements)
         recorded = {j.measurement.series() for j in check.judgements}
         new = {n: self._changed(j) for n, j in judgements.items() if not (_is_sanity_pass(j) and n in recorded)}
         if not new:
@@ -190,6 +191,15 @@ class RunJudge:
             suspects=(*check.suspects, *_suspects(own, every)),
             raw_result=check.raw,
         )
+
+    def _with_own(self, check: Check, judgements: Mapping[str, Judgement]) -> Mapping[str, Judgement]:
+        """The harsher of the judge's judgements and the check's own of what it blames nodes for."""
+        merged = dict(judgements)
+        for own in judged_by(check, self._knowledge.groups.name_by_node):
+            known = merged.get(own.measurement.series())
+            if known is None or own.verdict.severity < known.verdict.severity:
+                merged[own.measurement.series()] = own
+        return merged
 
     def _name(self, place: int) -> str:
         assert self._judged is not None
@@ -298,5 +308,6 @@ def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list
         m = j.measurement
         is_still = j.source == "sanity" and j.verdict is Verdict.FAIL and not m.value
         if is_still and m.subject.kind in ("node", "gpu", "link") and (m.metric, m.unit, m.subject.kind) in moving:
-            suspects.append(Suspect(cast(SuspectKind, m.subject.kind), m.subject.name, _WITHOUT_RATE, j.reason))
+            kind = cast(SuspectKind, m.subject.kind)
+            suspects.append(Suspect(kind, m.subject.name, _WITHOUT_RATE, j.reason, j.verdict))
     return suspects

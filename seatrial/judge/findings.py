@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
-from seatrial.judge.number import FAIL_FACTOR
 from seatrial.judge.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.references import AGREEING, ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
+from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
@@ -231,7 +231,7 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
         others = also(judged.table.first[i] for i in places if i != worst)
         evidence = join(part for part in (judgement.reason, others) if part)
         sure = max(judged.confidence(i) for i in places)
-        suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence)
+        suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence, judgement.verdict)
         yield Finding(judgement, tuple(places), (suspect,))
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from seatrial.history.rows import Pin
-from seatrial.model.baseline import Baseline
+from seatrial.model.baseline import FAIL_FACTOR, Baseline
 from seatrial.model.measurement import TIMES, Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import measured, number
 
-FAIL_FACTOR = 2.0  # a fail lies this factor beyond the first value that is degraded
 # Best first: a person's word, then what others published, then a model of that.
 _PREFERENCE = ("pinned", "catalog", "model")
 _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)

@@ -145,7 +145,8 @@ REASONS = {
     "no-baseline": Explanation(
         "{number}: no baseline yet: judged by sanity only ({tested})",
         "There is nothing to compare the number with. It is finite, and that is all that is known.",
-        "Make three passing runs, or approve one with `seatrial baseline promote`.",
+        "Run the suite until three runs have passed; to pin this one as it is: `seatrial baseline promote RUN --force"
+        " REASON`.",
     ),
     "nothing-measured": Explanation(
         "nothing was measured",

@@ -6,6 +6,8 @@ The figures of noise: docs/decisions/0002-judging-with-few-samples.md.
 from dataclasses import dataclass
 from typing import Literal
 
+FAIL_FACTOR = 2.0  # a fail lies this factor beyond the first value that is degraded
+
 Source = Literal["catalog", "model", "pinned", "history", "peers", "physics", "sanity"]
 
 

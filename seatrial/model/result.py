@@ -12,7 +12,6 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
 SCHEMA = 1
-UNJUDGED = "unjudged"  # how a pass without a comparison is shown
 
 Extent = Literal["none", "some", "all"]
 
@@ -40,15 +39,12 @@ class Coverage:
     @property
     def words(self) -> str:
         """The words beside a pass; empty if everything was compared."""
-        return "" if self.extent == "all" else f"{UNJUDGED}: {self.judged:,} of {self.numbers:,} have a baseline"
+        if self.extent == "all":
+            return ""
+        return f"no baseline yet: {self.judged:,} of {self.numbers:,} numbers compared"
 
     def to_dict(self) -> dict[str, Any]:
         return {"judged": self.judged, "measured": self.numbers, "without_baseline": list(self.without_baseline)}
-
-
-def standing_of(verdict: Verdict, is_compared: bool) -> str:
-    """The verdict's value, or `unjudged` for a pass that was compared with nothing."""
-    return UNJUDGED if verdict is Verdict.PASS and not is_compared else verdict.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +79,6 @@ class Judgement:
         """Whether it was held against a bound; a number that passes for being finite and positive was not."""
         return self.source != "sanity" or self.verdict is not Verdict.PASS or self.expected != Expected()
 
-    @property
-    def standing(self) -> str:
-        """The verdict, or `unjudged`."""
-        return standing_of(self.verdict, self.compared)
-
     def to_dict(self) -> dict[str, Any]:
         m = self.measurement
         return {
@@ -111,21 +102,38 @@ SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A part that is suspected; `confidence` is 0..1, `evidence` a sentence that can be checked."""
+    """A part that is suspected; `confidence` is 0..1, `evidence` a sentence that can be checked.
+
+    `verdict` is what the part is blamed for; None where that is the verdict of the check.
+    """
 
     kind: SuspectKind
     name: str
     confidence: float
     evidence: str
+    verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "name": self.name,
             "confidence": self.confidence,
+            "verdict": self.verdict.value if self.verdict else None,
             "code": code_of(self.evidence),
             "evidence": self.evidence,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What to do about a suspect, or about the run where `suspect` is empty; `seatrial explain CODE` says more."""
+
+    step: str
+    code: str | None = None
+    suspect: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"suspect": self.suspect or None, "code": self.code, "step": self.step}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +175,6 @@ class Check:
     def coverage(self) -> Coverage:
         return coverage([self])
 
-    @property
-    def standing(self) -> str:
-        """The verdict, or `unjudged` where something that it measured has no baseline."""
-        return standing_of(self.verdict, not self.coverage.without_baseline)
-
     def unjudged(self) -> "Check":
         """The check as it was before its numbers were judged."""
         own = self.raw
@@ -211,17 +214,12 @@ class RunResult:
     setup: Setup | None = None  # the cluster's facts that numbers are held against
     localization: Mapping[str, Any] | None = None  # as run.json has it: findings and tests of groups of nodes
     folder: Path | None = None  # of the run's files, where its flow returns it
-    since: str = ""  # second and third line of the summary (seatrial/text/headline.py)
-    next_step: str = ""
+    since: str = ""  # second line of the summary (seatrial/text/headline.py)
+    next_steps: Sequence[NextStep] = ()  # in order of harm
 
     @property
     def coverage(self) -> Coverage:
         return coverage(self.checks)
-
-    @property
-    def standing(self) -> str:
-        """The verdict, or `unjudged` for a pass of which something was compared with nothing."""
-        return standing_of(self.verdict, self.coverage.extent == "all")
 
     def to_dict(self) -> dict[str, Any]:
         compared = self.coverage
@@ -233,7 +231,12 @@ class RunResult:
             "started": self.started.isoformat(timespec="seconds"),
             "finished": self.finished.isoformat(timespec="seconds"),
             **_outcome(self.verdict, self.reason),
-            "summary": [verdict_line(self.verdict, compared, self.reason), self.since, self.next_step],
+            "summary": [
+                verdict_line(self.verdict, compared, self.reason),
+                self.since,
+                next_line(self.next_steps[0]) if self.next_steps else "",
+            ],
+            "next": [step.to_dict() for step in self.next_steps],
             "judged": compared.extent or "none",
             "numbers": compared.to_dict(),
             "nodes": [dict(node) for node in self.nodes],
@@ -252,9 +255,16 @@ def _outcome(verdict: Verdict, reason: str) -> dict[str, Any]:
 
 
 def verdict_line(verdict: Verdict, coverage: Coverage, reason: str) -> str:
-    """`verdict: reason`; a pass compared with too little says so: "pass (unjudged: 3 of 49 have a baseline)"."""
+    """`verdict: reason`; a pass without all baselines says so: "pass (no baseline yet: 3 of 49 numbers compared)"."""
     extent = f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
     return f"{verdict.value}{extent}: {reason}"
+
+
+def next_line(step: NextStep) -> str:
+    """The line of a next step: "next: node-2: Check its cable; seatrial explain tcp-node-slow"."""
+    parts = ("next", step.suspect, step.step.rstrip("."))
+    line = ": ".join(part for part in parts if part)
+    return f"{line}; seatrial explain {step.code}" if step.code else line
 
 
 def coverage(checks: Iterable[Check]) -> Coverage:
@@ -284,21 +294,26 @@ def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) ->
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
     """One suspect per subject over all checks: the most confident wins, evidence is joined, that of the worst first.
 
-    Sure ones come first, and of those the ones that the worst check blames.
+    Sure ones come first, and of those the ones that are blamed for the worst.
     """
+    blamed = [
+        replace(suspect, verdict=suspect.verdict or check.verdict)
+        for check in sorted(checks, key=lambda check: check.verdict.severity)
+        for suspect in check.suspects
+    ]
     merged: dict[tuple[str, str], Suspect] = {}
-    severities: dict[tuple[str, str], int] = {}
-    for check in sorted(checks, key=lambda check: check.verdict.severity):
-        for suspect in check.suspects:
-            subject = suspect.kind, suspect.name
-            if known := merged.get(subject):
-                confidence = max(known.confidence, suspect.confidence)
-                evidence = join((known.evidence, suspect.evidence))
-                merged[subject] = replace(known, confidence=confidence, evidence=evidence)
-            else:
-                merged[subject] = suspect
-            severities.setdefault(subject, check.verdict.severity)
-    return sorted(merged.values(), key=lambda s: (-min(s.confidence, SURE), severities[s.kind, s.name], -s.confidence))
+    for suspect in sorted(blamed, key=_harm):
+        known = merged.setdefault((suspect.kind, suspect.name), suspect)
+        if known is not suspect:
+            confidence = max(known.confidence, suspect.confidence)
+            evidence = join((known.evidence, suspect.evidence))
+            merged[suspect.kind, suspect.name] = replace(known, confidence=confidence, evidence=evidence)
+    return sorted(merged.values(), key=lambda s: (-min(s.confidence, SURE), _harm(s), -s.confidence))
+
+
+def _harm(suspect: Suspect) -> int:
+    """A sort key: 0 for what is blamed for the worst."""
+    return (suspect.verdict or Verdict.FAIL).severity
 
 
 def now() -> datetime:

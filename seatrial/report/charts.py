@@ -61,7 +61,7 @@ Draw = Callable[["Axes"], Sequence[Mark]]
 
 
 def inline_svg(
-    name: str, title: str, draw: Draw, width_in: float = 6.8, height_in: float = 3.0, top: float = 24
+    name: str, title: str, draw: Draw, width_in: float = 5.2, height_in: float = 2.6, top: float = 24
 ) -> str:
     """Render `draw` on empty axes as inline SVG, with the marks that it returns.
 
@@ -175,7 +175,7 @@ def _legend_height(curves: Sequence[Curve]) -> int:
 def loss_chart(losses: Sequence[float]) -> str:
     """The training loss of each step."""
     title = f"training loss over {len(losses)} steps: {words.number(losses[0])} to {words.number(losses[-1])}"
-    return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses), height_in=2.1)
+    return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses))
 
 
 def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[Mark]:
@@ -208,7 +208,7 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
 
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
     """busbw, what is expected by whom, the verdict, and the last good run."""
-    verdict = f" · {words.GLYPHS[point.verdict]} {words.label(point.verdict)}" if point.verdict else ""
+    verdict = f" · {words.GLYPHS[point.verdict]} {point.verdict.value}" if point.verdict else ""
     expected = words.interval(point.expected, "GB/s")
     lines = (
         f"{curve.operation}, {format_size(point.message_bytes)}",
@@ -325,7 +325,7 @@ def _from_zero_where_it_is_near(axes: "Axes") -> None:
 
 
 def _mark_lines(then: HeadlinePoint, unit: str) -> tuple[str, ...]:
-    verdict = f" · {words.GLYPHS[then.verdict]} {words.label(then.verdict)}" if then.verdict else ""
+    verdict = f" · {words.GLYPHS[then.verdict]} {then.verdict.value}" if then.verdict else ""
     lines = (
         words.moment(then.started),
         f"{words.quantity(then.value, unit)}{verdict}",

@@ -167,9 +167,9 @@ class Headline:
         return self.judgements[0].verdict if self.judgements else None
 
     @property
-    def standing(self) -> str | None:
-        """The verdict, or `unjudged` where it was compared with nothing."""
-        return self.judgements[0].standing if self.judgements else None
+    def compared(self) -> bool:
+        """Whether it was held against a baseline."""
+        return any(judgement.compared for judgement in self.judgements)
 
     @property
     def change(self) -> float | None:

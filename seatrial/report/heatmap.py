@@ -1,17 +1,18 @@
 """Nodes by metric with the worst verdict of each, the worst nodes first; equal nodes are one line. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from seatrial.model.curves import Reading, readings
 from seatrial.model.measurement import Subject, SubjectKind
-from seatrial.model.result import SURE, UNJUDGED, RunResult, standing_of
+from seatrial.model.result import SURE, RunResult, Suspect
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
 
 NODES_SHOWN = 40  # on lines of their own; the others are in the full table
 NAMES_SHOWN = 3  # of a group
+BLAMED = "blamed"  # the column of what a check blames nodes for without a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,35 @@ class Column:
     title: str
 
 
+Place = tuple[str, Column]  # a node and a column
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`standing` is None where a number was only recorded; `text` is the value, `tooltip` everything."""
+    """`verdict` is None where a number was only recorded; `text` is the value, `tooltip` everything.
 
-    standing: str | None
+    `compared` is false where a number passes without a baseline.
+    """
+
+    verdict: Verdict | None
     text: str
     tooltip: str
-
-    @property
-    def verdict(self) -> Verdict | None:
-        return Verdict.PASS if self.standing == UNJUDGED else Verdict(self.standing) if self.standing else None
+    compared: bool = True
 
 
 NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node")
+NOT_BLAMED = Cell(None, "–", "not blamed by this check")
+_MISSING = {False: NOT_MEASURED, True: NOT_BLAMED}  # by whether the column is of what nodes are blamed for
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What a check blames a node for; its `verdict` is None if the check is not sure of the node."""
+
+    check: str
+    confidence: float
+    verdict: Verdict | None
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +68,9 @@ class HeatMapRow:
         return tuple(cell.verdict for cell in self.cells)
 
     @property
-    def standings(self) -> tuple[str | None, ...]:
-        return tuple(cell.standing for cell in self.cells)
-
-    @property
-    def standing(self) -> str:
-        """The worst verdict of the node; `unjudged` where nothing of it was compared."""
-        found = [verdict for verdict in (*self.verdicts, self.blamed_for) if verdict]
-        return standing_of(worst(found), any(cell.standing not in (None, UNJUDGED) for cell in self.cells))
+    def verdict(self) -> Verdict:
+        """The worst verdict of the node."""
+        return worst(verdict for verdict in (*self.verdicts, self.blamed_for) if verdict)
 
     @property
     def clean(self) -> bool:
@@ -68,10 +79,10 @@ class HeatMapRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that stand the same in every column."""
+    """Nodes that have the same verdict in every column; `cells` are those of the first."""
 
     nodes: tuple[str, ...]
-    standings: tuple[str | None, ...]
+    cells: tuple[Cell, ...]
 
     @property
     def names(self) -> str:
@@ -89,42 +100,68 @@ class HeatMap:
 
 
 def heat_map(result: RunResult) -> HeatMap | None:
-    """Return the map; None if nothing was measured on nodes."""
+    """Return the map; None if nothing was measured on nodes, and none is blamed."""
     columns, cells = _cells(result)
+    names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
+    blames = {node: blames for node, blames in _blames(result).items() if node in names}
+    _show_blames(columns, cells, blames)
     if not columns:
         return None
-    blamed = _blamed(result)
-    names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
-    rows = [
-        HeatMapRow(
-            name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), *blamed.get(name, (None, None))
-        )
-        for name in names
-    ]
+    rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
-    alike: dict[tuple[str | None, ...], list[str]] = {}
+    alike: dict[object, list[HeatMapRow]] = {}
     for line in lines[len(alone) :]:
-        alike.setdefault(line.standings, []).append(line.node)
-    groups = tuple(NodeGroup(tuple(nodes), standings) for standings, nodes in alike.items())
+        alike.setdefault(tuple((cell.verdict, cell.compared) for cell in line.cells), []).append(line)
+    groups = tuple(NodeGroup(tuple(line.node for line in group), group[0].cells) for group in alike.values())
     return HeatMap(tuple(columns), lines, alone, groups)
 
 
-def _blamed(result: RunResult) -> dict[str, tuple[float, Verdict | None]]:
-    """Return the confidence in each suspect, by node, and the worst verdict of the checks that are sure of it."""
-    blamed: dict[str, tuple[float, Verdict | None]] = {}
-    for verdict, suspect in (
-        *((None, suspect) for suspect in result.suspects),
-        *((check.verdict, suspect) for check in result.checks for suspect in (*check.suspects, *check.raw.suspects)),
-    ):
-        if node := _node(Subject(cast(SubjectKind, suspect.kind), suspect.name)):
-            confidence, before = blamed.get(node, (0.0, None))
-            sure = [each for each in (before, verdict if suspect.confidence >= SURE else None) if each]
-            blamed[node] = max(confidence, suspect.confidence), worst(sure) if sure else None
-    return blamed
+def _row(name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]) -> HeatMapRow:
+    shown = tuple(cells.get((name, column), _MISSING[column.title == BLAMED]) for column in columns)
+    if not blames:
+        return HeatMapRow(name, shown)
+    sure = [blame.verdict for blame in blames if blame.verdict]
+    return HeatMapRow(name, shown, max(blame.confidence for blame in blames), worst(sure) if sure else None)
 
 
-def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Cell]]:
+def _blames(result: RunResult) -> dict[str, list[Blame]]:
+    """What each node is blamed for, by node."""
+    blames: dict[str, list[Blame]] = {}
+    for check in result.checks:
+        for suspect in (*check.suspects, *check.raw.suspects):
+            verdict = (suspect.verdict or check.verdict) if suspect.confidence >= SURE else None
+            blame = Blame(check.name, suspect.confidence, verdict, suspect.evidence)
+            _add(blames, suspect, blame)
+    for suspect in result.suspects:
+        _add(blames, suspect, Blame("", suspect.confidence, None, suspect.evidence))
+    return blames
+
+
+def _add(blames: dict[str, list[Blame]], suspect: Suspect, blame: Blame) -> None:
+    if node := _node(Subject(cast(SubjectKind, suspect.kind), suspect.name)):
+        blames.setdefault(node, []).append(blame)
+
+
+def _show_blames(columns: list[Column], cells: dict[Place, Cell], blames: Mapping[str, Sequence[Blame]]) -> None:
+    """Mark what a check blames a node for: a bad number, else what it could not measure, else a column of its own."""
+    for node, of_node in blames.items():
+        for blame in (blame for blame in of_node if blame.verdict):
+            own = [column for column in columns if column.check == blame.check]
+            if any(_is_bad(cells.get((node, column))) for column in own):
+                continue
+            missing = [column for column in own if (node, column) not in cells]
+            marked = missing or [Column(blame.check, BLAMED)]
+            columns += [column for column in marked if column not in columns]
+            text = NOT_MEASURED.text if missing else "blamed"
+            cells |= {(node, column): Cell(blame.verdict, text, blame.evidence) for column in marked}
+
+
+def _is_bad(cell: Cell | None) -> bool:
+    return cell is not None and cell.verdict not in (None, Verdict.PASS)
+
+
+def _cells(result: RunResult) -> tuple[list[Column], dict[Place, Cell]]:
     """Return columns and cells of the metrics that were judged on any node."""
     readings_by_node: dict[Column, dict[str, list[Reading]]] = {}
     for check in result.checks:
@@ -157,20 +194,22 @@ def _cell(group: Sequence[Reading]) -> Cell:
     if judgement:
         expected = words.interval(judgement.expected, m.unit)
         facts += [
-            words.label(judgement.standing),
+            judgement.verdict.value,
             f"expected {expected} ({judgement.source})" if expected != "–" else "",
+            "" if judgement.compared else "no baseline yet",
         ]
     if len(group) > 1:
         facts.append(f"the worst of {len(group)}")
     return Cell(
-        judgement.standing if judgement else None,
+        judgement.verdict if judgement else None,
         words.quantity(m.value, m.unit),
         ", ".join(text for text in facts if text),
+        judgement.compared if judgement else True,
     )
 
 
 def _severity(reading: Reading) -> tuple[int, float]:
-    """Return a sort key with unjudged readings last."""
+    """Return a sort key with readings that were only recorded last."""
     if reading.judgement is None:
         return len(Verdict), 0.0
     return reading.judgement.verdict.severity, -abs(reading.judgement.deviation or 0.0)

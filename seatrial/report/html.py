@@ -23,16 +23,16 @@ from seatrial.model.curves import (
     share,
 )
 from seatrial.model.measurement import Measurement
-from seatrial.model.result import UNJUDGED, Check, Judgement, RunResult
+from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.context import NO_CONTEXT, LogFile, ReportContext, headline_numbers, software
+from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import HeatMap, heat_map
 from seatrial.report.pairs import pair_matrix
 from seatrial.text import words
-from seatrial.text.headline import lines, own_reason, steps
+from seatrial.text.headline import lines, own_reason
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
 
 log = logging.getLogger("seatrial.report")
 
+MAX_SUSPECTS = 40
 MAX_BAD_ROWS = 200
 MAX_GOOD_ROWS = 300
 
@@ -112,6 +113,7 @@ class Section:
     """One check. A chart that could not be drawn is empty and `problem` says why."""
 
     check: Check
+    blamed: tuple[Suspect, ...]
     busbw: str
     loss: str
     legend: str
@@ -125,9 +127,13 @@ class Section:
     logs: tuple[LogFile, ...]
 
     @property
-    def has_content(self) -> bool:
-        """Whether it has more to show than its line among the checks."""
-        return any((self.busbw, self.loss, self.latency, self.bad, self.good, self.problem, self.logs))
+    def has_curves(self) -> bool:
+        return bool(self.busbw or self.loss)
+
+    @property
+    def lacks_baseline(self) -> bool:
+        """Whether something that it measured was compared with nothing."""
+        return bool(self.check.coverage.without_baseline)
 
 
 def section(check: Check, context: ReportContext) -> Section:
@@ -142,13 +148,14 @@ def section(check: Check, context: ReportContext) -> Section:
 
     return Section(
         check=check,
+        blamed=check.suspects[:MAX_SUSPECTS],
         busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
         loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
         legend=charts.busbw_caption(curves, last),
         latency=latency_table(check),
         bad=groups(bad[:MAX_BAD_ROWS]),
         good=groups(good[:MAX_GOOD_ROWS]),
-        passed=_counted(j.standing for j in good),
+        passed=_passed(good),
         left_out=max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
         problem="; ".join(problems),
         plateaus=_plateaus(check),
@@ -187,7 +194,6 @@ def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
 
 
 MAX_NODES = 128
-MAX_SUSPECTS = 40
 MAX_TRENDS = 24
 LOGS_OPEN = 24  # more are folded
 
@@ -198,16 +204,19 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
     with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
     problems: list[str] = []
     heat = heat_map(result)
-    blamed = {suspect.name for suspect in result.suspects if suspect.kind == "node"}
+    blamed = {suspect.name: suspect for suspect in result.suspects if suspect.kind == "node"}
     nodes = sorted(result.nodes, key=lambda node: str(node.get("name")) not in blamed)[:MAX_NODES]
     fields = dict.fromkeys(str(field) for node in nodes for field in node)
+    verdict_line, since, *next_lines = lines(result)
     return {
         "result": result,
-        "lines": lines(result),
-        "steps": steps(result),
+        "title": _title(result, verdict_line),
+        "since": since,
+        "next_lines": next_lines,
         "context": context,
         "past": context.past,
-        "headlines": headlines,
+        "bad_headlines": [headline for headline in headlines if not _passes(headline)],
+        "good_headlines": [headline for headline in headlines if _passes(headline)],
         "trends": [
             drawn(partial(charts.trend_chart, f"trend{n}", headline), problems) for n, headline in enumerate(with_past)
         ],
@@ -224,10 +233,10 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
         "timings": _timings(result.timings),
         "logs_open": LOGS_OPEN,
         "seen": {
-            result.standing,
-            *(check.standing for check in result.checks),
-            *(j.standing for check in result.checks for j in check.judgements),
-            *(standing for line in (heat.lines if heat else ()) for standing in (line.standing, *line.standings)),
+            result.verdict,
+            *(check.verdict for check in result.checks),
+            *(j.verdict for check in result.checks for j in check.judgements),
+            *(verdict for line in (heat.lines if heat else ()) for verdict in (line.verdict, *line.verdicts)),
         },
     }
 
@@ -237,25 +246,45 @@ def _facts(result: RunResult, heat: HeatMap | None) -> list[tuple[str, str]]:
     gpus = sum(int(node.get("gpus") or 0) for node in result.nodes if str(node.get("gpus") or 0).isdecimal())
     nodes = f"{len(result.nodes):,}"
     facts = [
-        ("nodes", _counted(line.standing for line in heat.lines) if heat else nodes),
+        ("nodes", _counted(line.verdict for line in heat.lines) if heat else nodes),
         ("GPUs", f"{gpus:,}" if gpus else ""),
-        ("checks", _counted(check.standing for check in result.checks)),
-        ("numbers", _counted(j.standing for j in judgements)),
+        ("checks", _counted(check.verdict for check in result.checks)),
+        ("numbers", _counted(j.verdict for j in judgements)),
+        ("compared", f"{result.coverage.judged:,} of {result.coverage.numbers:,}" if judgements else ""),
         ("took", words.duration((result.finished - result.started).total_seconds())),
     ]
     return [(name, text) for name, text in facts if text]
 
 
-def _counted(standings: Iterable[str]) -> str:
-    """How many stand how: "3 pass, 1 corrupt"."""
-    counts = Counter(standings)
-    return ", ".join(f"{counts[standing]:,} {words.label(standing)}" for standing in words.GLYPHS if counts[standing])
+def _counted(verdicts: Iterable[Verdict]) -> str:
+    """How many have which verdict, the worst first: "1 corrupt, 3 pass"."""
+    counts = Counter(verdicts)
+    worst_first = sorted(counts, key=lambda verdict: verdict.severity)
+    return ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in worst_first)
+
+
+def _passed(good: Sequence[Judgement]) -> str:
+    """How many numbers passed, and how many of them have no baseline."""
+    open_numbers = sum(not judgement.compared for judgement in good)
+    passed = f"{words.count(len(good), 'number')} passed"
+    return f"{passed}, {open_numbers:,} without a baseline yet" if open_numbers else passed
+
+
+def _passes(headline: Headline) -> bool:
+    return headline.verdict in (Verdict.PASS, None)
+
+
+def _title(result: RunResult, line: str) -> tuple[str, str, str]:
+    """The verdict's line in three parts: the second says how much was compared, and is empty where all was."""
+    extent = f" ({result.coverage.words})"
+    before, found, after = line.partition(extent) if result.verdict is Verdict.PASS else (line, "", "")
+    return before, found, after
 
 
 def _judged(judgement: Judgement) -> str:
     """How a number was judged; of a pass, which change would have been seen."""
-    if judgement.standing == UNJUDGED:
-        return "compared with nothing yet"
+    if not judgement.compared:
+        return "no baseline yet"
     m, bound = judgement.measurement, judgement.expected.high if judgement.measurement.better == "lower" else None
     bound = judgement.expected.low if bound is None else bound
     if judgement.verdict is not Verdict.PASS or not bound or judgement.deviation is None or judgement.deviation <= -1:
@@ -316,7 +345,6 @@ def _environment() -> "Environment":
         script_hash=base64.b64encode(hashlib.sha256(script().encode()).digest()).decode(),
     )
     environment.filters.update(
-        label=words.label,
         number=words.number,
         quantity=words.quantity,
         duration=words.duration,

@@ -183,7 +183,8 @@ def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
     for row in rows:
         started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
         took = words.duration((row.finished - row.started).total_seconds())
-        whole = (row.run_id, row.cluster, row.suite, started, took, verdict_cell(row.standing), row.reason)
+        verdict = verdict_cell(row.verdict, row.lacks_baseline)
+        whole = (row.run_id, row.cluster, row.suite, started, took, verdict, row.reason)
         cells: list[str | Text] = list(compress(whole, shown))
         lines.append(cells)
     grid = table(list(compress(columns, shown)), lines, encoding)

@@ -17,12 +17,12 @@ Cell = str | float | None
 
 
 def summary(result: RunResult) -> str:
-    """The three lines, suspects, checks, notes, the worst judgements and the software, in that order."""
-    verdict, since, step = map(escape, lines(result))
+    """The lines of the run, suspects, checks, notes, the worst judgements and the software, in that order."""
+    verdict, *others = map(escape, lines(result))
     checks = [
         (
             check.name,
-            f"{words.GLYPHS[check.standing]} {words.label(check.standing)}",
+            f"{words.GLYPHS[check.verdict]} {check.verdict.value}",
             own_reason(check, result.suspects),
             words.duration(check.seconds),
         )
@@ -30,8 +30,8 @@ def summary(result: RunResult) -> str:
     ]
     notes = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
     parts = [
-        f"## {words.GLYPHS[result.standing]} {escape(result.cluster)}",
-        f"**{verdict}**\n\n{since}\n\n{step}",
+        f"## {words.GLYPHS[result.verdict]} {escape(result.cluster)}",
+        "\n\n".join((f"**{verdict}**", *others)),
         _facts(result),
         _suspects(result),
         _table("Checks", ("check", "verdict", "reason", "time"), checks),
@@ -61,7 +61,7 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
     return [
         {
             "check": check.name,
-            "verdict": words.label(j.standing),
+            "verdict": j.verdict.value,
             "metric": j.measurement.metric,
             "subject": words.subject_name(j.measurement.subject) or "cluster",
             "conditions": words.condition_words(j.measurement),
@@ -100,7 +100,7 @@ def _headline_row(headline: Headline) -> tuple[str, ...]:
         words.interval(headline.expected, m.unit),
         words.quantity(headline.last, m.unit),
         words.percent(headline.change),
-        words.label(headline.standing) if headline.standing else "recorded",
+        headline.verdict.value if headline.verdict else "recorded",
     )
 
 
@@ -113,7 +113,7 @@ def _bad(result: RunResult) -> str:
             words.interval(j.expected, j.measurement.unit),
             words.percent(j.deviation),
             j.source,
-            words.label(j.verdict),
+            j.verdict.value,
         )
         for _, j in bad[:MAX_ROWS]
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
-from seatrial.model.result import UNJUDGED, Judgement, RunResult
+from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text.addresses import split
 
@@ -69,8 +69,8 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
 
     into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
     verdict = Gauge("seatrial_verdict", "1 for the verdict of the last run", (*_LABELS, "verdict"), registry=into)
-    for standing in (*Verdict, UNJUDGED):
-        verdict.labels(**own, verdict=str(standing)).set(standing == result.standing)
+    for each in Verdict:
+        verdict.labels(**own, verdict=each.value).set(each is result.verdict)
     values = [
         ("run_timestamp_seconds", "when the last run ended", result.finished.timestamp()),
         ("run_duration_seconds", "how long it took", (result.finished - result.started).total_seconds()),

@@ -13,7 +13,7 @@ from rich.text import Text
 from seatrial.judge.logs import Log, LogsJudgement
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
 from seatrial.model.reason import code_of
-from seatrial.model.result import UNJUDGED, Check, Expected, RunResult, Suspect, verdict_line
+from seatrial.model.result import Check, Expected, RunResult, Suspect, verdict_line
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Change, Difference
@@ -24,7 +24,6 @@ from seatrial.text.redact import Secrets
 
 STYLES: dict[str, str] = {
     Verdict.PASS: "bold green",
-    UNJUDGED: "bold cyan",
     Verdict.DEGRADED: "bold yellow",
     Verdict.FAIL: "bold red",
     Verdict.CORRUPT: "bold magenta",
@@ -71,9 +70,9 @@ def table(
     return grid
 
 
-def verdict_cell(standing: str) -> Text:
-    """A verdict or `unjudged`, in its colour."""
-    return Text(words.label(standing), STYLES[standing])
+def verdict_cell(verdict: Verdict, lacks_baseline: bool = False) -> Text:
+    """A verdict in its colour; a pass of which something was compared with nothing in grey."""
+    return Text(verdict.value, "bright_black" if lacks_baseline else STYLES[verdict])
 
 
 def print_line(console: Console, text: str) -> None:
@@ -93,7 +92,12 @@ def show_summary(result: RunResult, console: Console) -> None:
         console.print(_suspects(result.suspects, result.nodes, encoding))
         console.print()
     rows = (
-        (check.name, verdict_cell(check.standing), words.duration(check.seconds), own_reason(check, result.suspects))
+        (
+            check.name,
+            verdict_cell(check.verdict, bool(check.coverage.without_baseline)),
+            words.duration(check.seconds),
+            own_reason(check, result.suspects),
+        )
         for check in result.checks
     )
     checks = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
@@ -106,12 +110,12 @@ def show_summary(result: RunResult, console: Console) -> None:
 
 
 def closing_lines(result: RunResult, encoding: str | None = None) -> str:
-    """Since when, the next step, and `verdict: reason` last, where scripts look for it.
+    """Since when, the next steps, and `verdict: reason` last, where scripts look for it.
 
     In characters that `encoding` (standard output's when None) can print.
     """
-    verdict, since, step = lines(result)
-    return "\n".join(words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (since, step, verdict))
+    verdict, *others = lines(result)
+    return "\n".join(words.plain(line, encoding or sys.stdout.encoding or "ascii") for line in (*others, verdict))
 
 
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
@@ -192,7 +196,7 @@ def show_judged(judged: LogsJudgement) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = output()
     rows: list[Sequence[str | Text]] = [
-        (*_judgement_cells(check), verdict_cell(check.standing)) for check in judged.checks
+        (*_judgement_cells(check), verdict_cell(check.verdict)) for check in judged.checks
     ]
     console.print(table(_COLUMNS, rows, console.encoding, folded=("log",)))
     console.print()

@@ -42,10 +42,11 @@ REASONS = {
         "as expected: {judged} of {series} series were held against earlier runs or their peers",
         "No number of the replayed run is lower than expected.",
     ),
-    "replayed-unjudged": Explanation(
+    "replayed-without-baseline": Explanation(
         "no baseline yet: no series has three accepted runs or four peers",
         "The numbers of the replayed run were compared with nothing.",
         "Add earlier runs to the file.",
+        formerly=("replayed-unjudged",),
     ),
     "prerequisite-failed": Explanation(
         "{step} did not work",

@@ -33,6 +33,10 @@ class Change:
     before: str | None
     after: str | None
 
+    @property
+    def differs(self) -> bool:
+        return self.before != self.after
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difference:

@@ -15,7 +15,17 @@ from pydantic_core import PydanticCustomError
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
 from seatrial.model.reason import recorded
-from seatrial.model.result import SCHEMA, Check, CheckResult, Expected, Judgement, RunResult, Suspect, SuspectKind
+from seatrial.model.result import (
+    SCHEMA,
+    Check,
+    CheckResult,
+    Expected,
+    Judgement,
+    NextStep,
+    RunResult,
+    Suspect,
+    SuspectKind,
+)
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.system.private import read_opener
@@ -104,9 +114,16 @@ class _Suspect(_Model):
     confidence: float
     code: Code = None
     evidence: Text
+    verdict: Verdict | None = None  # not in files of earlier versions
 
     def to_suspect(self) -> Suspect:
-        return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code))
+        return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code), self.verdict)
+
+
+class _NextStep(_Model):
+    suspect: Name | None = None
+    code: Code = None
+    step: Text
 
 
 class _CheckResult(_VerdictWithReason):
@@ -200,6 +217,7 @@ class _RunDocument(_VerdictWithReason):
     timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
     notes: Annotated[list[Text], Field(max_length=MAX_NODES)] = []
     summary: Annotated[list[Text], Field(min_length=3, max_length=3)] = ["", "", ""]
+    next: list[_NextStep] = []  # not in files of earlier versions, whose third line of `summary` is all of it
 
 
 def load_result(path: Path) -> RunResult:
@@ -227,8 +245,15 @@ def load_result(path: Path) -> RunResult:
         localization=run.localization.model_dump() if run.localization else None,
         notes=tuple(run.notes),
         since=run.summary[1],
-        next_step=run.summary[2],
+        next_steps=_next_steps(run),
     )
+
+
+def _next_steps(run: _RunDocument) -> tuple[NextStep, ...]:
+    if run.next:
+        return tuple(NextStep(each.step, each.code, each.suspect or "") for each in run.next)
+    line = run.summary[2].removeprefix("next: ")
+    return (NextStep(line),) if line else ()
 
 
 def _read_document(file: Path) -> dict[str, Any]:

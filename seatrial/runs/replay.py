@@ -29,7 +29,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict
-from seatrial.text.headline import also, conclude, next_step
+from seatrial.text.headline import also, conclude, next_steps
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
@@ -213,7 +213,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
     readings, judged_series = int(judged.outcome.readings.sum()), int(judged.outcome.judged.sum())
     if not bad:
-        reason = Reason.of("replayed-unjudged")
+        reason = Reason.of("replayed-without-baseline")
         if judged_series:
             reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
@@ -253,4 +253,4 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     judged = explained(assess(checks, knowledge).checks, knowledge.setup)
     verdict, reason = conclude(judged, len(run.nodes))
     result = replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))
-    return replace(result, next_step=f"next: {next_step(result)}")
+    return replace(result, next_steps=next_steps(result))

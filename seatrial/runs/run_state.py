@@ -15,11 +15,11 @@ from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, code_of, join, placed, rewritten
-from seatrial.model.result import Check, Judgement, RunResult, Suspect, merge_suspects, now
+from seatrial.model.result import Check, Judgement, NextStep, RunResult, Suspect, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.runs.progress import step
-from seatrial.text.headline import NO_HISTORY, EarlierRun, conclude, next_step, since
+from seatrial.text.headline import NO_HISTORY, EarlierRun, conclude, next_steps, since
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
@@ -190,7 +190,8 @@ class RunState:
             localization=self.localization,
         )
         known = since(verdict, self.started, self.run.run_id, self.earlier) if self.earlier is not None else NO_HISTORY
-        return replace(result, since=known, next_step=f"next: {'; '.join((*self.isolated, next_step(result)))}")
+        steps = (*map(NextStep, self.isolated), *next_steps(result))
+        return replace(result, since=known, next_steps=steps)
 
     def _empty(self, verdict: Verdict, reason: str) -> RunResult:
         """Return a result without anything from the nodes."""

@@ -1,22 +1,35 @@
-"""The verdict of a run in three lines: who and what against what, since when, and what to do. Pure.
+"""The verdict of a run in a few lines: who and what against what, since when, and what to do about each suspect. Pure.
 
-Terminal, report, Slack, Prefect and `summary` of run.json show these lines.
+Terminal, report, Slack and Prefect show these lines; run.json has them in `summary` and `next`.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, code_of, explanation_of, extended, parts_of, placed, recorded
-from seatrial.model.result import SURE, UNJUDGED, Check, Judgement, RunResult, Suspect, merge_suspects, verdict_line
+from seatrial.model.result import (
+    SURE,
+    Check,
+    Judgement,
+    NextStep,
+    RunResult,
+    Suspect,
+    merge_suspects,
+    next_line,
+    verdict_line,
+)
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
 from seatrial.text.hostlist import host_list
 
 NO_NODE = "no single node explains it"
 NO_HISTORY = "since: not known, without a history of runs"
+MAX_STEPS = 5  # lines; run.json has the others
 _NOT_TRIED = "prerequisite-failed"
+_READ_THE_LOG = "Read `logs/run.log` of the run."
 
 
 class EarlierRun(Protocol):
@@ -126,36 +139,63 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
             break
     at, first = streak[-1]
     runs = f", {words.count(len(streak), 'run')}" if len(streak) > 1 else ""
-    then = f"{words.label(before)} before" if before else "never different before"
+    then = f"{before.value} before" if before else "never different before"
     return f"since {words.moment(at)} (run {first}{runs}), {'passed before' if before is Verdict.PASS else then}"
 
 
-def steps(result: RunResult) -> dict[str, str]:
-    """The next step by code, of the run first, then of its checks that are no pass and of its suspects."""
-    bad = [check.reason for check in result.checks if check.verdict is not Verdict.PASS]
-    reasons = (result.reason, *bad, *(suspect.evidence for suspect in result.suspects))
-    codes = dict.fromkeys(code for reason in reasons if (code := code_of(reason)) and code != _NOT_TRIED)
-    known = ((code, explanation_of(code)) for code in codes)
-    return {code: entry.next_step for code, entry in known if entry and entry.next_step}
-
-
-def next_step(result: RunResult) -> str:
-    """What to do about the run's verdict, with the code whose meaning `seatrial explain` prints."""
+def next_steps(result: RunResult) -> list[NextStep]:
+    """The next step of each suspect in order of harm; of a run without suspects, of its checks that are no pass."""
     if result.verdict is Verdict.PASS:
-        code = "no-baseline" if result.standing == UNJUDGED else None
-    else:
-        code = next(iter(steps(result)), None)
-    entry = explanation_of(code) if code else None
-    if entry and entry.next_step:
-        return f"{entry.next_step.rstrip('.')}; seatrial explain {code}"
-    return "nothing to do" if result.verdict is Verdict.PASS else "read logs/run.log of the run"
+        return [] if result.coverage.extent == "all" else [_step_of("no-baseline")]
+    sure = [suspect for suspect in result.suspects if suspect.confidence >= SURE]
+    suspects = [_suspect_step(suspect) for suspect in sure or result.suspects]
+    blameless = [check for check in result.checks if check.verdict is not Verdict.PASS and not check.suspects]
+    worst_blamed = min((s.verdict.severity for s in result.suspects if s.verdict), default=len(Verdict))
+    worse = [check for check in blameless if check.verdict.severity < worst_blamed]
+    codes = dict.fromkeys(code for check in worse if (code := _code_with_step(check.reason)))
+    if not suspects and not codes:
+        codes = dict.fromkeys(code for code in (_code_with_step(result.reason),) if code)
+    steps = [*map(_step_of, codes), *suspects]
+    return steps or [NextStep(_READ_THE_LOG)]
 
 
-def lines(result: RunResult) -> tuple[str, str, str]:
-    """The three lines of the run."""
+def _suspect_step(suspect: Suspect) -> NextStep:
+    code = _code_with_step(suspect.evidence)
+    step = _step_of(code) if code else NextStep(_READ_THE_LOG)
+    return replace(step, suspect=suspect.name)
+
+
+def _step_of(code: str) -> NextStep:
+    entry = explanation_of(code)
+    return NextStep(entry.next_step if entry and entry.next_step else _READ_THE_LOG, code)
+
+
+def _code_with_step(reason: str) -> str | None:
+    """The first code of joined or placed reasons that has a next step; that of a step that was not tried is none."""
+    if not isinstance(reason, Reason):
+        return None
+    for code in (code_of(reason), *(map(_code_with_step, reason.parts))):
+        entry = explanation_of(code) if code and code != _NOT_TRIED else None
+        if entry and entry.next_step:
+            return code
+    return None
+
+
+def next_lines(steps: Sequence[NextStep]) -> list[str]:
+    """A line for each next step, suspects with the same one together; "next: nothing to do" without any."""
+    if not steps:
+        return ["next: nothing to do"]
+    suspects: dict[NextStep, list[str]] = {}
+    for step in steps:
+        suspects.setdefault(replace(step, suspect=""), []).append(step.suspect)
+    joined = [replace(step, suspect=host_list(name for name in names if name)) for step, names in suspects.items()]
+    lines = [next_line(step) for step in joined[:MAX_STEPS]]
+    more = len(joined) - MAX_STEPS
+    return [*lines, f"next: {more} more in `next` of run.json"] if more > 0 else lines
+
+
+def lines(result: RunResult) -> tuple[str, ...]:
+    """The lines of the run: its verdict, since when, and a line for each next step."""
     line = verdict_line(result.verdict, result.coverage, result.reason)
-    return (
-        words.plain(line),
-        words.plain(result.since or NO_HISTORY),
-        words.plain(result.next_step or f"next: {next_step(result)}"),
-    )
+    steps = next_lines(result.next_steps or next_steps(result))
+    return tuple(map(words.plain, (line, result.since or NO_HISTORY, *steps)))

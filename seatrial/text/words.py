@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.result import UNJUDGED, Expected, Suspect
+from seatrial.model.result import Expected, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
@@ -21,10 +21,9 @@ def nearest_of(name: str, legal: Iterable[str]) -> str:
     return f"nearest: {', '.join(by_lower[each] for each in near)}" if near else ""
 
 
-# A verdict is never told by colour alone. `unjudged` is a pass that was compared with nothing.
+# A verdict is never told by colour alone.
 GLYPHS: dict[str, str] = {
     Verdict.PASS: "✓",
-    UNJUDGED: "○",
     Verdict.DEGRADED: "▼",
     Verdict.FAIL: "✕",
     Verdict.CORRUPT: "≠",
@@ -34,7 +33,6 @@ GLYPHS: dict[str, str] = {
 
 MEANINGS: dict[str, str] = {
     Verdict.PASS: "measured, and within what is expected",
-    UNJUDGED: "measured and right, but compared with nothing yet: no catalog value, pin, history or peers",
     Verdict.DEGRADED: "slower than expected, but above the floor",
     Verdict.FAIL: "below the floor, or the cluster broke the test",
     Verdict.CORRUPT: "wrong numbers: results are not what they must be, the loss is not a number, or ranks disagree",
@@ -43,11 +41,6 @@ MEANINGS: dict[str, str] = {
 }
 
 _UNITS = {"us": "µs", "percent": "%"}
-
-
-def label(standing: str) -> str:
-    """A verdict or `unjudged` as people read it: "not run"."""
-    return standing.replace("_", " ")
 
 
 def number(value: float | None) -> str:

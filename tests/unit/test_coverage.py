@@ -1,4 +1,4 @@
-"""A pass that was compared with nothing is not shown as a pass, and does not count where a baseline is required."""
+"""A pass that was compared with nothing says so, and does not count where a baseline is required."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from flows.serving.ui import has_verdict, state_of
 from seatrial.alerts import slack
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import UNJUDGED, Check, Expected, Judgement, RunResult, coverage, exit_status
+from seatrial.model.result import Check, Expected, Judgement, RunResult, coverage, exit_status
 from seatrial.model.verdict import Verdict
 from seatrial.report import markdown
 from seatrial.report.html import report_html
@@ -63,22 +63,21 @@ def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the
 
 
 @pytest.mark.parametrize(
-    ("result", "judged", "standing"),
+    ("result", "judged"),
     [
-        (FIRST_NIGHT, "some", UNJUDGED),
-        (LATER, "all", "pass"),
-        (a_run(FIRST_NIGHT.checks[1]), "none", UNJUDGED),
-        (a_run(), "none", UNJUDGED),
-        (replace(FIRST_NIGHT, verdict=Verdict.FAIL), "some", "fail"),
+        (FIRST_NIGHT, "some"),
+        (LATER, "all"),
+        (a_run(FIRST_NIGHT.checks[1]), "none"),
+        (a_run(), "none"),
+        (replace(FIRST_NIGHT, verdict=Verdict.FAIL), "some"),
     ],
 )
-def test_run_json_says_how_much_was_judged(result: RunResult, judged: str, standing: str) -> None:
-    assert (result.to_dict()["judged"], result.standing) == (judged, standing)
+def test_run_json_says_how_much_was_judged(result: RunResult, judged: str) -> None:
+    assert result.to_dict()["judged"] == judged
 
 
-def test_a_check_without_numbers_stands_by_its_verdict() -> None:
-    image = Check("image", Verdict.PASS, "built")
-    assert (image.standing, image.to_dict()["judged"]) == ("pass", None)
+def test_a_check_without_numbers_says_nothing_of_baselines() -> None:
+    assert Check("image", Verdict.PASS, "built").to_dict()["judged"] is None
 
 
 def test_what_is_wrong_by_sanity_was_judged() -> None:
@@ -86,28 +85,27 @@ def test_what_is_wrong_by_sanity_was_judged() -> None:
 
 
 def test_the_headline_counts() -> None:
-    line = "pass (unjudged: 1 of 3 have a baseline): all pass"
+    line = "pass (no baseline yet: 1 of 3 numbers compared): all pass"
     assert closing_lines(FIRST_NIGHT).splitlines()[-1] == lines(FIRST_NIGHT)[0] == line
     assert lines(FIRST_NIGHT)[2].endswith("; seatrial explain no-baseline")
     assert (lines(LATER)[0], lines(LATER)[2]) == ("pass: all pass", "next: nothing to do")
     assert lines(replace(FIRST_NIGHT, verdict=Verdict.FAIL))[0] == "fail: all pass"
 
 
-def test_every_medium_has_a_colour_of_its_own_for_it() -> None:
+def test_every_medium_says_it_beside_the_verdict() -> None:
     page, later = report_html(FIRST_NIGHT), report_html(LATER)
-    assert '<header class="card hero unjudged">' in page
-    assert '<header class="card hero pass">' in later
-    assert markdown.summary(FIRST_NIGHT).startswith("## ○ local\n\n**pass (unjudged: 1 of 3")
-    assert slack.digest(FIRST_NIGHT).split()[0] != slack.digest(LATER).split()[0]
+    assert '<h1>pass<span class="soft"> (no baseline yet: 1 of 3 numbers compared)</span>: all pass</h1>' in page
+    assert "<h1>pass: all pass</h1>" in later
+    assert '<span class="chip pass open">' in page and '<span class="chip pass open">' not in later
+    assert markdown.summary(FIRST_NIGHT).startswith("## ✓ local\n\n**pass (no baseline yet: 1 of 3")
+    assert "no baseline yet: 1 of 3" in slack.digest(FIRST_NIGHT)
 
 
-def test_metrics_call_it_unjudged() -> None:
+def test_metrics_have_the_verdict_and_how_much_was_compared() -> None:
     collected = registry(FIRST_NIGHT, None)
     own = {"cluster": "local", "suite": "quick"}
-    values = {
-        name: collected.get_sample_value("seatrial_verdict", {**own, "verdict": name}) for name in ("pass", UNJUDGED)
-    }
-    assert values == {"pass": 0, UNJUDGED: 1}
+    values = {v: collected.get_sample_value("seatrial_verdict", {**own, "verdict": v.value}) for v in Verdict}
+    assert values == {v: float(v is Verdict.PASS) for v in Verdict}
     assert collected.get_sample_value("seatrial_judged_numbers", own) == 1
     assert headlines(FIRST_NIGHT)
 
@@ -135,8 +133,8 @@ def test_a_required_baseline_decides_the_exit_status_and_the_flow_state(
     [
         ("H100-SXM", [], 0, "pass: "),
         ("H100-SXM", ["--require-baseline"], 0, "pass: "),
-        ("other", [], 0, "pass (unjudged: 0 of 12 have a baseline): "),
-        ("other", ["--require-baseline"], 3, "pass (unjudged: 0 of 12 have a baseline): "),
+        ("other", [], 0, "pass (no baseline yet: 0 of 12 numbers compared): "),
+        ("other", ["--require-baseline"], 3, "pass (no baseline yet: 0 of 12 numbers compared): "),
     ],
 )
 def test_a_log_of_unknown_hardware_passes_by_sanity_and_says_so(

@@ -98,7 +98,7 @@ def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None
     assert len(after(dead("run-1"), dead("run-1"))) == 1
     first, second = after(dead("run-1"), dead("run-2"), delivered=False)
     assert (first.changes[-1], first.closed) == ("runs again", NOW)
-    assert (second.closed, second.news("slack")) == (None, ("not run: the check died",))
+    assert (second.closed, second.news("slack")) == (None, ("not_run: the check died",))
 
 
 def test_the_same_night_twice_changes_nothing() -> None:

@@ -44,7 +44,7 @@ def test_a_run_as_metrics(tmp_path: Path) -> None:
     own = (("cluster", "h100-east"), ("suite", "nightly"))
     assert series["seatrial_verdict"][*own, ("verdict", "fail")] == 1
     assert sum(series["seatrial_verdict"].values()) == 1
-    assert len(series["seatrial_verdict"]) == len(Verdict) + 1  # unjudged
+    assert len(series["seatrial_verdict"]) == len(Verdict)
     assert series["seatrial_last_good_run_timestamp_seconds"][own] == good.finished.timestamp()
     assert series["seatrial_run_timestamp_seconds"][own] == bad.finished.timestamp()
     assert series["seatrial_suspects"][own] == 2

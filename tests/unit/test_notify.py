@@ -224,7 +224,7 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
     monkeypatch.setattr(WebhookSink, "send", send)
     with open_store(history) as store:
         watch(CLUSTER, nights.good(1).suite, timedelta.max, store, own, "it died")
-        assert heard == ["slowly", "not run: it died", "runs again", "not run: it died"]
+        assert heard == ["slowly", "not_run: it died", "runs again", "not_run: it died"]
         assert notify(nights.good(2), CLUSTER, store, own) == Notified("nothing new")
 
 

@@ -103,7 +103,7 @@ def test_what_a_check_found_by_itself_stays(store: Store) -> None:
     result = rejudge(run_of("run-9"), store)
     assert (result.checks[0].verdict, result.checks[0].reason) == (Verdict.FAIL, "node-1: connection refused")
     assert result.checks[1].verdict is Verdict.PASS
-    assert result.suspects == [dead]
+    assert result.suspects == [replace(dead, verdict=Verdict.FAIL)]
 
 
 def test_a_run_from_before_checks_were_kept_never_becomes_a_pass(store: Store, tmp_path: Path) -> None:
@@ -151,5 +151,5 @@ def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path)
     at = START + timedelta(days=9)
     store.save(RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]), tmp_path)
     output = command("rejudge", "run-9").output
-    assert "launch: not run: node-1 said: [2Kpass: fine\n" in output
+    assert "launch: not_run: node-1 said: [2Kpass: fine\n" in output
     assert not {"\x1b", "pass: fine"} & {*output, *output.splitlines()}

@@ -18,7 +18,7 @@ from seatrial.report.markdown import summary
 from seatrial.report.terminal import closing_lines
 from seatrial.runs.explanations import CATALOG
 from seatrial.runs.load import load_result
-from seatrial.text.headline import also, conclude, lines, next_step, own_reason, since
+from seatrial.text.headline import also, conclude, lines, next_steps, own_reason, since
 from tasks.record import write_run_json
 from tests import samples
 
@@ -114,13 +114,13 @@ def _run() -> RunResult:
     check = Check("connectivity", FAIL, REFUSED, suspects=(Suspect("node", "node-1", 1.0, REFUSED),))
     verdict, reason = conclude([check], nodes=4)
     run = replace(samples.healthy_local(), verdict=verdict, reason=reason, checks=[check], suspects=check.suspects)
-    return replace(run, since="since 14 Mar 2026 02:00 UTC (run x), passed before", next_step=f"next: {next_step(run)}")
+    return replace(run, since="since 14 Mar 2026 02:00 UTC (run x), passed before", next_steps=next_steps(run))
 
 
-def test_every_medium_shows_the_same_three_lines_and_they_are_read_back(tmp_path: Path) -> None:
+def test_every_medium_shows_the_same_lines_and_they_are_read_back(tmp_path: Path) -> None:
     run = _run()
     step = (CATALOG["ssh-refused"].next_step or "").rstrip(".")
-    told = [f"fail: node-1 (100 % sure): {REFUSED}", run.since, f"next: {step}; seatrial explain ssh-refused"]
+    told = [f"fail: node-1 (100 % sure): {REFUSED}", run.since, f"next: node-1: {step}; seatrial explain ssh-refused"]
     assert list(lines(run)) == run.to_dict()["summary"] == told
     assert closing_lines(run, "utf-8").splitlines() == [told[1], told[2], told[0]]
     page, text = re.sub("</?code>", "`", report_html(run)), summary(run).replace("\\", "")
@@ -131,14 +131,14 @@ def test_every_medium_shows_the_same_three_lines_and_they_are_read_back(tmp_path
     assert list(lines(load_result(tmp_path))) == told
 
 
-def test_unjudged_is_in_the_history_as_in_the_run(tmp_path: Path) -> None:
+def test_the_history_knows_what_lacked_a_baseline(tmp_path: Path) -> None:
     judged = samples.judge(samples.plateau(0.7), 0.7, 0.1, "history")
     nothing = replace(judged, source="sanity", expected=type(judged.expected)())
     with open_store(f"sqlite:///{tmp_path / 'h.sqlite'}") as store:
-        for run_id, judgement in (("unjudged", nothing), ("pass", judged)):
+        for run_id, judgement in (("first", nothing), ("later", judged)):
             check = Check("collectives", PASS, "fine", judgements=(judgement,))
             store.save(replace(samples.healthy_local(), run_id=run_id, checks=[check]), tmp_path)
-        assert {row.run_id: row.standing for row in store.runs()} == {"unjudged": "unjudged", "pass": "pass"}
+        assert {row.run_id: row.lacks_baseline for row in store.runs()} == {"first": True, "later": False}
 
 
 WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS]
@@ -189,7 +189,10 @@ def test_a_suspect_of_several_checks_is_one_suspect() -> None:
         Check("a", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.5, "slow"),)),
         Check("b", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.9, "refused"), Suspect("link", "n1", 0.6, "x"))),
     ]
-    assert merge_suspects(checks) == [Suspect("node", "n1", 0.9, "slow; refused"), Suspect("link", "n1", 0.6, "x")]
+    assert merge_suspects(checks) == [
+        Suspect("node", "n1", 0.9, "slow; refused", FAIL),
+        Suspect("link", "n1", 0.6, "x", FAIL),
+    ]
     corrupt = Check(
         "c", Verdict.CORRUPT, "", suspects=(Suspect("node", "n2", 0.6, "wrong"), Suspect("node", "n3", 0.2, ""))
     )

@@ -19,7 +19,8 @@ from seatrial.checks.connectivity.inventory import (
     slow_paths,
     unknown,
 )
-from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
+from seatrial.checks.connectivity.judged_rates import judged_rates
+from seatrial.checks.connectivity.rates import NAME, TCP, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
     Contacts,
@@ -35,7 +36,6 @@ from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.contract import CheckContext, CheckType, Metric, PlannedNodes, PlannedPart, StepResult
 from seatrial.checks.failures import starved_reason
 from seatrial.config.run import Run
-from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, recorded
@@ -345,10 +345,6 @@ def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
     return [PlannedPart(what, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]
 
 
-# Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
-# lower speed loses a factor of ten and more.
-TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
-
 CONNECTIVITY = CheckType(
     name=NAME,
     section=Connectivity,
@@ -365,6 +361,7 @@ CONNECTIVITY = CheckType(
     },
     repeat=repeat_streams,
     revisit=revisit_inventories,
+    judged=judged_rates,
     plan=_plan,
     logs=("mpirun-hostname",),
 )

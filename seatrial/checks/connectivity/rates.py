@@ -9,10 +9,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import NormalDist, fmean, median
 from typing import TypeVar
 
 from seatrial.checks.connectivity.reachability import Pair, connected, cut_names, link_name
+from seatrial.model.baseline import FAIL_FACTOR, Tolerance
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
@@ -27,7 +28,7 @@ log = logging.getLogger("seatrial.connectivity")
 NAME = "connectivity"
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
-_SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
+SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 
 _LEAST_LINKS = 2  # slow ones between the same sides that are one finding
 _LEAST_STREAMS = 4  # of a mode: two links, both ways
@@ -35,6 +36,11 @@ _LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
 _ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0  # values that tell their noise; how far chance goes; on natural logs
 _MAD_TO_SIGMA = 1.4826  # of normal noise
 _CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
+_MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates.md
+
+# Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
+# lower speed loses a factor of ten and more.
+TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 
 Key = TypeVar("Key")
 Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
@@ -63,13 +69,13 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
     return by_end
 
 
-def slow_nodes(streams: Streams, factor: float = _SLOW_FACTOR) -> list[str]:
+def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
     """The nodes that fall `factor` behind the others."""
     sends, receives = _slow_ends(streams, factor)
     return [*dict.fromkeys((*receives, *sends))]
 
 
-def slow_links(streams: Streams, factor: float = _SLOW_FACTOR) -> dict[Pair, float]:
+def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
     """The streams that are slow though both ends do well with others."""
     sends, receives = _slow_ends(streams, factor)
     between_good = {(a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives}
@@ -134,12 +140,12 @@ def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
     """
     if len(set(model_by_node.values())) < 2:
         return streams
-    usual = _usual_by_node(streams, model_by_node)
+    usual = usual_by_node(streams, model_by_node)
     most = max(usual.values(), default=0.0)
     return {(a, b): mb_s * most / (min(usual[a], usual[b]) or 1.0) for (a, b), mb_s in streams.items()}
 
 
-def _usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
+def usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
     """MB/s that nodes of the same model carry; for models that are unknown or of too few nodes, what all carry."""
     sends, receives = egress(streams), ingress(streams)
     best = {name: max(sends.get(name, 0.0), receives.get(name, 0.0)) for name in dict.fromkeys((*sends, *receives))}
@@ -162,9 +168,16 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
     nodes = slow_nodes(level)
     if not streams or _are_many(nodes, level):
         return []
-    usual, rates = _usual_by_node(streams, models), _rates_of(streams, level)
+    usual, rates = usual_by_node(streams, models), _rates_of(streams, level)
+    ends = (egress(level), ingress(level))
     suspects = [
-        Suspect("node", name, 0.6, Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])))
+        Suspect(
+            "node",
+            name,
+            max(_confidence(name, end, nodes) for end in ends if name in end),
+            Reason.of("tcp-node-slow", what=rates[name], usual=number(usual[name])),
+            _verdict_of(min(end[name] for end in ends if name in end), max(usual.values())),
+        )
         for name in nodes
     ]
     sides, across = _cut(level)
@@ -172,14 +185,48 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
         name, parties = cut_names(sides)
         best, within = number(max(streams[pair] for pair in across)), number(min(usual.values()))
         reason = Reason.of("tcp-cut-slow", parties=parties, streams=len(across), rate=best, usual=within)
-        suspects.append(Suspect("link", name, 0.8, reason))
+        best_across = max(across, key=lambda pair: level[pair])
+        sure = _confidence(best_across, level, across)
+        suspects.append(Suspect("link", name, sure, reason, _verdict_of(level[best_across], max(usual.values()))))
     slowest: dict[str, Pair] = {}  # of the two directions of a link
-    for pair in sorted(slow_links(level).keys() - across, key=lambda pair: -streams[pair]):
+    slow = slow_links(level).keys()
+    for pair in sorted(slow - across, key=lambda pair: -streams[pair]):
         slowest[link_name(*pair)] = pair
+    doubted = [pair for pair in level if pair in slow or pair in across or not set(nodes).isdisjoint(pair)]
     for name, (a, b) in slowest.items():
         reason = Reason.of("tcp-link-slow", rate=number(streams[a, b]), usual=number(min(usual[a], usual[b])))
-        suspects.append(Suspect("link", name, 0.8, reason))
+        sure, verdict = _confidence((a, b), level, doubted), _verdict_of(level[a, b], max(usual.values()))
+        suspects.append(Suspect("link", name, sure, reason, verdict))
     return suspects
+
+
+def _verdict_of(rate: float, usual: float) -> Verdict:
+    """The verdict of a slow rate: `fail` where it lies twice as far below as a slow one has to."""
+    return Verdict.FAIL if rate < usual / SLOW_FACTOR / FAIL_FACTOR else Verdict.DEGRADED
+
+
+def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key]) -> float:
+    """The share of healthy clusters in which no rate is as low by chance, given what those not `doubted` differ by.
+
+    A rate of the posterior predictive distribution, Student's t: the noise of few peers is drawn towards the assumed
+    one, which counts as _ENOUGH values (Gelman et al., "Bayesian Data Analysis", 3.3). Each rate is another chance.
+    """
+    logs = [math.log(rate) for key, rate in rates.items() if key not in doubted and rate > 0]
+    if not logs or rates[slow] <= 0:
+        return _MOST_SURE
+    centre, freedom = fmean(logs), _ENOUGH + len(logs) - 1
+    squares = _ENOUGH * TCP.sigma**2 + sum((rate - centre) ** 2 for rate in logs)
+    scale = math.sqrt(squares / freedom * (1 + 1 / len(logs)))
+    distance = max(0.0, centre - math.log(rates[slow])) / scale
+    # Student's t as a normal deviate: Wallace, "Bounds on normal approximations to Student's", 1959.
+    deviate = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(distance**2 / freedom))
+    chance = len(rates) * NormalDist().cdf(-deviate)
+    return round(min(max(1 - chance, 0.0), _MOST_SURE), 2)
+
+
+def slow_cut(streams: Streams, model_by_node: Mapping[str, str]) -> set[Pair]:
+    """The slow streams across a cut; empty without one."""
+    return _cut(levelled(streams, model_by_node))[1]
 
 
 def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
@@ -187,11 +234,11 @@ def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
 
     Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
     """
-    slower = _lower_mode(streams, _SLOW_FACTOR)
+    slower = _lower_mode(streams, SLOW_FACTOR)
     sides = _sides(streams, slower)
     across = {pair for pair in slower if _crosses(pair, sides)}
     if len(across) < len(slower) or not across:
-        sides = _sides(streams, _far_below(streams, _SLOW_FACTOR))
+        sides = _sides(streams, _far_below(streams, SLOW_FACTOR))
         across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
     return (sides, across) if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS else ([], set())
 
@@ -213,7 +260,7 @@ def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
 
 def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
     """Describe the slow direction of each slow node."""
-    sends, receives = _slow_ends(level, _SLOW_FACTOR)
+    sends, receives = _slow_ends(level, SLOW_FACTOR)
     out, into = egress(streams), ingress(streams)
     words = {name: f"receives {number(into[name])} MB/s" for name in receives}
     return words | {name: f"sends {number(out[name])} MB/s" for name in sends}
@@ -310,7 +357,7 @@ class Findings:
         recovered = (then & link_count.keys()) - now if len(link_count) >= _LEAST_NODES else set()
         for rates in (egress, ingress):
             first, again = rates(self.streams), rates(streams)
-            fell = {node for node in now & again.keys() if again[node] * _SLOW_FACTOR < first.get(node, 0.0)}
+            fell = {node for node in now & again.keys() if again[node] * SLOW_FACTOR < first.get(node, 0.0)}
             self.slowed |= {node for node in fell if link_count[node] >= _LEAST_LINKS}
         new = {pair: mb_s for pair, mb_s in streams.items() if self.slowed.isdisjoint(pair)}
         kept = {pair: mb_s for pair, mb_s in self.streams.items() if recovered.isdisjoint(pair) or pair in new}

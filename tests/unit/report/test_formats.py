@@ -47,7 +47,7 @@ def _report(*words: object) -> str:
 def test_a_run_is_found_by_folder_file_and_id(folder: Path) -> None:
     output = _report(folder)
     assert (Path.cwd() / output.strip()).samefile(folder / "report.html")
-    assert "Last good run: night-4" in (folder / "report.html").read_text()
+    assert "night-4, 13 Mar 2026" in (folder / "report.html").read_text()
     for word in (folder, folder / "run.json", folder.name):
         assert "last good run night-4" in _report(word, "--format", "md")
 

@@ -3,10 +3,12 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import pytest
+
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.report.heatmap import NOT_MEASURED, heat_map
+from seatrial.report.heatmap import BLAMED, NOT_MEASURED, heat_map
 from seatrial.report.html import report_html
 from seatrial.report.pairs import NODES_SHOWN, pair_matrix
 from tests import samples
@@ -61,7 +63,7 @@ def test_of_a_thousand_nodes_the_ill_have_their_own_line() -> None:
     ]
     (rest,) = heat.alike
     assert len(rest.nodes) == 996
-    assert set(rest.standings) == {Verdict.PASS}
+    assert {cell.verdict for cell in rest.cells} == {Verdict.PASS}
 
 
 def test_a_suspect_is_seen_though_it_measures_well() -> None:
@@ -80,11 +82,26 @@ def test_a_node_that_computes_wrongly_is_corrupt_in_its_row_and_counted() -> Non
     run = replace(samples.healthy_local(), checks=[wrong], suspects=[suspect], verdict=Verdict.CORRUPT)
     heat = heat_map(run)
     assert heat
-    assert (heat.lines[0].node, heat.lines[0].standing) == ("node-2", "corrupt")
-    assert {line.standing for line in heat.lines[1:]} == {"pass"}
+    assert (heat.lines[0].node, heat.lines[0].verdict) == ("node-2", Verdict.CORRUPT)
+    assert {line.verdict for line in heat.lines[1:]} == {Verdict.PASS}
     page = report_html(run)
-    assert "<dt>nodes</dt><dd>3 pass, 1 corrupt</dd>" in page
+    assert "<dt>nodes</dt><dd>1 corrupt, 3 pass</dd>" in page
     assert '<th scope="row" class="corrupt">node-2 <span class="blamed">suspect: corrupt</span>' in page
+
+
+@pytest.mark.parametrize("measured", [(0, 1), (0, 1, 2)])
+def test_what_a_node_is_blamed_for_without_a_bad_number_is_marked(measured: tuple[int, ...]) -> None:
+    check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in measured))
+    suspect = Suspect("node", "node-2", 1.0, "does not answer", Verdict.FAIL)
+    blaming = replace(check, verdict=Verdict.FAIL, suspects=(suspect,))
+    nodes = [{"name": f"node-{n}"} for n in range(3)]
+    heat = heat_map(replace(samples.healthy_local(), checks=[blaming], nodes=nodes, suspects=[suspect]))
+    assert heat
+    cells = dict(zip((column.title for column in heat.columns), heat.lines[0].cells, strict=True))
+    bad = {title: cell.text for title, cell in cells.items() if cell.verdict is Verdict.FAIL}
+    assert bad == ({"gemm": "not measured"} if len(measured) < 3 else {BLAMED: "blamed"})
+    assert all(cell.tooltip == "does not answer" for cell in cells.values() if cell.verdict is Verdict.FAIL)
+    assert [line.verdict for line in heat.lines] == [Verdict.FAIL, Verdict.PASS, Verdict.PASS]
 
 
 def tested(count: int, slow: Callable[[int, int], bool], *suspects: Suspect, **finding: Any) -> RunResult:

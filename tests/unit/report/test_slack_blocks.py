@@ -118,7 +118,7 @@ def test_a_check_that_did_not_run_has_a_next_step_too() -> None:
     assert "h100-east could not be checked" in _text(layout)
     (incident,) = advance([], "h100-east", "nightly", silent("it died", None, nights.bad(1).finished), ["slack"])
     payload = _text(blocks(Alert(incident))[1])
-    assert "*not run: it died*" in payload
+    assert "*not_run: it died*" in payload
     assert f"next: {CATALOG['run-overdue'].next_step}"[:40] in payload
 
 
@@ -180,10 +180,13 @@ def _with_news(alert: Alert, news: str) -> Any:
     return incident.with_receipt("slack", Receipt(1))
 
 
-def test_the_details_have_the_next_steps_of_what_is_no_pass() -> None:
-    run = samples.with_codes(samples.faulty_h100())
-    assert "*ranks-output-flood*: " in _text(details(run)[1])
-    assert "Next steps" not in _text(details(samples.healthy_local())[1])
+def test_each_suspect_has_its_next_step() -> None:
+    payload = _text(blocks(alert_of(samples.broken_local()))[1])
+    steps = [CATALOG[code].next_step or "" for code in ("ssh-refused", "tcp-node-slow")]
+    first, second = (
+        payload.index(f"next: {node}: {step[:20]}") for node, step in zip(("node-1", "node-2"), steps, strict=True)
+    )
+    assert first < second
 
 
 def test_rows_that_are_not_shown_are_counted() -> None:
