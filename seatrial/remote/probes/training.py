@@ -2,6 +2,8 @@
 
     training.py [--model resnet50] [--data cifar10 --data-dir ./data] [--precision bf16] [--results results.json] ...
 
+`--model llama` trains a decoder of Llama's shape instead, shared by the ranks in every way: pretraining.py.
+
 By hand, alone or under torchrun, mpirun or srun: on a GPU it trains resnet50 with 32 synthetic images per rank, 50
 warm-up and 100 more steps; without one `tiny`, in seconds. Models: models.py. Data: synthetic samples that can be
 learnt, or those of datasets.py. Seeds are fixed.
@@ -89,6 +91,10 @@ _KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for eve
 
 
 def main(arguments: Sequence[str]) -> int:
+    if is_llama(arguments):
+        import pretraining
+
+        return int(pretraining.main(arguments))
     options = parse(arguments)
     torch.set_num_threads(1)
     here = rendezvous.place(options)
@@ -115,9 +121,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if same and all(rank["finite"] for rank in result["ranks"]) else WRONG_RESULT
 
 
+def is_llama(arguments: Sequence[str]) -> bool:
+    """Whether the arguments ask for the decoder of pretraining.py, which has options of its own."""
+    words = " ".join(arguments).replace("=", " ")
+    return "--model llama" in words
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="training.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", choices=MODELS, help="resnet50; on processors tiny")
+    parser.add_argument(
+        "--model", choices=(*MODELS, "llama"), help="resnet50, on processors tiny; or llama: --model llama --help"
+    )
     parser.add_argument("--data", choices=("synthetic", *SOURCES), default="synthetic")
     parser.add_argument("--data-dir", default="./data", help="where the data is")
     parser.add_argument("--download", action="store_true", help="fetch the data that is not there, not imagenet")

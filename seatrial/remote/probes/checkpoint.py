@@ -1,0 +1,251 @@
+"""Checkpoints of a decoder by torch.distributed.checkpoint: written, read back past the page cache, resumed from.
+
+`--checkpoint-dir` is a shared file system, or a directory on each node's disk. A checkpoint is whole when its
+`.metadata` is there, which is written last; the newest two are kept. Ranks of another number or with other degrees can
+resume from it where they see all of its files. Copied to the nodes next to training.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import rendezvous
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from rendezvous import CannotStart
+from replays import digest_of
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+
+_KEPT = 2
+_METADATA = ".metadata"
+_MOST_METADATA = 1 << 28  # bytes
+_BYTES_PER_PARAMETER = 12  # float32: the parameter and the two moments of AdamW
+
+
+class Checkpoints:
+    """Saves every `--checkpoint-every` steps and after the last one; without `--checkpoint-dir` it does nothing."""
+
+    def __init__(
+        self, options: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+    ) -> None:
+        self.options, self.model, self.optimizer, self.device = options, model, optimizer, device
+        self.folder = Path(options.checkpoint_dir) if options.checkpoint_dir else None
+        self.cpu_group = dist.new_group(backend="gloo") if options.checkpoint_async else None
+        self.pending: Any = None
+        self.writes: list[tuple[float, float]] = []  # bytes of all ranks, seconds of the slowest rank
+        self.blocked_s: list[float] = []
+        self.read: dict[str, Any] = {}
+        self.restore_s: float | None = None
+        if self.folder:
+            self._look()
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the options of checkpoints."""
+        parser.add_argument("--checkpoint-dir", help="a directory that all ranks see, or one on each node's disk")
+        parser.add_argument("--checkpoint-every", type=int, default=0, help="steps; 0: after the last step alone")
+        parser.add_argument("--checkpoint-async", action="store_true", help="write while the training goes on")
+        parser.add_argument("--slow-checkpoint-s", type=float, default=0.0, help=argparse.SUPPRESS)  # for tests
+
+    def _look(self) -> None:
+        """Say before the first step that the directory is missing or too full. Raises CannotStart."""
+        folder = self.folder
+        problem = ""
+        needed = _KEPT * _BYTES_PER_PARAMETER * sum(local(p).numel() for p in self.model.parameters())
+        if not folder or not folder.is_dir():
+            problem = "there is no such directory"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            problem = "this user cannot write there"
+        else:
+            total = torch.tensor(float(needed), device=self.device)
+            free = shutil.disk_usage(folder).free
+        here = torch.tensor(float(bool(problem)), device=self.device)
+        dist.all_reduce(here)
+        if problem or float(here):
+            raise CannotStart(f"--checkpoint-dir {folder}: {problem or 'another rank cannot use it'}")
+        dist.all_reduce(total)
+        if float(total) > free:
+            have, want = free / 1e9, float(total) / 1e9
+            raise CannotStart(
+                f"--checkpoint-dir {folder}: {have:.1f} GB are free, {_KEPT} checkpoints need {want:.1f} GB"
+            )
+
+    def is_due(self, step: int, *, is_last: bool) -> bool:
+        """Whether a checkpoint is saved after this step."""
+        every = self.options.checkpoint_every
+        return self.folder is not None and (is_last or (every > 0 and (step + 1) % every == 0))
+
+    def facts(self) -> dict[str, Any]:
+        """What the restore took, for the event `start`."""
+        return {"restore_s": self.restore_s}
+
+    def save(self, step: int) -> dict[str, Any]:
+        """Save, and drop older ones; returns seconds that the training was blocked for, and bytes of all ranks."""
+        began = time.perf_counter()
+        self._wait()
+        if self.options.slow_checkpoint_s:
+            time.sleep(self.options.slow_checkpoint_s)
+        state = self._state()
+        size = self._over_ranks(float(sum(bytes_of(state))), dist.ReduceOp.SUM)
+        target = self._path(step)
+        if self.options.checkpoint_async:
+            self.pending = (
+                dcp.async_save(state, checkpoint_id=target, process_group=self.cpu_group),
+                began,
+                size,
+                step,
+            )
+        else:
+            dcp.save(state, checkpoint_id=target)
+            self._written(began, size, step)
+        blocked_s = time.perf_counter() - began
+        self.blocked_s.append(blocked_s)
+        return {"blocked_s": blocked_s, "bytes": size}
+
+    def _wait(self) -> None:
+        """Wait until the last asynchronous save is on disk."""
+        if self.pending is None:
+            return
+        future, began, size, step = self.pending
+        self.pending = None
+        future.result()
+        self._written(began, size, step)
+
+    def _written(self, began: float, size: float, step: int) -> None:
+        seconds = self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
+        self.writes.append((size, seconds))
+        self._spread_metadata(self._path(step))
+        for old in self._steps()[:-_KEPT]:
+            if not int(os.environ.get("LOCAL_RANK", dist.get_rank())):
+                shutil.rmtree(self._path(old), ignore_errors=True)
+
+    def _spread_metadata(self, path: Path) -> None:
+        """Copy rank 0's metadata to the nodes whose disks do not have it."""
+        file = path / _METADATA
+        missing = self._over_ranks(float(not file.exists()), dist.ReduceOp.SUM)
+        if not missing:
+            return
+        content = file.read_bytes() if dist.get_rank() == 0 else b""
+        size = int(self._over_ranks(float(len(content)), dist.ReduceOp.MAX))
+        if size > _MOST_METADATA:
+            raise RuntimeError(f"{file} has {size} bytes, at most {_MOST_METADATA} can be sent to other nodes")
+        numbers = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        if content:
+            numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self.device)
+        dist.broadcast(numbers, 0)
+        if not file.exists():
+            partial = file.with_name(f"{_METADATA}.{os.getpid()}")
+            partial.write_bytes(bytes(numbers.tolist()))
+            partial.replace(file)
+
+    def restore(self) -> int:
+        """Load the newest checkpoint that all ranks have; returns the step to go on with, 0 without one."""
+        if not self.folder:
+            return 0
+        texts = rendezvous.share(",".join(map(str, self._steps()[-_KEPT:])), str(self.device))
+        shared = set.intersection(*(set(filter(None, text.split(","))) for text in texts))
+        if not shared:
+            return 0
+        step = max(map(int, shared))
+        self.restore_s = self._load(step)
+        return step
+
+    def _load(self, step: int) -> float:
+        """Load past the page cache; returns the seconds of the slowest rank."""
+        path = self._path(step)
+        drop_from_page_cache(path)
+        dist.barrier()
+        began = time.perf_counter()
+        state = self._state()
+        dcp.load(state, checkpoint_id=path)
+        set_state_dict(
+            self.model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=_flat(),
+        )
+        return self._over_ranks(time.perf_counter() - began, dist.ReduceOp.MAX)
+
+    def finish(self) -> None:
+        """Wait for the last save, and read the newest checkpoint back: it must hold what the ranks hold."""
+        self._wait()
+        steps = self._steps() if self.folder else []
+        if not self.writes or not steps:
+            return
+        before = digest_of(self.model.parameters())
+        seconds = self._load(steps[-1])
+        is_same = self._over_ranks(float(before != digest_of(self.model.parameters())), dist.ReduceOp.SUM) == 0
+        self.read = {"read_gb_s": self.writes[-1][0] / 1e9 / seconds, "read_back": is_same}
+
+    def result(self) -> dict[str, Any] | None:
+        """The figures of all saves; None without one."""
+        if not self.writes:
+            return None
+        rates = sorted(size / 1e9 / seconds for size, seconds in self.writes)
+        blocked = sorted(self.blocked_s)
+        return {
+            "saves": len(self.writes),
+            "bytes": self.writes[-1][0],
+            "write_gb_s": rates[len(rates) // 2],
+            "blocked_s": blocked[len(blocked) // 2],
+            "restore_s": self.restore_s,
+            **self.read,
+        }
+
+    def _state(self) -> dict[str, Any]:
+        model, optimizer = get_state_dict(self.model, self.optimizer, options=_flat())
+        return {"model": model, "optimizer": optimizer}
+
+    def _path(self, step: int) -> Path:
+        return Path(self.folder or ".", f"step-{step:08d}")
+
+    def _steps(self) -> list[int]:
+        """The steps of whole checkpoints in the directory, in order."""
+        found = [re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()]
+        steps = [int(match[1]) for match in found if match]
+        return sorted(step for step in steps if (self._path(step) / _METADATA).is_file())
+
+    def _over_ranks(self, value: float, operation: Any) -> float:
+        number = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.all_reduce(number, op=operation)
+        return float(number)
+
+
+def _flat() -> StateDictOptions:
+    """Options by which ranks of a pipeline have names of their own for what they save."""
+    return StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor."""
+    part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def bytes_of(state: Any) -> Iterator[int]:
+    """The bytes of this rank's part of each tensor in a state."""
+    if isinstance(state, torch.Tensor):
+        yield local(state).numel() * state.element_size()
+    elif isinstance(state, dict):
+        for value in state.values():
+            yield from bytes_of(value)
+
+
+def drop_from_page_cache(folder: Path) -> None:
+    """Ask the kernel to forget the files' pages, so that a read comes from the disk; they were synced when written."""
+    for path in folder.iterdir():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)

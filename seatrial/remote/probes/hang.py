@@ -1,0 +1,150 @@
+"""What a rank says when its step does not end: its collectives, where it stands, whether its GPU is busy.
+
+The collectives are those of PyTorch's flight recorder
+(https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html), which records each one when a rank enters it. A
+thread of every rank says, in one line of JSON, how far the rank has come in each of its groups; from the lines of all
+ranks follows who did not enter what (seatrial/nccl/flight_recorder.py).
+Copied to the nodes next to the probes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_RECORDED = "2000"  # collectives
+_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the second one before torch 2.9
+
+_EVERY_S = 0.25
+_GRACE_S = 8.0  # for the others to say the same, before the first rank that leaves ends all
+_FRAMES = 8
+_MOST_GROUPS = 16
+_SMI_TIMEOUT_S = 5
+
+
+def record_collectives() -> None:
+    """Turn the flight recorder on; call it before a process group is made."""
+    is_old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
+    os.environ.setdefault(_VARIABLES[is_old], _RECORDED)
+
+
+class Watchdog:
+    """Ends the process with status 1 when `beat` was not called for `limit_s`, after it has said where it stands."""
+
+    def __init__(self, rank: int, host: str, limit_s: float, dump_prefix: str | None = None) -> None:
+        self.place = {"rank": rank, "host": host}
+        self.limit_s, self.dump_prefix = limit_s, dump_prefix
+        self.watched = threading.main_thread().ident or 0
+        self.step, self.last = -1, time.monotonic()
+        self.over = threading.Event()
+
+    def __enter__(self) -> Watchdog:
+        if self.limit_s > 0:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+
+    def beat(self, step: int) -> None:
+        """Say that a step begins."""
+        self.step, self.last = step, time.monotonic()
+
+    def _watch(self) -> None:
+        while not self.over.wait(_EVERY_S):
+            if time.monotonic() - self.last < self.limit_s:
+                continue
+            line = json.dumps(self._report())
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+            time.sleep(_GRACE_S)
+            os._exit(1)
+
+    def _report(self) -> dict[str, Any]:
+        trace = recorded()
+        if self.dump_prefix and trace is not None:
+            with suppress(OSError):
+                Path(f"{self.dump_prefix}{self.place['rank']}").write_bytes(trace)
+        return {
+            "event": "stuck",
+            **self.place,
+            "step": self.step,
+            "groups": groups_of(trace),
+            "stack": stack_of(self.watched),
+            "gpu": gpu_state(),
+        }
+
+
+def recorded() -> bytes | None:
+    """The flight recorder's dump of this process, a pickle of plain values; None where this torch records none."""
+    c10d: Any = torch._C._distributed_c10d
+    for name in ("_dump_fr_trace", "_dump_nccl_trace"):
+        dump: Callable[..., bytes] | None = getattr(c10d, name, None)
+        if dump is not None:
+            with suppress(RuntimeError, TypeError):
+                return dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+    return None
+
+
+def groups_of(trace: bytes | None) -> list[dict[str, Any]]:
+    """How far this rank has come in each of its groups: id, name, ranks, the last collective's number and operation."""
+    if trace is None:
+        return []
+    dump = pickle.loads(trace)  # written by this very process
+    groups: dict[str, dict[str, Any]] = {}
+    for group_id, ranks in _members().items():
+        groups[group_id] = {"id": group_id, "name": "", "ranks": ranks, "collective": 0, "operation": ""}
+    for entry in dump.get("entries", []):
+        group_id, name = entry["process_group"]
+        group = groups.setdefault(group_id, {"id": group_id, "ranks": [], "collective": 0, "operation": ""})
+        group["name"] = name
+        if not entry["is_p2p"] and entry["collective_seq_id"] > group["collective"]:
+            group |= {"collective": entry["collective_seq_id"], "operation": entry["profiling_name"]}
+    return [group for group in groups.values() if len(group["ranks"]) != 1][:_MOST_GROUPS]
+
+
+def _members() -> dict[str, list[int]]:
+    """The ranks of each group of this process, by the group's id; empty where torch keeps them elsewhere."""
+    with suppress(AttributeError):
+        names = dist.distributed_c10d._world.pg_names
+        return {str(name): dist.get_process_group_ranks(group) for group, name in names.items()}
+    return {}
+
+
+def stack_of(thread: int) -> list[str]:
+    """Where a thread stands, the innermost call first: "decoder.py:118 forward"."""
+    frame = sys._current_frames().get(thread)
+    calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
+    return [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in reversed(calls)]
+
+
+def gpu_state() -> dict[str, float] | None:
+    """How busy this process's GPU is, percent, and its power, W; None where nvidia-smi does not say."""
+    if not torch.cuda.is_initialized():
+        return None
+    uuid = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
+    command = [
+        "nvidia-smi",
+        f"--id=GPU-{uuid}",
+        "--query-gpu=utilization.gpu,power.draw",
+        "--format=csv,noheader,nounits",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=True)
+        busy, power = done.stdout.split(",")
+        return {"busy_percent": float(busy), "power_w": float(power)}
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,257 @@
+"""How ranks share a decoder: degrees, groups, and PyTorch's own parts applied to it.
+
+Ranks are numbered pp, fsdp, cp, ep, tp, from the outermost to the innermost. Each degree is done by:
+
+- fsdp: `fully_shard` of each block (https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html).
+- tp: DTensor, with the sequence divided between the layers (https://arxiv.org/abs/2205.05198).
+- pp: `torch.distributed.pipelining`, schedule 1F1B; each sequence of a batch is one microbatch.
+- ep: experts on different ranks, tokens sent to them by all_to_all_single.
+- cp: the sequence divided between ranks, whose attention has part of the heads: DTensor's redistribution
+  (https://arxiv.org/abs/2309.14509).
+
+Copied to the nodes next to training.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from decoder import Block, Decoder, DecoderSize, Experts, drop_others, initialize
+from torch import nn
+from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from torch.utils.checkpoint import checkpoint
+
+DEGREES = ("pp", "fsdp", "cp", "ep", "tp")  # from the outermost to the innermost
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How many ranks share each dimension; their product is the number of ranks."""
+
+    pp: int = 1
+    fsdp: int = 1
+    cp: int = 1
+    ep: int = 1
+    tp: int = 1
+
+    @property
+    def data(self) -> int:
+        """How many different parts of a batch there are."""
+        return self.fsdp * self.ep
+
+    def __str__(self) -> str:
+        """Format the degrees above 1: "fsdp 8, tp 2"."""
+        used = [f"{name} {degree}" for name, degree in zip(DEGREES, astuple(self), strict=True) if degree > 1]
+        return ", ".join(used) or "one rank"
+
+
+def choose(given: dict[str, int | None], ranks: int) -> Degrees:
+    """The degrees of so many ranks; fsdp takes the rest where it is not given. Raises ValueError."""
+    degrees = {name: given.get(name) or 1 for name in DEGREES}
+    others = 1
+    for name in DEGREES:
+        others *= degrees[name] if name != "fsdp" else 1
+    rest = ranks // others
+    if ranks % others or (given.get("fsdp") and degrees["fsdp"] != rest):
+        divisors = ", ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)
+        product = " x ".join(f"{name} {degree}" for name, degree in degrees.items() if given.get(name))
+        raise ValueError(f"{product} does not make {ranks} ranks; degrees whose product is {ranks} do: of {divisors}")
+    degrees["fsdp"] = rest
+    return Degrees(**degrees)
+
+
+def problems(degrees: Degrees, size: DecoderSize, sequence: int, batch: int) -> Iterator[str]:
+    """Yield why the degrees do not divide a model, its sequence or the batch of a data-parallel rank."""
+    divided = (
+        ("tp", degrees.tp, "heads", size.heads),
+        ("tp", degrees.tp, "hidden", size.hidden),
+        ("tp", degrees.tp, "vocabulary", size.vocabulary),
+        ("tp x cp", degrees.tp * degrees.cp, "kv_heads", size.kv_heads),
+        ("tp x cp", degrees.tp * degrees.cp, "sequence", sequence),
+        ("ep", degrees.ep, "experts", size.experts),
+        ("pp", degrees.pp, "layers", size.layers),
+    )
+    for name, degree, what, value in divided:
+        if value % degree:
+            legal = ", ".join(str(n) for n in range(1, value + 1) if value % n == 0)
+            yield f"{name} {degree} does not divide {what} {value}; {legal} do"
+    if degrees.ep > 1 and not size.experts:
+        yield f"ep {degrees.ep} needs a model with experts"
+    if size.experts and degrees.tp > 1:
+        yield f"tp {degrees.tp} does not divide experts; use ep for them, and tp 1"
+    if batch < degrees.pp:
+        yield f"pp {degrees.pp} needs at least as many sequences per rank; the batch is {batch}"
+
+
+@dataclass
+class Meshes:
+    """The groups of ranks: one mesh per use, over the same ranks in the same order."""
+
+    whole: DeviceMesh
+    dense: DeviceMesh
+    experts: DeviceMesh | None
+
+    @classmethod
+    def make(cls, degrees: Degrees, device_type: str) -> Meshes:
+        """Make the groups. Every rank calls this."""
+        d = degrees
+        whole = init_device_mesh(device_type, astuple(d), mesh_dim_names=DEGREES)
+        dense = init_device_mesh(device_type, (d.pp, d.fsdp * d.cp * d.ep, d.tp), mesh_dim_names=("_pp", "shard", "tp"))
+        if d.ep == 1:
+            return cls(whole, dense, None)
+        names = ("_pp", "expert_shard", "_ep")
+        return cls(
+            whole, dense, init_device_mesh(device_type, (d.pp, d.fsdp * d.cp, d.ep * d.tp), mesh_dim_names=names)
+        )
+
+    def group(self, name: str) -> Any:
+        """The process group of a degree that this rank is in."""
+        return self.whole.get_group(name)
+
+    def rank(self, name: str) -> int:
+        """This rank's place in that group."""
+        return int(self.whole.get_local_rank(name))
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What a model computes with, and how it saves time and memory."""
+
+    precision: str = "fp32"
+    compile: bool = False
+    activation_checkpointing: bool = False
+
+
+def build(
+    size: DecoderSize, sequence: int, degrees: Degrees, meshes: Meshes, numerics: Numerics, device: str, seed: int
+) -> Decoder:
+    """This rank's part of a decoder, with its values; block by block, so that no rank ever holds the whole."""
+    with torch.device("meta"):
+        model = Decoder(size, sequence)
+    stage = meshes.rank("pp")
+    per_stage = size.layers // degrees.pp
+    own_layers = range(stage * per_stage, (stage + 1) * per_stage)
+    model.keep(own_layers, is_first=stage == 0, is_last=stage == degrees.pp - 1)
+    if degrees.tp > 1:
+        _divide_tensors(model, meshes.dense["tp"])
+    for block in model.blocks.values():
+        _place(block, sequence, degrees, meshes)
+        _prepare(block, numerics)
+    policy = MixedPrecisionPolicy()
+    if numerics.precision != "fp32":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    is_shared = meshes.dense["shard"].size() > 1  # alone, a rank saves no memory by dropping parameters
+    shard = partial(fully_shard, mp_policy=policy, reshard_after_forward=is_shared and degrees.pp == 1)
+    for name, block in model.blocks.items():
+        block.to_empty(device=device)
+        initialize(block, f"blocks.{name}.", seed)
+        if numerics.precision == "fp8":
+            _to_float8(block)
+        if meshes.experts is not None:
+            for network in block.feed.networks.values():
+                shard(network, mesh=meshes.experts["expert_shard"])
+        shard(block, mesh=meshes.dense["shard"])
+    for name in ("tokens", "norm", "logits"):
+        module = getattr(model, name)
+        if module is not None:
+            module.to_empty(device=device)
+            initialize(module, f"{name}.", seed)
+    shard(model, mesh=meshes.dense["shard"])
+    return model
+
+
+def _divide_tensors(model: Decoder, mesh: DeviceMesh) -> None:
+    """Divide the linear layers by DTensor, as torchtitan's plan for Llama does."""
+    block_plan: dict[str, Any] = {
+        "attention_norm": SequenceParallel(),
+        "attention": PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate()),
+        "attention.query": ColwiseParallel(),
+        "attention.key": ColwiseParallel(),
+        "attention.value": ColwiseParallel(),
+        "attention.out": RowwiseParallel(output_layouts=Shard(1)),
+        "feed_norm": SequenceParallel(),
+        "feed": PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate()),
+        "feed.gate": ColwiseParallel(),
+        "feed.up": ColwiseParallel(),
+        "feed.down": RowwiseParallel(output_layouts=Shard(1)),
+    }
+    for block in model.blocks.values():
+        parallelize_module(block, mesh, block_plan)
+    if model.tokens is not None:
+        rows = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1))
+        parallelize_module(model, mesh, {"tokens": rows})
+    if model.logits is not None:
+        columns = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
+        parallelize_module(model, mesh, {"norm": SequenceParallel(), "logits": columns})
+
+
+def _place(block: Block, sequence: int, degrees: Degrees, meshes: Meshes) -> None:
+    """Give a block its part of the experts and of the sequence."""
+    if degrees.ep > 1 and isinstance(block.feed, Experts):
+        own = block.feed.all_experts // degrees.ep
+        first = meshes.rank("ep") * own
+        drop_others(block.feed.networks, range(first, first + own))
+        block.feed.exchange, block.feed.ranks = partial(_exchange, meshes.group("ep")), degrees.ep
+    if degrees.cp > 1:
+        mesh = meshes.whole["cp"]
+        block.attention.first = meshes.rank("cp") * (sequence // degrees.cp)
+        block.attention.spread = partial(_redistributed, mesh, 1, 2)
+        block.attention.gather = partial(_redistributed, mesh, 2, 1)
+
+
+def _exchange(group: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
+    """Send rows to the ranks of a group; gradients go the way back."""
+    if not rows.is_floating_point():
+        out = rows.new_empty(sum(received))
+        dist.all_to_all_single(out, rows.flatten(), received, sent, group=group)
+        return out
+    return all_to_all_single_autograd(rows, received, sent, group)
+
+
+def _redistributed(mesh: DeviceMesh, divided: int, to_divide: int, x: torch.Tensor) -> torch.Tensor:
+    """Swap the dimension of `x` that the ranks of the mesh share."""
+    whole = DTensor.from_local(x.contiguous(), mesh, [Shard(divided)], run_check=False)
+    return whole.redistribute(mesh, [Shard(to_divide)]).to_local()
+
+
+def _prepare(block: Block, numerics: Numerics) -> None:
+    """Recompute activations, and compile; hooks of the block stay outside of what is compiled."""
+    forward: Callable[..., Any] = block.forward
+    if numerics.activation_checkpointing:
+        forward = partial(checkpoint, forward, use_reentrant=False)
+    if numerics.compile:
+        forward = torch.compile(forward)
+    block.forward = forward
+
+
+def _to_float8(block: nn.Module) -> None:
+    """Multiply in float8, by PyTorch's torchao, scaled by each tensor."""
+    from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found, unused-ignore]
+
+    convert_to_float8_training(block)
+
+
+def average_experts(model: Decoder, degrees: Degrees) -> None:
+    """Divide the gradients of experts, which are of the tokens of all ranks that share them, by their number."""
+    if degrees.ep == 1:
+        return
+    for module in model.modules():
+        if isinstance(module, Experts):
+            for parameter in module.networks.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.div_(degrees.ep)

@@ -1,0 +1,170 @@
+"""Every rank trains the same small decoder alone, from the same seed on the same batch: all must get the same bits.
+
+A digest of the parameters is taken after each step, so that the first wrong step shows, and of each replay, so that a
+rank that is wrong once shows as much as one that is always wrong. When the digests agree, the gradients are summed
+over the ranks as whole numbers, whose sum is exact in any order: a wrong sum of right gradients is the transport's.
+Ranks are compared only with those of the same device model, driver and library. Copied to the nodes next to
+training.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import rendezvous
+import torch
+import torch.distributed as dist
+from decoder import Decoder, DecoderSize, initialize
+from rendezvous import RankPlacement
+from step_clock import Marks
+from torch.nn.functional import cross_entropy
+
+_REPLAYS = 3
+_LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
+_SEED = 17
+
+
+def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> dict[str, Any]:
+    """Replay on all ranks at once; returns who differs, how, and each rank's milliseconds for a step."""
+    small = replace(size, layers=min(_LAYERS, size.layers), vocabulary=min(_VOCABULARY, size.vocabulary), experts=0)
+    sequence = min(_SEQUENCE, options.sequence)
+    digests: list[str] = []
+    times: list[float] = []
+    gradients: list[torch.Tensor] = []
+    for replay in range(_REPLAYS):
+        wrong = _wrong_replays(options.wrong, here.rank, "compute", replay)
+        done, step_ms, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
+        digests.append(done)
+        times.append(step_ms)
+    wrong_sum = _wrong_replays(options.wrong, here.rank, "transport", 0)
+    transport = _wrong_sums(gradients, digests, device, is_wrong=wrong_sum)
+    mine = {
+        "rank": here.rank,
+        "host": here.host,
+        "kind": kind_of(torch.device(device)),
+        "digests": digests,
+        "wrong_sums": transport,
+        "step_ms": round(min(times), 4),
+    }
+    ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), device)]
+    return {"steps": options.replays, "replays": _REPLAYS, "odd": odd(ranks), "step_ms": [r["step_ms"] for r in ranks]}
+
+
+def _replay(
+    size: DecoderSize, sequence: int, options: argparse.Namespace, device: str, *, is_wrong: bool
+) -> tuple[str, float, list[torch.Tensor]]:
+    """One replay: a digest of all its steps, the median time of a step in ms, and the last gradients."""
+    with torch.device("meta"):
+        model = Decoder(size, sequence)
+    model.to_empty(device=device)
+    initialize(model, "", _SEED)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    generator = torch.Generator("cpu").manual_seed(_SEED)
+    tokens = torch.randint(size.vocabulary, (_BATCH, sequence + 1), generator=generator).to(device)
+    marks, steps, digests = Marks(torch.device(device)), [], []
+    autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=options.precision != "fp32")
+    for step in range(options.replays):
+        first = marks.now()
+        optimizer.zero_grad()
+        with autocast:
+            logits = model(tokens[:, :-1])
+        cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+        steps.append((first, marks.now()))
+        if is_wrong and step == options.replays // 2:
+            flip_bit(next(model.parameters()))
+        digests.append(digest_of(model.parameters()))
+    times = [marks.between_ms(*span) for span in steps]
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16], statistics.median(times), gradients
+
+
+def digest_of(tensors: Iterable[torch.Tensor]) -> str:
+    """A digest of the bits of tensors: sums of their words, weighted by place, modulo 2^64, exact in any order."""
+    sums = []
+    with torch.no_grad():
+        for tensor in tensors:
+            part: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+            words = part.detach().contiguous().view(-1).view(_INTEGERS[part.element_size()]).long()
+            weights = torch.arange(1, len(words) + 1, device=words.device) * 0x9E3779B1 | 1
+            sums.append((words * weights).sum())
+    values = torch.stack(sums).tolist() if sums else []
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+
+
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def flip_bit(parameter: torch.Tensor) -> None:
+    """Flip the lowest bit of one element, as a fault does."""
+    with torch.no_grad():
+        words = parameter.detach().view(-1).view(_INTEGERS[parameter.element_size()])
+        words[len(words) // 2] ^= 1
+
+
+def _wrong_sums(gradients: Sequence[torch.Tensor], digests: Sequence[str], device: str, *, is_wrong: bool) -> int:
+    """How many elements of the ranks' summed gradients are wrong here; 0 where the gradients differ already."""
+    texts = rendezvous.share(digests[-1], device)
+    if len(set(texts)) > 1:
+        return 0
+    wrong = 0
+    for bucket, gradient in enumerate(gradients):
+        words = gradient.contiguous().view(-1).view(_INTEGERS[gradient.element_size()]).long()
+        total = words.clone()
+        dist.all_reduce(total)
+        if is_wrong and not bucket:
+            total[len(total) // 2] += 1
+        wrong += int((total != words * dist.get_world_size()).sum())
+    return wrong
+
+
+def kind_of(device: torch.device) -> str:
+    """What decides the bits of a computation: the device's model, driver, library, and the processor's instructions."""
+    threads = torch.get_num_threads()
+    if device.type != "cuda":
+        return f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()} {threads}"
+    name, memory = torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).total_memory
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+    try:
+        driver = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        driver = ""
+    return f"{torch.__version__} {torch.version.cuda or torch.version.hip} {name} {memory} {driver[:20]}"
+
+
+def odd(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The ranks whose bits differ from the majority of their kind's replays, and whether computing or transport did."""
+    found = []
+    for kind in sorted({rank["kind"] for rank in ranks}):
+        alike = [rank for rank in ranks if rank["kind"] == kind]
+        counts = Counter(digest for rank in alike for digest in rank["digests"])
+        (common, count), total = counts.most_common(1)[0], sum(counts.values())
+        for rank in alike:
+            differs = sum(digest != common for digest in rank["digests"])
+            if differs:
+                is_certain = 2 * count > total
+                found.append({**_place(rank), "by": "compute", "replays": differs, "is_certain": is_certain})
+    bad = [rank for rank in ranks if rank["wrong_sums"]]
+    for rank in bad:
+        found.append({**_place(rank), "by": "transport", "replays": 1, "is_certain": 2 * len(bad) < len(ranks)})
+    return found
+
+
+def _place(rank: dict[str, Any]) -> dict[str, Any]:
+    return {"rank": rank["rank"], "host": rank["host"]}
+
+
+def _wrong_replays(text: str | None, rank: int, kind: str, replay: int) -> bool:
+    """Whether a fault, RANK:KIND or RANK:KIND-once, is at work in this replay."""
+    if not text:
+        return False
+    at, _, what = text.partition(":")
+    return int(at) == rank and (what == kind or (what == f"{kind}-once" and replay == 1))

@@ -1,0 +1,136 @@
+"""Where the time of training steps goes on one rank, by events on its device.
+
+A rank's time in a step is data, forward, backward and optimizer; `compute` is the part of forward and backward that
+its own blocks and ends compute, without the time that they wait for parameters, gradients or other ranks, where no
+group divides a block. Copied to the nodes next to training.py.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+warnings.filterwarnings("ignore", message=".*returned a view tensor")  # that of _Mark, which is never changed in place
+
+PHASES = ("data", "forward", "backward", "optimizer")
+
+
+class Marks:
+    """Points in time on a device: events on a GPU's stream, the clock on processors."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+
+    def now(self) -> Any:
+        """Mark this point; it costs no synchronisation."""
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between_ms(self, first: Any, last: Any) -> float:
+        """Milliseconds between two points; waits until the last has been reached."""
+        if not self.on_gpu:
+            return float((last - first) * 1e3)
+        last.synchronize()
+        return float(first.elapsed_time(last))
+
+
+@dataclass
+class StepTimes:
+    """Milliseconds of each step on this rank, by phase, and of the whole step."""
+
+    step: list[float] = field(default_factory=list)
+    phases: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PHASES})
+    compute: list[float] = field(default_factory=list)
+
+    def median(self, name: str, warmup: int) -> float | None:
+        """The median of a phase, `step` or `compute`, over the steps after the warm-up."""
+        times = self.phases[name] if name in self.phases else getattr(self, name)
+        counted = times[warmup:] or times
+        return statistics.median(counted) if counted else None
+
+
+class StepClock:
+    """Takes the times of steps: `start`, then `end` of each phase in order, then `settle` once in a while."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.marks = Marks(device)
+        self.times = StepTimes()
+        self.open: list[tuple[list[tuple[str, Any]], list[tuple[Any, Any]]]] = []  # steps that are not settled
+        self.points: list[tuple[str, Any]] = []
+        self.spans: list[tuple[Any, Any]] = []
+
+    def start(self) -> None:
+        """Begin a step."""
+        self.points, self.spans = [("start", self.marks.now())], []
+        self.open.append((self.points, self.spans))
+
+    def end(self, phase: str) -> None:
+        """End a phase of the step."""
+        self.points.append((phase, self.marks.now()))
+
+    def settle(self) -> list[float]:
+        """Read the times of all steps since the last call; return the milliseconds of each whole step."""
+        whole = []
+        for points, spans in self.open:
+            whole.append(self.marks.between_ms(points[0][1], points[-1][1]))
+            for (_, first), (phase, last) in pairwise(points):
+                self.times.phases[phase].append(self.marks.between_ms(first, last))
+            self.times.compute.append(sum(self.marks.between_ms(*span) for span in spans))
+        self.times.step += whole
+        self.open = []
+        return whole
+
+    def watch(self, modules: Sequence[nn.Module]) -> None:
+        """Time what these modules compute, forward and backward; call it after they are sharded.
+
+        Hooks of `fully_shard`, which wait for parameters, then run before the first mark and after the last one.
+        """
+        for module in modules:
+            self._watch(module)
+
+    def _watch(self, module: nn.Module) -> None:
+        began: list[Any] = []
+
+        def opened() -> None:
+            began.append(self.marks.now())
+
+        def closed() -> None:
+            if began:
+                self.spans.append((began.pop(), self.marks.now()))
+
+        def before(_module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            first = _Mark.apply(inputs[0], closed)
+            opened()
+            return (first, *inputs[1:])
+
+        def after(_module: nn.Module, _inputs: object, output: torch.Tensor) -> torch.Tensor:
+            closed()
+            return _Mark.apply(output, opened)
+
+        module.register_forward_pre_hook(before)
+        module.register_forward_hook(after, prepend=True)
+
+
+class _Mark(torch.autograd.Function):
+    """The identity, whose backward pass calls a function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, call: Callable[[], None]) -> torch.Tensor:
+        ctx.call = call
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        ctx.call()
+        return gradient, None
