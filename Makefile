@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-fresh test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench mutants format clean
+.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-fresh test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench release base-images mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -113,6 +113,12 @@ test-kubernetes: setup   # a real cluster of two nodes; the first time builds it
 test-production: setup   # seatrial serve and a work pool with their processes killed, on SQLite and PostgreSQL, and an incident; 15 minutes, 30 on a busy machine
 	@scripts/test-packages
 	$(BIN)/pytest tests/production
+
+release: setup   # wheel, sdist, SBOM and SHA256SUMS of the last commit, into dist/; KEY=FILE signs them
+	$(BIN)/python -m scripts.release $(if $(KEY),--sign $(KEY))
+
+base-images: setup   # writes the digest of each base image behind its tag, anew; needs their registries
+	$(BIN)/python -m scripts.base_images
 
 SEED ?= 1
 NUMBER ?= 20

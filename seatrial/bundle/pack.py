@@ -74,11 +74,12 @@ class SignatureCheck:
     problem: str = ""
 
 
-def sign(manifest: Path, key: Path) -> Path:
-    """Sign `manifest` into a file beside it. Raises InputError if the key cannot sign."""
+def sign(manifest: Path, key: Path, namespace: str = NAMESPACE) -> Path:
+    """Sign `manifest` into a file beside it, in place of an earlier one. Raises InputError if the key cannot sign."""
     if not key.is_file():
         raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
-    process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
+    manifest.with_name(SIGNATURE).unlink(missing_ok=True)  # ssh-keygen would ask whether to overwrite it
+    process = _ssh_keygen("sign", "-f", str(key), "-n", namespace, str(manifest))
     if process.returncode:
         raise InputError(f"--sign {key}: cannot sign: {_output_text(process.stderr)}; it must be a private SSH key")
     return manifest.with_name(SIGNATURE)
