@@ -10,8 +10,6 @@ import pytest
 from scripts.release import NAMESPACE, ROOT, build, check_changelog
 from seatrial.model.errors import InputError
 
-pytestmark = pytest.mark.gate
-
 
 def test_a_release_is_reproducible_and_verifies(tmp_path: Path) -> None:
     key = tmp_path / "key"
