@@ -79,6 +79,11 @@ class Finding:
         return self.code in (UNKNOWN, WARNING)
 
     @property
+    def of_class(self) -> bool:
+        """Whether it ends a run, and only its class is known (seatrial/nccl/warnings.py)."""
+        return self.program == "warning" and self.severity == "fatal"
+
+    @property
     def place(self) -> str:
         """The cause, with the host and the rank where the log names them."""
         is_named = bool(self.host) and re.search(rf"(?<![\w.-]){re.escape(self.host or '')}(?![\w.-])", self.cause)
@@ -109,8 +114,14 @@ CAUSES = _read()
 GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status", "follows")) | {UNKNOWN, TRACEBACK}
 XIDS = tuple(cause for cause in CAUSES if cause.program in ("xid", "sxid"))
 _OTHERS = {
-    UNKNOWN: ("unclassified error", "read that program's log at the time of the line"),
-    WARNING: ("NCCL warns", "look the warning up in NCCL's source or issues"),
+    UNKNOWN: (
+        "unclassified error",
+        "run journalctl --since=TIME on the node that wrote the line, from a minute before it",
+    ),
+    WARNING: (
+        "NCCL warns",
+        "run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that failed",
+    ),
     TRACEBACK: ("a Python program failed", "read the traceback above the line, on the rank that failed first"),
 }
 _MEANING = {
@@ -135,6 +146,13 @@ def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
     severity: Severity = "status" if code == TRACEBACK else "note"
     cause, step = _OTHERS[code]
     return Finding(cause, evidence_of(text), host, rank, code, "", severity, "node", step)
+
+
+def finding_of_class(about: str, severity: str, text: str, host: str | None, rank: int | None) -> Finding:
+    """The finding of a warning of NCCL that no line of the table has, by what it is about."""
+    row = next(row for row in CAUSES if row.program == "warning" and row.pattern == about)
+    level: Severity = "fatal" if severity == "fatal" else "note"
+    return Finding(row.cause, evidence_of(text), host, rank, row.code, "warning", level, row.who, row.next_step)
 
 
 def evidence_of(text: str) -> str:

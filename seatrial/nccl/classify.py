@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from seatrial.nccl.causes import CAUSES, TRACEBACK, UNKNOWN, WARNING, Cause, Finding, evidence_of, other, xid_finding
+from seatrial.nccl.causes import CAUSES, TRACEBACK, UNKNOWN, Cause, Finding, evidence_of, other, xid_finding
 from seatrial.nccl.text import any_of, clean, unwrapped
+from seatrial.nccl.warnings import warned
+from seatrial.nccl.watchdog import Watchdog
 
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024
@@ -41,6 +43,13 @@ _PLACES = {  # where a line of a program's can stand
     "slurm": rf"{_START}(?:srun|slurmstepd|sbatch|salloc|slurmd)(?:-[\w.-]{{1,100}})?: (?:error|fatal): +",
     "pyxis": rf"{_START}pyxis: +",
     "libfabric": r"\A.{0,120}?\blibfabric:\S{0,200}<(?:warn|error)> ",
+    "c10d": r"\A.{0,200}?\[?[EWFI]?[ \d:.]{0,40}ProcessGroupNCCL\.cpp:\d{1,6}\] ",
+    "ucx": (
+        r"\A.{0,80}?\[?(?P<writer>[\w.-]{1,253}+):\d{1,9}:\d{1,9}(?::\d{1,9})?\] +"
+        r"(?:\S{1,80}:\d{1,6} +)?(?:UCX +\w+ +)?"
+    ),
+    "oneccl": r"\A.{0,120}?\|CCL_ERROR\| ",
+    "slurmd": rf"(?:\A.{{0,120}}?\bslurm(?:ctld|d|stepd)(?:\[\d{{1,9}}\])?: |{_START})(?:error: |fatal: |debug: )?",
     "shell": r"\A(?:\S{1,200}: )?(?:line )?(?:\d{1,6}: +)?",
     "kernel": _KERNEL,
     "driver": rf"{_KERNEL}(?:NVRM: )?",
@@ -57,10 +66,8 @@ _ERRORISH = re.compile(
 )
 _ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed"))
 _RAISED = re.compile(r"\s*(?:[a-zA-Z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit|Timeout)\b)")
-_WATCHDOG = re.compile(
-    r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\] Watchdog caught collective operation timeout: "
-    r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,40})"
-)
+_RANK = re.compile(r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\]")
+_STACK = re.compile(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whose first line names rank and host
 
 
 class Classifier:
@@ -77,7 +84,8 @@ class Classifier:
         self._driver: deque[str] = deque(maxlen=3)  # NVRM breaks its sentences over lines
         self._messages: dict[str | None, str] = {}  # by host, the last of NCCL or of a traceback that names a cause
         self._last_error = self._traceback = False
-        self._waited: dict[int, tuple[int, str]] = {}  # of torch's watchdog, by rank: which collective
+        self._watchdog = Watchdog()
+        self._ended: Finding | None = None  # of MPICH, the rank whose error stack is read
 
     def feed(self, text: str, rank: int | None = None) -> None:
         """Take one line that is already `clean`; `rank` is the one its label named."""
@@ -103,8 +111,9 @@ class Classifier:
 
     def _with_detail(self, finding: Finding) -> Finding:
         """Add what a status lacks: the latest message with a cause, and to the watchdog's the ranks that reported."""
-        if finding.code == "log-watchdog" and self._waited:
-            return replace(finding, cause=f"{finding.cause} ({_waiting(self._waited)})")
+        if finding.code == "log-watchdog" and (seen := self._watchdog.behind()):
+            shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
+            return replace(finding, cause=f"{finding.cause}: {seen.words}", evidence=shown)
         message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
         return replace(finding, evidence=message) if message else finding
 
@@ -130,8 +139,7 @@ class Classifier:
         if finding is None and self._before and not of_box:
             finding = _first(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
-        if (match := _WATCHDOG.search(text)) and len(self._waited) < _MAX_HOSTS:
-            self._waited[int(match[1])] = int(match[2]), match[3]
+        self._watchdog.take(text)
         finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(line, rank))
         if finding is not None:
             self._keep(finding)
@@ -159,8 +167,9 @@ class Classifier:
         if " NCCL INFO " in text:
             return None
         if prefix := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
-            self._keep_message(prefix[1], text[prefix.end() :] if prefix[1] else text)
-            return other(WARNING, text, prefix[1], rank)
+            message = text[prefix.end() :]
+            self._keep_message(prefix[1], message if prefix[1] else text)
+            return warned(text, message, prefix[1], rank)
         if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
             return None
         return None if "Traceback" in text else other(UNKNOWN, text, _writer(text), rank)
@@ -172,6 +181,10 @@ class Classifier:
     def _keep(self, finding: Finding) -> None:
         if finding.code == "log-watchdog":  # the rank that reports it only waited
             finding = replace(finding, rank=None)
+        if finding.code == "log-mpi-fatal":
+            self._ended = finding
+        elif self._ended and _STACK.match(finding.evidence):
+            finding = replace(finding, host=finding.host or self._ended.host, rank=self._ended.rank)
         if len(self._by_key) < _MAX_FINDINGS:
             self._by_key.setdefault((finding.cause, finding.host, finding.rank), finding)
 
@@ -226,7 +239,8 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
 
 def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None) -> Finding:
     groups = match.groupdict()
-    named_rank, named, detail = groups.get("rank"), groups.get("host"), (groups.get("detail") or "").strip()
+    named, detail = groups.get("host"), (groups.get("detail") or "").strip()
+    named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
     return Finding(
         cause.cause + (f" ({detail[:120]})" if detail else ""),
@@ -247,20 +261,10 @@ def _writer(text: str) -> str | None:
     return match[match.lastindex or 0] if match else None
 
 
-def _waiting(waited: dict[int, tuple[int, str]]) -> str:
-    """Describe which ranks waited for which collective, and which are behind: those that report are not the cause."""
-    latest, operation = max(waited.values())
-    behind = sorted(rank for rank, (number, _) in waited.items() if number < latest)
-    if behind:
-        return f"{operation} {latest}; behind: {_ranks(behind)}"
-    return f"{operation} {latest}: {_ranks(sorted(waited))} waited for ranks that do not report"
-
-
-def _ranks(ranks: list[int]) -> str:
-    named = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}"
-
-
 def weight(finding: Finding) -> tuple[bool, int]:
-    """The order of findings: causes before statuses, notes and consequences, and unlisted errors last."""
-    return finding.unknown, ("fatal", "status", "note", "follows").index(finding.severity)
+    """The order of findings: causes before statuses, notes and consequences, and unlisted errors last.
+
+    A warning of NCCL that is known by its class alone stands behind the causes that a line names.
+    """
+    rank = ("fatal", "class", "status", "note", "follows")
+    return finding.unknown, rank.index("class" if finding.of_class else finding.severity)

@@ -421,7 +421,10 @@ def test_who_is_behind_is_named_and_not_who_waits() -> None:
     (behind,) = classify([WATCHDOG.format(2, 800), WATCHDOG.format(1, 808)])
     (unheard,) = classify([WATCHDOG.format(2, 808), WATCHDOG.format(1, 808)])
     assert (behind.rank, unheard.rank) == (None, None)
-    assert "behind: rank 2)" in behind.cause and "ranks 1, 2 waited for ranks that do not report" in unheard.cause
+    assert (
+        "rank 2 is behind: its last work is 800" in behind.cause
+        and "ranks 1, 2 waited for ranks that do not report" in unheard.cause
+    )
 
 
 def test_a_log_in_json_is_unwrapped() -> None:

@@ -1,0 +1,66 @@
+"""What a warning of NCCL or RCCL is about, by its words: the table `warnings.csv`, which `scripts/nccl_warnings.py`
+writes from the sources of all releases since 2.18. Pure.
+
+A format has `*` for what varies. Its class is one of `hardware`, `link`, `software`, `user` (a setting that NCCL does
+not take) and `program` (a wrong call of it); what to do about each is in `causes.csv`, as program `warning`.
+"""
+
+import csv
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from seatrial.nccl.causes import WARNING, Finding, finding_of_class, other
+
+_STARTS = (14, 8, 4, 0)  # characters that a format is found by: a line is held against few of the nine hundred
+_HIP = re.compile(r"\bhip(?=[A-Z])")  # RCCL's calls, as its sources name them before they are translated
+
+
+class Format(NamedTuple):
+    """The words of a warning in their order, without what varies between them."""
+
+    words: tuple[str, ...]
+    about: str
+    severity: str
+
+
+def warned(text: str, message: str, host: str | None, rank: int | None) -> Finding:
+    """The finding of a warning: `message` is what stands behind NCCL's prefix in the line `text`."""
+    said = " ".join(message.rpartition("NCCL WARN ")[2].split())
+    known = _format_of(said) or _format_of(_HIP.sub("cuda", said))
+    if known is None:
+        return other(WARNING, text, host, rank)
+    return finding_of_class(known.about, known.severity, text, host, rank)
+
+
+def _format_of(said: str) -> Format | None:
+    """The format with the most words among those that have all of them in `said`, in their order."""
+    candidates = (each for start in _STARTS for each in _formats().get(said[:start], ()))
+    return max((each for each in candidates if _says(said, each.words)), key=_length, default=None)
+
+
+def _says(said: str, words: tuple[str, ...]) -> bool:
+    at = 0
+    for number, word in enumerate(words):
+        found = said.find(word, at)
+        if found < 0 or (number == 0 and found > 0):
+            return False
+        at = found + len(word)
+    return True
+
+
+def _length(known: Format) -> int:
+    return sum(map(len, known.words))
+
+
+@cache
+def _formats() -> dict[str, list[Format]]:
+    """The table by the first characters of the formats, an empty text for those that begin with what varies."""
+    by_start: dict[str, list[Format]] = {}
+    with (Path(__file__).parent / "warnings.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            words = tuple(row["format"].split("*"))
+            start = next(start for start in _STARTS if len(words[0]) >= start)
+            by_start.setdefault(words[0][:start], []).append(Format(words, row["class"], row["severity"]))
+    return by_start

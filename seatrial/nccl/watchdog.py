@@ -1,0 +1,70 @@
+"""Which ranks torch's watchdog shows as waiting for a collective, and which as behind them. Pure.
+
+Source: torch's ProcessGroupNCCL.cpp, 1.13 to 2.8. Collectives are numbered by process group, so ranks are compared in
+one group only. A rank whose last enqueued work is complete is in no collective: it does something else, or hangs there.
+"""
+
+import re
+from typing import NamedTuple
+
+_MAX_RANKS = 65_536
+_RANK = re.compile(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
+_GROUP = re.compile(r"GUID (\d{1,9})|(?:ID )?(\d{1,9})")
+_WORK = re.compile(r"(?:\(SeqNum=|by watchdog at work(?: sequence id)?: |Timeout at NCCL work: )(\d{1,18})")
+_LAST = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
+_OPERATION = re.compile(r"OpType=(\w{1,40})")
+
+
+class Behind(NamedTuple):
+    """What the lines show: `words` for people, the ranks that are behind the others, and the line of the first."""
+
+    words: str
+    ranks: tuple[int, ...]
+    evidence: str | None
+
+
+class Watchdog:
+    """Take the lines of a log; memory is bounded by the number of ranks."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, dict[int, int]] = {}  # by group and rank: the collective that it is in, or came out of
+        self._lines: dict[tuple[str, int], str] = {}
+        self._operations: dict[int, str] = {}
+
+    def take(self, text: str) -> None:
+        """Take one line; any but the watchdog's are passed over."""
+        if "Rank " not in text or (" work" not in text and "SeqNum=" not in text):
+            return
+        named, work, last = _RANK.search(text), _WORK.search(text), _LAST.search(text)
+        if named is None or (work is None and last is None) or len(self._lines) >= _MAX_RANKS:
+            return
+        group = _GROUP.search(named["group"] or "")
+        key, rank = (group[1] or group[2]) if group else "", int(named["rank"])
+        idle = last is not None and last[1] == last[2]
+        number = int(last[1]) if last and (idle or work is None) else int(work[1]) if work else 0
+        if operation := _OPERATION.search(text):
+            self._operations.setdefault(number, operation[1])
+        self._at.setdefault(key, {})[rank] = number
+        self._lines[key, rank] = text
+
+    def behind(self) -> Behind | None:
+        """Compare the ranks of the group that shows most; None where no line names a collective."""
+        groups = {key: at for key, at in self._at.items() if key or len(self._at) == 1}
+        if not groups:
+            return None
+        key, at = max(groups.items(), key=lambda entry: (len(set(entry[1].values())) > 1, len(entry[1])))
+        latest = max(at.values())
+        ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
+        what = f"{self._operations.get(latest, 'work')} {latest}"
+        if not ranks:
+            waiting = named(sorted(at))
+            return Behind(f"{what}: {waiting} waited for ranks that do not report", (), None)
+        verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
+        words = f"{named(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"
+        return Behind(words, ranks, self._lines[key, ranks[0]])
+
+
+def named(ranks: list[int] | tuple[int, ...]) -> str:
+    """The first few ranks in words."""
+    few = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {few}"
