@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from seatrial.model.errors import InputError
 from seatrial.model.setup import Setup
+from seatrial.nccl.transport import Nic
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
@@ -148,13 +149,23 @@ _SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
 
 def with_links(setup: Setup) -> Setup:
     """Fill in missing link rates of a setup from the catalog."""
-    usual = usual_gpus(setup.hardware)
     return replace(
         setup,
         gpu_link_gb_s=setup.gpu_link_gb_s or gpu_link_gb_s(setup.hardware),
         node_link_gb_s=setup.node_link_gb_s or node_link_gb_s(setup.fabric),
-        part_of_node=min(1.0, setup.gpus_per_node / usual) if usual else None,
+        part_of_node=_part_of_node(setup),
     )
+
+
+def _part_of_node(setup: Setup) -> float | None:
+    """Return the share of a node's NICs that its GPUs have for sure; None for unknown hardware.
+
+    A fabric with no more NICs than GPUs is described for these GPUs: one GPU with `IB-1x400G` has that NIC.
+    """
+    usual = usual_gpus(setup.hardware)
+    if not usual:
+        return None
+    return min(1.0, setup.gpus_per_node / min(usual, nics_of(setup.fabric) or usual))
 
 
 def gpu_link_gb_s(hardware: str) -> float | None:
@@ -180,6 +191,18 @@ def nics_of(fabric: str | None) -> int | None:
     """Return the number of NICs of a node by the fabric's name: 8 for IB-8x400G."""
     rate = _RATE.search(fabric or "")
     return int(rate[1]) if rate and rate[1] else None
+
+
+def nic_of(fabric: str | None) -> Nic:
+    """Return link and rate of each NIC by the fabric's name: InfiniBand of 400 Gb/s for IB-8x400G."""
+    rate = _RATE.search(fabric or "")
+    return Nic(link_of(fabric or ""), int(rate[2]) if rate and rate[1] else 0)
+
+
+def link_of(fabric: str) -> str:
+    """Return IB or RoCE as NCCL calls the link of a fabric with that name; empty for others."""
+    name = fabric.lower()
+    return "IB" if name.startswith(("ib", "infiniband")) else "RoCE" if name.startswith("roce") else ""
 
 
 def is_sockets(fabric: str | None) -> bool:

@@ -1,12 +1,13 @@
 """Contradictions between the GPUs and network that a log names and those given for it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from seatrial.catalog import references
+from seatrial.catalog import link_of, references
 from seatrial.catalog.hardware_names import gpu_model
 from seatrial.model.reason import Reason
 from seatrial.nccl import Device, Transport
+from seatrial.nccl.transport import Nic
 from seatrial.text.words import some_of
 
 _RDMA, _EFA, _TCPXO, _TCPX, _SLINGSHOT = "InfiniBand or RoCE", "EFA", "GPUDirect-TCPXO", "GPUDirect-TCPX", "Slingshot"
@@ -42,18 +43,36 @@ def mixed_models(devices: Iterable[Device]) -> str | None:
 def other_network(fabric: str | None, transport: Transport | None) -> str | None:
     """Return which other kind of network NCCL took; None where it fits, or where either name says nothing."""
     claimed, used = _kind(fabric or ""), _kind_used(transport)
-    if transport is None or claimed is None or used in (None, claimed):
+    if transport is None or claimed is None:
+        return None
+    link, links = link_of(fabric or ""), {nic.link for _, nics in transport.nics for nic in nics}
+    if used == claimed and link and links and not links & {"", link}:
+        used = links.pop()
+    if used in (None, claimed):
         return None
     return Reason.of("log-of-other-network", network=used, fabric=fabric, evidence=transport.evidence)
 
 
 def fabric_named(hardware: str, transport: Transport | None) -> str | None:
-    """Return the one published fabric of that hardware that NCCL's network belongs to, or None if several match."""
+    """Return the fabric of the NICs that NCCL lists with their rates, or the one published fabric of its network.
+
+    None if several are published. Where hosts differ, the most common NICs count.
+    """
+    if transport and (
+        rated := Counter(_name_of(nics) for _, nics in transport.nics if all(nic.gbit_s for nic in nics))
+    ):
+        return rated.most_common(1)[0][0]
     used = _kind_used(transport)
     if used not in _OF_MACHINES:
         return None
     fabrics = {row.fabric for row in references() if row.hardware == hardware and _kind(row.fabric) == used}
     return fabrics.pop() if len(fabrics) == 1 else None
+
+
+def _name_of(nics: Sequence[Nic]) -> str:
+    """Return the name of a fabric of the most common NICs: IB-8x400G."""
+    (nic, count), *_ = Counter(nics).most_common(1)
+    return f"{nic.link or 'IB'}-{count}x{nic.gbit_s}G"
 
 
 def _kind_used(transport: Transport | None) -> str | None:

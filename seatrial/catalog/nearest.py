@@ -7,7 +7,6 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
-from seatrial.text.words import number
 
 
 def missing_reference(check: Check, setup: Setup) -> str | None:
@@ -41,9 +40,6 @@ def _why(setup: Setup, operation: str, arm: str) -> str:
     if not rows:
         return f"nothing is published for {operation} on {setup.hardware}" + (f" in the arm {arm}" if arm else "")
     if same := [row for row in rows if _differs(row, setup) == []]:
-        if arm and (low := same[0].low_gb_s):
-            claimed = f"{number(low)} to {number(same[0].busbw_gb_s)} GB/s"
-            return f"{same[0].source} expects {claimed} of {same[0].place}, more than its links carry"
         sizes = sorted({row.message_bytes for row in same})
         return f"what is published for {same[0].place} is for {size_span(sizes[0], sizes[-1])}"
     nearest = min(rows, key=lambda row: _distance(row, setup))

@@ -15,7 +15,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
-from seatrial.text.words import number
+from seatrial.text.words import fraction, number
 
 # Rates are exact, protocols take their part of them, and no published row reaches its limit; times are rounded.
 _ALLOWANCE = 1.05
@@ -33,6 +33,9 @@ _FASTEST_NIC_GB_S = 100.0
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
 _LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
+# Below it no bandwidth is told. The largest healthy latency of a message, up to so many ranks, with a margin.
+_SMALLEST_BYTES, _SLOW_MESSAGE_S, _MANY_RANKS = 4 << 20, 2e-3, 128
+_SLOWEST_NETWORK_GB_S = 1.25  # that joins nodes of GPUs with links of their own
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
 _PARTLY_NVLINK = frozenset({"MNNVL+IB"})  # NVLink joins some of them; for a GPU's NIC there is the allowance
 
@@ -78,18 +81,24 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
 def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
     """Return the least busbw of a plateau without a comparable reference: a fraction of its links.
 
-    None unless hardware and rates are known and the sweep is bound by bandwidth. Of a node that is used in part the
-    same share of its NICs counts.
+    None unless hardware and rates are known. A sweep that latency bounds owes what is left of the rate. Of a node that
+    is used in part the same share of its NICs counts. Nodes without a known fabric are held to 10 Gb/s Ethernet.
     """
     if measurement.metric != "busbw_plateau" or setup.part_of_node is None or setup.gpu_link_gb_s is None:
         return None
-    if not _is_large(largest_bytes, setup):
+    if largest_bytes is None or largest_bytes < _SMALLEST_BYTES:
         return None
     node_link = setup.node_link_gb_s and setup.node_link_gb_s * setup.part_of_node
     limit = wire(measurement, replace(setup, node_link_gb_s=node_link))
+    if limit is None and setup.fabric is None and setup.nodes > 1:
+        limit = Limit(_SLOWEST_NETWORK_GB_S, "10 Gb/s Ethernet", _SLOWEST_NETWORK_GB_S)
     if limit is None:
         return None
-    low, floor = limit.gb_s * _SLOW_SHARE, limit.gb_s * _BROKEN_SHARE
+    part = 1.0
+    if not _is_large(largest_bytes, setup):  # however slow messages are, so much is left of the rate
+        slow_s = _SLOW_MESSAGE_S * max(1.0, setup.ranks / _MANY_RANKS)
+        part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
+    low, floor = part * limit.gb_s * _SLOW_SHARE, part * limit.gb_s * _BROKEN_SHARE
     return Baseline("physics", limit.gb_s, low, None, floor, 0, limit.words)
 
 
@@ -119,7 +128,7 @@ def wire(measurement: Measurement, setup: Setup) -> Limit | None:
     if not is_busbw(measurement) or ranks < 2 or collective is None or not (collective.ring or collective.reaches):
         return None
     if arm_of(measurement) == NETWORK:
-        return _limit(1 / setup.slots_per_node, setup.node_link_gb_s, "node")
+        return _of_own_nics(replace(setup, gpu_link_gb_s=None))
     if _one_domain(ranks, setup):
         in_network = operation == "all_reduce" and measurement.conditions.get("algorithm") == "NVLS"
         return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)  # (1 + 1/n) of the data
@@ -153,6 +162,12 @@ def _limit(factor: float, rate: float | None, kind: str) -> Limit | None:
     return None if rate is None else Limit(factor * rate, kind, rate)
 
 
+def _of_own_nics(setup: Setup) -> Limit | None:
+    """Return the limit with NVLink and shared memory off: every GPU sends over its own part of the node's NICs."""
+    fastest = Limit(_FASTEST_NIC_GB_S, "the fastest NIC", _FASTEST_NIC_GB_S) if setup.gpu_link_gb_s else None
+    return _limit(1 / setup.slots_per_node, setup.node_link_gb_s, "node") or fastest
+
+
 def _one_domain(ranks: int, setup: Setup) -> bool:
     return ranks <= setup.slots_per_node or setup.fabric in _WITHIN_NVLINK
 
@@ -171,6 +186,8 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
     ranks = ranks_of(measurement, setup)
     if not is_busbw(measurement) or ranks < 2:
         return None
+    if arm_of(measurement) == NETWORK:
+        return _of_own_nics(setup)
     collective = COLLECTIVES.get(str(measurement.conditions["operation"]))
     one_domain = _one_domain(ranks, setup)
     if (_is_ring(measurement) or (one_domain and is_without_nvls(measurement))) and collective and collective.ring:
@@ -237,7 +254,7 @@ def plateau_words(check: Check, setup: Setup) -> list[str]:
     for m in check.measurements:
         if m.metric == "busbw_plateau":
             limit = wire(m, part_of(m, setup)) if m.finite else None
-            share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit else ""
+            share = f", {fraction(m.value / limit.gb_s)} of {limit.words}" if limit else ""
             words.append(f"plateau {number(m.value)} GB/s{share}")
     return words
 

@@ -5,8 +5,8 @@
 S is the message size in bytes and `wire` the limit of the links (physics.py). `share`, where bandwidth decides, and
 `delay`, at smaller sizes, are fitted to the measured rows of the catalog on two and more nodes with links of a known
 rate; docs/judging-logs.md has the quality of the fit. Rings without a row take the least share of those with one. A
-tree over two nodes exceeds a ring, so all_reduce over two nodes is held to a ring. Inside a node the model covers only
-all_reduce without NVLS, by the rows of rings there.
+tree over two nodes exceeds a ring, so all_reduce over two nodes is held to a ring. Inside a node the model covers
+all_reduce without NVLS, by the rows of rings there, and rings on GPUs of which such a row has the links.
 """
 
 import sys
@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import median
 
-from seatrial.catalog import Reference, is_sockets, one_nic, references, with_links
+from seatrial.catalog import Reference, gpu_link_gb_s, is_sockets, one_nic, references, with_links
 from seatrial.catalog.physics import is_without_nvls, wire
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
@@ -28,6 +28,7 @@ from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import number
 
 LOW, FLOOR = 0.8, 0.5  # of what the model says: below LOW is degraded, below FLOOR fails
+_LOOSE_FLOOR = 0.25  # of what nothing like it is published for: sendrecv, and other hardware with the same links
 SMALLEST_BYTES = 256 << 20  # below it latency decides, which differs more between fabrics than the model knows
 _LARGE_BYTES = 1 << 30
 _DELAY_S = 0.3e-3  # the largest that was fitted over a fabric with RDMA, rounded up; TCPXO needs 0.8 ms
@@ -50,7 +51,9 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     operation, ranks = busbw.conditions["operation"], ranks_of(busbw, setup)
     at = format_size(sorted(behind)[len(behind) // 2])
     words = f"the {number(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
-    return Baseline("model", centre, LOW * centre, None, FLOOR * centre, 0, words)
+    is_ring = COLLECTIVES[str(operation)].ring and (setup.nodes > 1 or is_without_nvls(busbw))
+    floor = FLOOR if is_ring or operation in _shares() else _LOOSE_FLOOR
+    return Baseline("model", centre, LOW * centre, None, floor * centre, 0, words)
 
 
 def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> str | None:
@@ -92,12 +95,22 @@ def model(busbw: Measurement, setup: Setup, message_bytes: int) -> float | None:
 
 def _share(busbw: Measurement, setup: Setup) -> float | None:
     operation = str(busbw.conditions["operation"])
+    collective, shares = COLLECTIVES[operation], _shares()
     if setup.nodes < 2:
-        return _ring_share() if operation == "all_reduce" and is_without_nvls(busbw) else None
-    shares = _shares()
-    if operation in shares or not COLLECTIVES[operation].ring:
+        is_ring = operation == "all_reduce" and is_without_nvls(busbw)
+        return _ring_share() if is_ring or (collective.ring and _has_ring_of_such_links(setup)) else None
+    is_between_neighbours = collective.reaches is not None and not collective.rooted
+    if operation in shares or not (collective.ring or is_between_neighbours):
         return shares.get(operation)
     return min(share for name, share in shares.items() if COLLECTIVES[name].ring)
+
+
+def _has_ring_of_such_links(setup: Setup) -> bool:
+    """Return whether a ring over no more GPUs of a node is published, of this hardware or another with equal links."""
+    return any(
+        row.gpus_per_node <= setup.gpus_per_node and gpu_link_gb_s(row.hardware) == setup.gpu_link_gb_s
+        for row in _rings_inside()
+    )
 
 
 def _bandwidth_part(wire_gb_s: float, ranks: int, message_bytes: int) -> float:
@@ -117,10 +130,15 @@ def _shares() -> dict[str, float]:
 
 
 @cache
+def _rings_inside() -> tuple[Reference, ...]:
+    inside = (row for row in references() if row.nodes == 1 and row.algorithm == "Ring" and row.kind == "measured")
+    return tuple(row for row in inside if row.message_bytes >= _LARGE_BYTES)
+
+
+@cache
 def _ring_share() -> float:
     """Return the median share of the GPUs' links of published rings inside a node."""
-    rings = [row for row in references() if row.nodes == 1 and row.algorithm == "Ring" and row.kind == "measured"]
-    limits = [(row, _wire_of(row)) for row in rings if row.message_bytes >= _LARGE_BYTES]
+    limits = [(row, _wire_of(row)) for row in _rings_inside()]
     return median(row.busbw_gb_s / gb_s for row, gb_s in limits if gb_s)
 
 

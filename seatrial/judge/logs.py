@@ -33,17 +33,21 @@ from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_o
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.log_cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
-from seatrial.model.reason import Reason, code_of, join, rewritten
+from seatrial.model.curves import SHARE
+from seatrial.model.reason import Reason, caused, code_of, join, rewritten
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
+from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.causes import GENERIC
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.headline import conclude as conclude_logs
-from seatrial.text.words import number, some_of
+from seatrial.text.words import fraction, number, some_of
 
 _MAX_REASONS = 4
+_GROSS_LOSS = 0.1  # of the link rate: what another network, or one link of many, carries
+_CUT_OFF = 4  # small sizes at the beginning that people leave out of what they publish, where a lost line is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
     check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
     noted = [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]
     notes = [Reason.of("log-noted", what=some_of(noted))] if noted else []
+    notes += _begins_late(arm.sweep)
     notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != claimed else []
     check = replace(check, reason=join((check.reason, *notes))) if notes else check
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
@@ -150,6 +155,8 @@ def _outcome(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     if unusual:
         setting = replace(setting, ranks=sweep.ranks or 0)
     outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
+    if not claim.is_placed:
+        outcome = replace(outcome, measurements=())
     if strange := _of_another_cluster(sweep, claim, setting):
         return _of_others(outcome, sweep, strange)
     if group:
@@ -174,11 +181,31 @@ def _unplaced(claim: Claim, sweep: Sweep) -> str | None:
 def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:
     setup = setup_of(claim, sweep)
     fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
-    sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
+    sizes = _asked_sizes(sweep)
     return Setting(
         operation, dtype_of(sweep), setup.ranks, claim.hardware, sizes, fabric, claim.nodes, algorithms_of(sweep),
         is_whole_on_gpus=not is_of_cpus(sweep), arm=arm_of_settings(settings_of(sweep)),
     )  # fmt: skip
+
+
+def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
+    """The sizes that must have a row: those of the header, from the first row on if the small ones were cut off.
+
+    Without a header, or with that of another table, the sizes of the rows.
+    """
+    printed = sorted({row.size for row in sweep.rows if row.size})
+    if not printed or not sweep.requested or printed[-1] > sweep.requested[-1]:
+        return tuple(printed)
+    begun = tuple(size for size in sweep.requested if size >= printed[0])
+    return begun if len(sweep.requested) - len(begun) >= _CUT_OFF else sweep.requested
+
+
+def _begins_late(sweep: Sweep) -> list[Reason]:
+    """A note if the header asks for smaller sizes than the table begins with."""
+    asked, requested = _asked_sizes(sweep), sweep.requested
+    if not asked or not requested or asked[0] <= requested[0] or asked[-1] > requested[-1]:
+        return []
+    return [Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))]
 
 
 def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> str | None:
@@ -232,8 +259,29 @@ def _check(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Che
     is_silent = not (sweep.transport and sweep.transport.networks)
     suspicious = is_bad and is_silent and setup.nodes > 1 and network_of(setup.fabric)
     hint = Reason.of("log-without-network") if suspicious else None
-    notes = (doubt, *_worst_first(check, measured), *plateau_words(check, setup), missing, hint)
+    notes = (
+        _far_below(check, setup),
+        doubt,
+        *_worst_first(check, measured),
+        *plateau_words(check, setup),
+        missing,
+        hint,
+    )
     return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
+
+
+def _far_below(check: Check, setup: Setup) -> str | None:
+    """The reason to look for another way that the data took, if a plateau fails at a small share of its links."""
+    failed = [j for j in check.judgements if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL]
+    if not failed:
+        return None
+    share = next((m.value for m in check.measurements if m.metric == SHARE), None)
+    if share is None and setup.gpu_link_gb_s:
+        share = failed[0].measurement.value / setup.gpu_link_gb_s
+    if share is None or share >= _GROSS_LOSS:
+        return None
+    links = "the fabric" if setup.nodes > 1 else "the GPUs' own links"
+    return Reason.of("far-below-link-rate", share=fraction(share), links=links)
 
 
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:
@@ -261,7 +309,10 @@ def _worst_first(check: Check, sweep_check: Check) -> tuple[str, ...]:
     """The parts of the reason: that of the worst measurement before that of the sweep itself."""
     if check.verdict is not sweep_check.verdict:
         own = sweep_check.reason
-        return rewritten(check.reason, lambda reason: reason.removeprefix(f"{own}; ")), own
+        rest = rewritten(check.reason, lambda reason: reason.removeprefix(f"{own}; "))
+        if rest != check.reason:  # it has the code of its first part no more
+            rest = caused(rest, next((j.reason for j in check.judgements if rest.startswith(j.reason)), rest))
+        return rest, own
     plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
     is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
     if plateau and is_as_expected and check.verdict is not Verdict.PASS:  # something else keeps it from passing

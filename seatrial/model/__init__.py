@@ -30,6 +30,15 @@ REASONS = {
         "The header names GPUs of several models, and the slowest one holds all others back (`degraded`).",
         "Compare `nvidia-smi -L` on the nodes, and test nodes of one model together.",
     ),
+    "far-below-link-rate": Explanation(
+        "{share} of the link rate: the data did not go over {links}",
+        "The plateau is a small share of what the links carry: the data took another way, such as TCP (`fail`).",
+        "Run with `NCCL_DEBUG=INFO`: `Using network` and `via` say which way the data takes.",
+    ),
+    "log-begins-late": Explanation(
+        "the table begins at {first}, the header at {asked}",
+        "A note to the verdict. The small sizes were left out of the log, so latency is not judged.",
+    ),
     "log-nodes-unknown": Explanation(
         "neither the log nor an option says on how many nodes {ranks} ranks ran: give --nodes",
         "The header with the hosts is lost, so the numbers are held against nothing (`inconclusive`).",

@@ -11,6 +11,7 @@ from seatrial.model.measurement import Measurement
 
 INTRA, NETWORK, LATENCY = "intra", "network", "latency"
 ARMS = (INTRA, NETWORK, LATENCY)
+INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that need no network
 
 # Variables of NCCL, by arm. Ring loads every link alike, and a tree would exceed what the network carries.
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
@@ -53,8 +54,14 @@ class Setup:
 
 
 def part_of(measurement: Measurement, setup: Setup) -> Setup:
-    """The part of the cluster that the measurement is of: in the arm `intra` one node, without a network."""
-    return replace(setup, nodes=1, fabric=None) if arm_of(measurement) == INTRA else setup
+    """The part of the cluster that the measurement is of: in the arm `intra` one node.
+
+    One node uses its fabric in the arm `network` alone.
+    """
+    if arm_of(measurement) == INTRA:
+        return replace(setup, nodes=1, fabric=None)
+    is_alone = setup.nodes == 1 and arm_of(measurement) != NETWORK
+    return replace(setup, fabric=None) if is_alone and setup.fabric not in INSIDE_A_NODE else setup
 
 
 def ranks_of(measurement: Measurement, setup: Setup) -> int:

@@ -13,7 +13,7 @@ from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
 from seatrial.nccl.causes import Finding
 from seatrial.nccl.classify import Classifier
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.nccl.header import Average, Bounds, ColumnLayout
+from seatrial.nccl.header import Average, Bounds, ColumnLayout, requested_sizes
 from seatrial.nccl.model import NO_ROWS, Device, Outcome, Row, Sweep
 from seatrial.nccl.rows import TYPES
 from seatrial.nccl.transport import TransportReader
@@ -43,6 +43,7 @@ class Draft:
     collective: str | None = None
     version: str | None = None
     params: str | None = None
+    limit: str | None = None
     devices: dict[int, Device] = field(default_factory=dict)
     layout: ColumnLayout | None = None
     rows: list[Row] = field(default_factory=list)
@@ -204,6 +205,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         draft.layout is not None and draft.layout.cpu_time,
         tuple(decisive),
         tuple(f for f in notes if f not in decisive),
+        requested_sizes(draft.params, draft.limit),
     )
 
 

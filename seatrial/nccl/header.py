@@ -12,6 +12,9 @@ _PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True)
 _VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
 _TEST = re.compile(r"Collective test starting: *(\S+)")
 _PARAMS = re.compile(r"nThreads?:? +\d+ +nGpus:? +\d+ .{0,400}?minBytes:? ")
+_RANGE = re.compile(r"minBytes:? +(\d{1,15}) +maxBytes:? +(\d{1,15}) +step:? *(\d{1,12})\((factor|bytes)\)")
+_LIMIT = re.compile(r"Reducing maxBytes to (\d{1,15}) due to memory limitation")
+_MAX_SIZES = 1000
 _DEVICE = re.compile(
     r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
 )
@@ -35,9 +38,9 @@ _SIDE = re.compile(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 @dataclass(frozen=True, slots=True)
 class Prologue:
     """A line above the table: nccl-tests' version or rccl-tests' hash, the collective that starts (None of an unknown
-    program), the options, or the heading of the devices."""
+    program), the options, the largest size that memory allows, or the heading of the devices."""
 
-    field: Literal["version", "collective", "params", "devices"]
+    field: Literal["version", "collective", "params", "limit", "devices"]
     text: str | None = None
 
 
@@ -152,11 +155,37 @@ def _plain_mark(text: str) -> Mark | None:
         return Prologue("params", text.strip())
     if "Using devices" in text:
         return Prologue("devices")
+    if "Reducing maxBytes" in text:
+        match = _LIMIT.search(text)
+        return Prologue("limit", match[1]) if match else None
+    return _footer(text)
+
+
+def _footer(text: str) -> Mark | None:
     if "Out of bounds values" in text and (match := _BOUNDS.search(text)):
         return Bounds(_int(match[1]), match[2] == "FAILED" or (match[2] is None and _int(match[1]) > 0))
     if "Avg bus bandwidth" in text and (match := _AVERAGE.search(text)):
         return Average(_float(match[1]), match[2] == "FAILED")
     return None
+
+
+def requested_sizes(params: str | None, limit: str | None) -> tuple[int, ...]:
+    """The message sizes in bytes that the options ask for, as far as memory allows; empty if they are unknown."""
+    match = _RANGE.search(params or "")
+    if match is None:
+        return ()
+    size, largest, step = (_int(match[place]) for place in (1, 2, 3))
+    largest = min(largest, _int(limit)) if limit else largest
+    by_factor = match[4] == "factor"
+    if by_factor and step < 2:  # nccl-tests then adds its step in bytes, which it does not print
+        return ()
+    sizes: list[int] = []
+    while 0 < size <= largest and step:
+        if len(sizes) == _MAX_SIZES:
+            return ()
+        sizes.append(size)
+        size = size * step if by_factor else size + step
+    return tuple(sizes)
 
 
 def _int(digits: str) -> int:

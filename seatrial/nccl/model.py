@@ -88,7 +88,8 @@ class Sweep:
     early without a cause in the log; error = it could not run, and `errors` names why, most likely cause first.
     `transport` is NCCL's word on how the data went, None where the log does not say. `launch_times`: the times are
     those of the launch on the CPU (-C 1), and say nothing of bandwidth. `findings` are the causes among the errors;
-    `notes` what else the log names, which the outcome does not count.
+    `notes` what else the log names, which the outcome does not count. `requested` are the sizes in bytes that the
+    header states, smallest first; empty where it is lost.
     """
 
     collective: str | None
@@ -104,6 +105,7 @@ class Sweep:
     launch_times: bool = False
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
+    requested: tuple[int, ...] = ()
 
     @classmethod
     def nothing(cls, error: str) -> "Sweep":

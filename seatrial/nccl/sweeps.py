@@ -303,6 +303,10 @@ class SweepReader:
 
     def _prologue(self, event: Prologue | Device) -> None:
         draft = self._draft
+        if isinstance(event, Prologue) and event.field == "limit":
+            if draft.phase < Phase.FOOTER:
+                draft.limit = event.text
+            return
         known = getattr(draft, event.field) if isinstance(event, Prologue) else event.rank in draft.devices
         draft = self._at(Phase.PROLOGUE, repeated=draft.phase > Phase.PROLOGUE or bool(known))
         if draft.layout is None:

@@ -5,13 +5,15 @@ subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seatrial.nccl.text import clean
 
 _USING = re.compile(r"Using network (\S.*?)\s*$|Assigned NET plugin (\S.*?) to comm")
 _VIA = re.compile(r"via NET/([^/]+)/\d+(/GDRDMA)?")
+_INSIDE = re.compile(r" via (?:P2P|SHM)/")
 _PLUGIN = re.compile(
     r"Loaded net plugin (.+?)(?: \(v\d+\))?\s*$|NET/OFI (?:Using|Initializing) (aws-ofi-nccl \S+)"
     r"|Successfully loaded external (?:network|net) plugin (\S+)|Plugin load \((\S+)\) returned"
@@ -21,7 +23,10 @@ _NO_DEVICE = re.compile(r"NET/IB : No device found")
 _PROVIDER = re.compile(r"Selected [Pp]rovider is ([\w;.-]+)")
 _FOUND = re.compile(r"found (\d{1,4}) nics")
 _USED_DEVICES = re.compile(r"NET/g?IB : Using (\S.*)")
-_PORT = re.compile(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(?:IB|RoCE)")
+_PORT = re.compile(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(IB|RoCE)")
+_PORT_RATE = re.compile(
+    r"NET/g?IB: \[\d{1,4}\] ([\w.-]{1,64}):[\w.-]{1,64}:(\d{1,3})/(?:IB|RoCE) .{0,40}?speed=(\d{4,8})"
+)
 _CHOSEN_DEVICES = re.compile(r"NCCL_IB_HCA(?:=| set by environment to )[\"']?=?([\w:,-]{1,1024})")
 _HOST = re.compile(r"(?<!\S)([\w.-]{1,255}):\d+(?::\d+)? \[\d+\] NCCL")
 _CHOSEN = re.compile(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
@@ -33,15 +38,27 @@ _NUMBERED = {  # before 2.24 the log names them by number
     "algorithm": ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"),
     "protocol": ("LL", "LL128", "Simple"),
 }
-_NETWORK_WORDS = ("NET", "network", "nNodes", "plugin")
+_NETWORK_WORDS = ("NET", "network", "nNodes", "plugin", " via ")
 _WORDS = (*_NETWORK_WORDS, " -> Algo ", "NCCL_", "ALGO=")
 _MAX_NETWORKS = 16
 _MAX_CHOICES = 256
-_MAX_HOSTS, _MAX_PORTS = 1 << 13, 256
+_MAX_HOSTS, _MAX_PORTS, _MAX_RATES = 1 << 13, 256, 1 << 17
 _SOCKETS = ("socket", "fastsocket")  # FastSocket: Google's plugin of several TCP connections
 _TCP_PROVIDERS = frozenset({"tcp", "sockets", "udp", "net"})  # of libfabric, without RDMA
 _NVLS = frozenset({"NVLS", "NVLSTree"})
 NO_NVLS = "Ring/Tree"
+
+
+class Nic(NamedTuple):
+    """A port of a network device: `IB` or `RoCE`, empty where unknown, and its rate, 0 where unknown."""
+
+    link: str = ""
+    gbit_s: int = 0
+
+    def fits(self, like: "Nic") -> bool:
+        """Whether it may be of that link and at least of that rate."""
+        is_slower = 0 < self.gbit_s < like.gbit_s
+        return not is_slower and (self.link == like.link or not self.link or not like.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +67,8 @@ class Transport:
 
     `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
     `plugin` the external network plugin that was loaded; `provider` the one that libfabric selected (`efa`, `cxi`,
-    `tcp;ofi_rxm`). `nics` are the host with the fewest network devices and their number, None where they were not
-    listed. `gpu_direct` is None where no network channel was logged.
+    `tcp;ofi_rxm`). `nics` are the network devices of each host that lists them. `gpu_direct` is None where no network
+    channel was logged. `inside` is the first line of a channel over NVLink, PCIe or shared memory, if any.
     `nodes` is the number of nodes of the communicator: on one node the network is named but carries nothing.
     `choices` are algorithm and protocol by message size in bytes, smallest first; `settings` the variables of NCCL that
     steer any of this, without their `NCCL_`.
@@ -65,7 +82,14 @@ class Transport:
     choices: tuple[tuple[int, str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     provider: str | None = None
-    nics: tuple[str, int] | None = None
+    nics: tuple[tuple[str, tuple[Nic, ...]], ...] = ()
+    inside: str = ""
+
+    def fewest_nics(self, like: Nic) -> tuple[str, int] | None:
+        """The host with the fewest devices of that link and at least that rate, and their number; None if unlisted."""
+        counts = ((sum(nic.fits(like) for nic in nics), host) for host, nics in self.nics)
+        fewest = min(counts, default=None)
+        return fewest and (fewest[1], fewest[0])
 
     @property
     def sockets_only(self) -> bool:
@@ -111,7 +135,9 @@ class TransportReader:
         self._settings: dict[str, str] = {}
         self._no_device = ""
         self._provider: tuple[str, str] | None = None
-        self._ports: dict[str, set[str]] = {}
+        self._ports: dict[str, dict[str, Nic]] = {}
+        self._rates: dict[tuple[str, str], int] = {}
+        self._inside = ""
 
     def feed(self, raw: str) -> None:
         """Take one line."""
@@ -126,7 +152,7 @@ class TransportReader:
                 names = match[1].split(",")
                 # One name, or one without a number, stands for all that begin so.
                 if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
-                    self._take_ports([name if ":" in name else f"{name}:1" for name in names], text)
+                    self._take_ports({name if ":" in name else f"{name}:1": Nic() for name in names}, text)
         if " Bytes -> Algo " in text:
             match = _CHOSEN.search(text)
             if match and len(self._choices) < _MAX_CHOICES:
@@ -140,6 +166,8 @@ class TransportReader:
         elif match := _VIA.search(text):
             self._network(match[1], text)
             self._gpu_direct = bool(self._gpu_direct or match[2])
+        elif _INSIDE.search(text):
+            self._inside = self._inside or text.strip()[:300]
         elif match := _NODES.search(text):
             self._nodes = max(self._nodes or 0, int(match[1][:9]))
         elif match := _PROVIDER.search(text):
@@ -147,41 +175,57 @@ class TransportReader:
             if self._provider is None or (_is_tcp(match[1]) and not _is_tcp(self._provider[0])):
                 self._provider = match[1][:80], text.strip()[:300]
             if found := _FOUND.search(text):
-                self._take_ports([str(number) for number in range(int(found[1]))], text)
+                self._take_ports({str(number): Nic() for number in range(int(found[1]))}, text)
         elif match := _USED_DEVICES.search(text):
-            self._take_ports(_PORT.findall(match[1]), text)
+            self._take_ports({port: Nic(link) for port, link in _PORT.findall(match[1])}, text)
+        elif match := _PORT_RATE.search(text):
+            if len(self._rates) < _MAX_RATES:
+                self._rates[_host_of(text), f"{match[1]}:{match[2]}"] = int(match[3]) // 1000
         elif match := _PLUGIN.search(text):
             self._plugin = self._plugin or next(group for group in match.groups() if group)
         elif _NO_DEVICE.search(text):
             self._no_device = self._no_device or text.strip()[:300]
 
-    def _take_ports(self, ports: Sequence[str], text: str) -> None:
+    def _take_ports(self, ports: Mapping[str, Nic], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one each add up."""
-        host = match[1] if (match := _HOST.search(text)) else ""
-        if ports and (host in self._ports or len(self._ports) < _MAX_HOSTS):
-            known = self._ports.setdefault(host, set())
-            both = [half for port in ports for half in ((port, f"{port}+") if "bond" in port else (port,))]
-            known.update(both[: _MAX_PORTS - len(known)])
+        host = _host_of(text)
+        if not ports or (host not in self._ports and len(self._ports) >= _MAX_HOSTS):
+            return
+        known = self._ports.setdefault(host, {})
+        for port, nic in ports.items():
+            for half in (port, f"{port}+") if "bond" in port else (port,):
+                if nic.link or half not in known:
+                    known[half] = nic
+                if len(known) == _MAX_PORTS:
+                    return
+
+    def _nics(self) -> Iterator[tuple[str, tuple[Nic, ...]]]:
+        for host, ports in self._ports.items():
+            yield host, tuple(nic._replace(gbit_s=self._rates.get((host, port), 0)) for port, nic in ports.items())
 
     def transport(self) -> Transport | None:
         """The evidence so far; None where neither a network nor an algorithm nor a setting was named."""
         networks = self._networks or ({"Socket": self._no_device} if self._no_device and not self._provider else {})
-        if not (networks or self._choices or self._settings or self._provider or self._ports):
+        if not (networks or self._choices or self._settings or self._provider or self._ports or self._inside):
             return None
         evidence = next(iter(networks.values()), "")
         if self._provider and _is_tcp(self._provider[0]):
             evidence = self._provider[1]
-        fewest = min(((len(ports), host) for host, ports in self._ports.items()), default=None)
         choices = tuple((size, *self._choices[size]) for size in sorted(self._choices))
         return Transport(
             tuple(networks), self._plugin, self._gpu_direct, self._nodes, evidence,
             choices, tuple(sorted(self._settings.items())),
-            self._provider and self._provider[0], fewest and (fewest[1], fewest[0]),
+            self._provider and self._provider[0], tuple(self._nics()), self._inside,
         )  # fmt: skip
 
     def _network(self, name: str, text: str) -> None:
         if len(self._networks) < _MAX_NETWORKS:
             self._networks.setdefault(name[:80], text.strip()[:300])
+
+
+def _host_of(text: str) -> str:
+    match = _HOST.search(text)
+    return match[1] if match else ""
 
 
 def _named(kind: str, word: str) -> str:

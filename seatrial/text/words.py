@@ -70,8 +70,8 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def fraction(value: float) -> str:
-    """A share of something: "86 %"."""
-    return f"{value * 100:.0f} %"
+    """A share of something: "86 %", "0.012 %"."""
+    return f"{value * 100:.0f} %" if value >= 0.01 or value <= 0 else f"{value * 100:.2g} %"
 
 
 def unit_name(unit: str) -> str:

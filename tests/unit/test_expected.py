@@ -99,7 +99,7 @@ def test_what_one_source_measured_does_not_fail_by_the_floor_of_another() -> Non
     assert verdicts == [Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL]
 
 
-# The network alone: 200 to 240 GB/s are expected of HDR, which is more than one NIC for each GPU carries
+# The network alone: each GPU has one NIC of HDR, and 200 to 240 GB/s are those of eight
 
 NETWORK = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring"
 
@@ -110,19 +110,13 @@ def of_network(gb_s: float) -> LogsJudgement:
     return judge_log(text, LogsConfig("H100-SXM", 1, 8, "IB-8x200G"))
 
 
-@pytest.mark.parametrize("gb_s", [200, 220, 240])
-def test_what_a_recipe_expects_of_hdr_passes(gb_s: float) -> None:
+@pytest.mark.parametrize(
+    ("gb_s", "verdict"),
+    [(240, Verdict.INCONCLUSIVE), (200, Verdict.INCONCLUSIVE), (23, Verdict.PASS), (2, Verdict.FAIL)],
+)
+def test_a_network_alone_is_held_to_the_nic_of_each_gpu(gb_s: float, verdict: Verdict) -> None:
     judgement = of_network(gb_s)
-    assert judgement.verdict is Verdict.PASS, judgement.reason
-    assert "catalog" in {j.source for check in judgement.checks for j in check.judgements}
-
-
-def test_a_network_is_held_to_its_nics_where_an_expectation_is_beyond_them() -> None:
-    judgement = of_network(23)
-    assert judgement.verdict is Verdict.PASS, judgement.reason
-    assert "expects 200 to 240 GB/s" in judgement.reason
-    assert "more than its links carry" in judgement.reason
-    assert of_network(2).verdict is Verdict.FAIL
+    assert judgement.verdict is verdict, judgement.reason
 
 
 @pytest.mark.parametrize("nodes", [2, 4])

@@ -91,7 +91,14 @@ def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict"), [(4, Verdict.FAIL), (12, Verdict.DEGRADED), (45, Verdict.PASS), (441, Verdict.INCONCLUSIVE)]
+    ("value", "verdict"),
+    [
+        (4, Verdict.FAIL),
+        (12, Verdict.DEGRADED),
+        (30, Verdict.DEGRADED),
+        (45, Verdict.PASS),
+        (441, Verdict.INCONCLUSIVE),
+    ],
 )
 def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None:
     assert judged(plateau(value, 16, "sendrecv"), PAIR).verdict is verdict
@@ -100,7 +107,7 @@ def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None
 @pytest.mark.parametrize(("value", "verdict"), [(4.5, Verdict.FAIL), (12, Verdict.DEGRADED), (15, Verdict.PASS)])
 def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: float, verdict: Verdict) -> None:
     setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
-    judgement = judged(plateau(value, 80, "sendrecv"), setup)
+    judgement = judged(plateau(value, 80, "gather"), setup)
     assert judgement.verdict is verdict
     assert ("that node links of 400 GB/s allow" in judgement.reason) is (verdict is not Verdict.PASS)
 

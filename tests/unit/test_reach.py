@@ -107,7 +107,9 @@ def test_no_size_is_faster_than_with_one_nic_less(rates: dict[int, float], is_le
 
 def test_inside_a_node_the_model_speaks_of_rings_alone() -> None:
     node = with_links(Setup("H100-SXM", 1, 8, 8))
-    assert from_reach(plateau(365, 8), node, SIZES) is None
+    assert from_reach(plateau(365, 8, "alltoall"), node, SIZES) is None
+    assert from_reach(plateau(365, 2), with_links(Setup("H100-SXM", 1, 2, 2)), SIZES) is None
+    assert from_reach(plateau(365, 4), with_links(Setup("V100-SXM", 1, 4, 4)), SIZES) is None
     for algorithm in ("Ring", "Ring/Tree"):
         baseline = from_reach(plateau(365, 8, algorithm=algorithm), node, SIZES)
         assert baseline is not None

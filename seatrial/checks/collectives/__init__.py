@@ -91,6 +91,17 @@ REASONS = {
         "Small messages take milliseconds where tens of microseconds are healthy (`degraded`).",
         "Check GPUDirect RDMA, the NICs' interrupts, the cores of NCCL's proxy threads, and power states of the CPUs.",
     ),
+    "middle-sizes-slow": Explanation(
+        "messages of {first} to {last} reach {reached} GB/s of the {best} GB/s of larger ones, far less than latency "
+        "explains",
+        "Messages of the size of gradient buckets take several times as long as their latency and the best rate allow.",
+        "Unset `NCCL_ALGO`, `NCCL_PROTO` and the tuner plugin, and run again with `NCCL_DEBUG_SUBSYS=TUNING`.",
+    ),
+    "network-not-forced": Explanation(
+        "NVLink and shared memory were to be off, and the data went over them: {evidence}",
+        "NCCL's log names channels inside a node, so the sweep is none of the network (`inconclusive`).",
+        "Export `NCCL_P2P_DISABLE=1` and `NCCL_SHM_DISABLE=1` to all ranks (`mpirun -x`).",
+    ),
     "falls-at-size": Explanation(
         "falls to {reached} GB/s at {size} after {best} GB/s at smaller sizes",
         "A large message is carried much more slowly than smaller ones.",

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from seatrial.catalog import nics_of
+from seatrial.catalog import nic_of, nics_of
 from seatrial.checks.collectives.problems import (
     Problem,
     Setting,
@@ -27,6 +27,7 @@ from seatrial.checks.collectives.problems import (
     interleaved,
     other_ranks,
     slow_in_place,
+    slow_middle_sizes,
     slow_small_messages,
     without_plateau,
 )
@@ -34,7 +35,7 @@ from seatrial.checks.failures import classify_failure, fabric_gone, log_reason
 from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
-from seatrial.model.setup import INTRA, LATENCY
+from seatrial.model.setup import INTRA, LATENCY, NETWORK
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
@@ -88,6 +89,7 @@ def conclude(
         or mixed
         or ((Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None)  # busbw is 0 by definition
         or _missing_sizes(setting, result, rows)
+        or _not_forced(setting, transport)
         or _missing_nics(setting, transport)
         or (_slow_sizes(setting, sweep, rows) if sweep else None)
     )
@@ -106,11 +108,11 @@ def conclude(
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
     rate = partial(busbw_of, setting, sweep)
-    if slow := slow_in_place(rows, rate):
-        return slow
     if not setting.is_whole_on_gpus:
         return None
-    slow = None if sweep.launch_times else slow_small_messages(rows, setting.ranks)
+    slow = slow_in_place(rows, rate)
+    if slow is None and not sweep.launch_times:
+        slow = slow_small_messages(rows, setting.ranks) or slow_middle_sizes(rows, rate)
     return slow or without_plateau(setting.sizes) or falls_off(rows, rate)
 
 
@@ -152,12 +154,20 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
     return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence)
 
 
+def _not_forced(setting: Setting, transport: Transport | None) -> Problem | None:
+    """Return a problem if a sweep of the network alone had channels inside a node."""
+    if setting.arm != NETWORK or transport is None or not transport.inside:
+        return None
+    return Verdict.INCONCLUSIVE, Reason.of("network-not-forced", evidence=transport.inside)
+
+
 def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | None:
     """Return a problem if NCCL lists fewer network devices on a node than the fabric's name says."""
     nics = nics_of(setting.fabric)
-    if nics is None or transport is None or transport.nics is None or transport.nodes == 1:
+    fewest = transport.fewest_nics(nic_of(setting.fabric)) if transport else None
+    if nics is None or transport is None or fewest is None or transport.nodes == 1:
         return None
-    host, used = transport.nics
+    host, used = fewest
     if used >= nics:  # more where storage has NICs of its own
         return None
     reason = Reason.of("nics-missing", used=used, nics=nics, fabric=setting.fabric, host=host or "a node")

@@ -8,14 +8,13 @@ from statistics import median
 from seatrial.catalog import is_sockets
 from seatrial.model.measurement import ConditionValue, Subject
 from seatrial.model.reason import Reason
+from seatrial.model.setup import INSIDE_A_NODE
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.words import number
-
-_INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Setting:
 
 def network_of(fabric: str | None) -> str | None:
     """Return the network that data between nodes must use; None if sockets or the GPUs' own links will do."""
-    return None if fabric is None or fabric in _INSIDE_A_NODE or is_sockets(fabric) else fabric
+    return None if fabric is None or fabric in INSIDE_A_NODE or is_sockets(fabric) else fabric
 
 
 Problem = tuple[Verdict, str]
@@ -69,7 +68,11 @@ _LARGE_BYTES = 128 << 20  # from here on an iteration takes so long that no hicc
 _SLOWER = 0.7
 _SMALL_BYTES = 64 << 10
 # Published medians up to 64K are 5 to 223 us over up to 128 ranks, and 3.8 ms over 512.
-_SLOW_US, _RANKS = 1000.0, 128
+_SLOW_US, _SLOW_US_PER_RANK = 350.0, 8.0
+_MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
+# How many sizes in a row take how many times what latency and bandwidth explain. In published sweeps three take up to
+# 3.7 times as long, and five up to 2.5 times.
+_SLOW_RUNS = ((3, 3.9), (5, 2.9))
 
 
 def interleaved(rows: Sequence[Row]) -> Problem | None:
@@ -115,10 +118,36 @@ def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
 def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
     """Return a problem if messages up to 64K take milliseconds in the median; the first is often an outlier."""
     times = [side.time_us for row in rows if row.size <= _SMALL_BYTES for side in row.sides if side.time_us]
-    limit_us = _SLOW_US * max(1.0, ranks / _RANKS)
+    limit_us = max(_SLOW_US, _SLOW_US_PER_RANK * ranks)
     if not times or median(times) <= limit_us:
         return None
     return Verdict.DEGRADED, Reason.of("small-messages-slow", time=number(median(times)), limit=number(limit_us))
+
+
+def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
+    """Return a problem if messages of 1M to 64M take much longer than the smallest latency and the best rate explain.
+
+    Gradients are sent in messages of that size. A wrong algorithm or protocol for them shows at no other size.
+    """
+    timed = [
+        (row.size, side.time_us, reached)
+        for row in rows
+        if (side := row.out_of_place) and side.time_us and (reached := rate(row.size, side))
+    ]
+    small = [time_us for size, time_us, _ in timed if size <= _SMALL_BYTES]
+    if not small:
+        return None
+    latency_us, best = median(small), max(reached for _, _, reached in timed)
+    middle = [(size, time_us, reached) for size, time_us, reached in timed if size in _MIDDLE_BYTES]
+    excess = [time_us / (latency_us + time_us * reached / best) for _, time_us, reached in middle]
+    for count, most in _SLOW_RUNS:
+        for start in range(len(excess) - count + 1):
+            if min(excess[start : start + count]) > most:
+                (first, _, _), (last, _, reached) = middle[start], middle[start + count - 1]
+                span = {"first": format_size(first), "last": format_size(last)}
+                rates = {"reached": f"{reached:.3g}", "best": f"{best:.3g}"}
+                return Verdict.DEGRADED, Reason.of("middle-sizes-slow", **span, **rates)
+    return None
 
 
 def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
