@@ -1,40 +1,140 @@
-"""Read `dcgmi diag`, its table and its JSON of DCGM 2 to 4. Pure."""
+"""Read `dcgmi diag` of DCGM 2 to 4, table and JSON, and `dcgmi health`. Pure.
+
+A test that fails for a setting of the node (persistence mode, a library, a permission) says nothing of the GPU.
+"""
 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items, listed
+from seatrial.readers.nvidia_smi import FABRIC, MEMORY, NVLINK, PCIE, SLOWED
 from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Report, Result
 from seatrial.text.printable import printable
 
 _MAX_TEXT = 16 << 20
 _TOOL = "dcgmi diag"
-_VERDICTS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "warn": Verdict.DEGRADED}
+_SETTING, _NOT_RUN = "tool-dcgm-setting", "tool-dcgm-broke-off"
+_UNSAID = (_NOT_RUN, SAYS_BAD)  # after what names a part
+_VERDICTS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "warn": Verdict.DEGRADED, "skip": Verdict.NOT_RUN}
 _OUTCOME = re.compile(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", re.IGNORECASE)
+_OF_ENTITY = re.compile(r"([A-Za-z]{2,12}) ?(\d{1,4}): ?(pass|fail|warn|skip)\w*$", re.IGNORECASE)
+_MESSAGE = re.compile(r"(Warning|Error|Info)(?:: ?([A-Za-z]{2,12}) ?(\d{1,4}))?$")
+_SETTINGS = (
+    "denylist", "nvml library", "cuda main library", "cuda toolkit library", "permissions and os blocks", "software",
+    "persistence mode", "environment variables", "graphics processes", "fabric manager",
+)  # fmt: skip
+_CODES = (  # the first whose pattern the warning, or else the test's name, has
+    (
+        _NOT_RUN,
+        re.compile(
+            r"internal error|child process|timed out|could not be run|unable to (?:load|run)|cuda api|cuctx|cuinit"
+        ),
+    ),
+    (MEMORY, re.compile(r"\bdbe\b|uncorrectable|row.?remap|retire|memtest|\bgpu memory\b|^memory$|\becc error")),
+    (_SETTING, re.compile(r"persistence mode|not supported|permission|environment variable|ecc (?:mode|is)|in use")),
+    (NVLINK, re.compile(r"nvlink|nvswitch|nvbandwidth")),
+    (FABRIC, re.compile(r"fabric manager")),
+    (PCIE, re.compile(r"pcie")),
+    (SLOWED, re.compile(r"thermal|temperature|slowdown|throttl|clock|power|pulse test")),
+)
+
+
+def code_of(test: str, message: str) -> str:
+    """The code of a test that did not pass: by its warning, else by what it tests."""
+    for text in (message.lower(), test.lower()):
+        for code, pattern in _CODES:
+            if pattern.search(text):
+                return code
+        if text in _SETTINGS:
+            return _SETTING
+    return SAYS_BAD
+
+
+@dataclass(slots=True)
+class _Test:
+    """A test of the table: its own results, those of its devices, and its warnings by device ("" for all)."""
+
+    name: str
+    outcomes: list[tuple[Verdict, str]] = field(default_factory=list)
+    devices: list[tuple[str, Verdict]] = field(default_factory=list)
+    warnings: dict[str, str] = field(default_factory=dict)
+
+    def results(self) -> Iterator[Result]:
+        bad = [(device, verdict) for device, verdict in self.devices if verdict in _FAULTS]
+        if bad:
+            yield from (self._result(verdict, device, self.warnings.get(device, "")) for device, verdict in bad)
+            return
+        for verdict, where in self.outcomes:
+            if verdict is not Verdict.NOT_RUN:
+                yield self._result(verdict, where, "; ".join(self.warnings.values()))
+
+    def _result(self, verdict: Verdict, where: str, warning: str) -> Result:
+        return _result(self.name, verdict, where, warning or self.warnings.get("", ""))
+
+
+_FAULTS = (Verdict.FAIL, Verdict.DEGRADED)
+_WORDS = {verdict: word for word, verdict in _VERDICTS.items()}
+
+
+def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
+    words = f"{test} {_WORDS[verdict]}" + (f" on {where}" if where else "")
+    if verdict not in _FAULTS:
+        return Result(verdict, SAYS_BAD, words)
+    code = code_of(test, warning)
+    words = f"{words}: {warning}" if warning else words
+    if code == _SETTING:
+        return Result(Verdict.DEGRADED, code, f"{words} (a setting, no broken GPU)")
+    return Result(verdict, code, words)
 
 
 def read_diag(lines: Sequence[str]) -> Report:
-    """Read the rows `| GPU Memory | Fail - GPU: 0 |` and, without a name, more results of the same test."""
-    results: list[Result] = []
-    test, in_message = "", False
-    for cells in (line.split("|")[1:3] for line in lines if line.lstrip().startswith("|")):
-        label, value = (cell.strip() for cell in cells) if len(cells) == 2 else ("", "")
-        outcome = _OUTCOME.match(value)
-        if label in ("Warning", "Error", "Info") or (in_message and not label and not outcome):
-            in_message = True
-            if results and results[-1].verdict is not Verdict.PASS and label != "Info":
-                last = results[-1]
-                results[-1] = Result(last.verdict, last.code, f"{last.words}{': ' if label else ''}{value}")
-            continue
-        test, in_message = label or test, False
-        if outcome and (verdict := _VERDICTS.get(outcome[1].lower())):
-            where = f" on {outcome[2]}" if outcome[2] else ""
-            results.append(Result(verdict, SAYS_BAD, f"{test} {outcome[1].lower()}{where}"))
-    return Report(_TOOL, tuple(results))
+    """Read rows of tests, of their devices, and of warnings, which go on over several rows."""
+    tests: list[_Test] = []
+    of_warning: str | None = None  # the device whose warning the next row goes on with
+    before = ""
+    for label, value in _rows(lines):
+        if tests and (match := _MESSAGE.match(label)):
+            of_warning = f"{match[2]} {match[3]}" if match[3] else ""
+            if match[1] == "Info":
+                of_warning = None
+            else:
+                tests[-1].warnings[of_warning] = value
+        elif outcome := _OUTCOME.match(value):
+            of_warning = None
+            if label:
+                tests.append(_Test(label))
+            if tests:
+                tests[-1].outcomes.append((_VERDICTS[outcome[1].lower()], outcome[2] or ""))
+        elif tests and not label and (match := _OF_ENTITY.match(value)):
+            of_warning = None
+            tests[-1].devices.append((f"{match[1]} {match[2]}", _VERDICTS[match[3].lower()]))
+        elif of_warning is not None and not label:
+            joint = "" if len(before) >= _FULL else " "  # a full row breaks within a word
+            tests[-1].warnings[of_warning] = f"{tests[-1].warnings[of_warning]}{joint}{value}"[:MAX_WORDS]
+        else:
+            of_warning = None
+        before = value
+    skipped = [test.name for test in tests if test.outcomes and test.outcomes[-1][0] is Verdict.NOT_RUN]
+    notes = (f"not run: {', '.join(skipped[:8])}",) if skipped else ()
+    results = [result for test in tests for result in test.results()]
+    results.sort(key=lambda result: result.code in _UNSAID)
+    return Report(_TOOL, tuple(results), notes=notes)
+
+
+_FULL = 45  # characters of a warning in a row of the table
+
+
+def _rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The two cells of each row that has two."""
+    for line in lines:
+        cells = line.strip().split("|")
+        if len(cells) == 4 and not cells[0]:
+            yield cells[1].strip(), cells[2].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +144,7 @@ class Diagnosis:
     verdict: Verdict
     words: str
     gpus: tuple[int, ...]
+    code: str = SAYS_BAD
 
 
 def read_diagnoses(text: str) -> list[Diagnosis]:
@@ -59,29 +160,95 @@ def read_document(document: dict[str, Any]) -> Report | None:
     """The report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
-    return Report(_TOOL, tuple(Result(each.verdict, SAYS_BAD, each.words) for each in _diagnoses(document)))
+    return Report(_TOOL, tuple(Result(each.verdict, each.code, each.words) for each in _diagnoses(document)))
 
 
 def _diagnoses(document: Any) -> Iterator[Diagnosis]:
     for value in document.values() if isinstance(document, dict) else ():
         for category in items(value, "test_categories"):
             for test in items(category, "tests"):
-                for result in items(test, "results"):
-                    yield from _diagnosis(test, result)
+                for result in items(test, "results") or items(test, "test_summary"):
+                    yield from _diagnosis(str(test.get("name")), result)
 
 
-def _diagnosis(test: dict[str, Any], result: dict[str, Any]) -> Iterator[Diagnosis]:
+def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
     status = str(result.get("status", "")).lower()
-    verdict = next((verdict for word, verdict in _VERDICTS.items() if status.startswith(word)), None)
-    if verdict is None:
+    verdict = next((verdict for word, verdict in _VERDICTS.items() if status.startswith(word)), Verdict.NOT_RUN)
+    if verdict is Verdict.NOT_RUN:
         return
-    group = result.get("entity_group", "GPU")
-    ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), "?")
+    group = str(result.get("entity_group", "GPU"))
+    ids = next((result[key] for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), None)
     warnings = [_warning_text(each) for each in listed(result.get("warnings"))]
-    words = ": ".join((f"{test.get('name')} {status} on {group} {ids}", *warnings[:1]))
-    numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" else []
-    yield Diagnosis(verdict, printable(words)[:MAX_WORDS], tuple(map(int, numbers)))
+    found = _result(test, verdict, "" if ids is None else f"{group} {ids}", "".join(warnings[:1]))
+    numbers = re.findall(r"\d{1,4}", str(ids)) if group == "GPU" and found.code != _SETTING else []
+    yield Diagnosis(found.verdict, printable(found.words)[:MAX_WORDS], tuple(map(int, numbers)), found.code)
 
 
 def _warning_text(warning: Any) -> str:
     return str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning)
+
+
+_HEALTH = re.compile(r"\b(Healthy|Warning|Failure|Fail)\b")
+_ENTITY = re.compile(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
+_SYSTEM = re.compile(r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$")
+_STATES = {"Healthy": Verdict.PASS, "Warning": Verdict.DEGRADED, "Failure": Verdict.FAIL, "Fail": Verdict.FAIL}
+
+
+def read_health(lines: Sequence[str]) -> Report:
+    """Read the state of all, then of each GPU or switch, and under it the systems with their messages."""
+    overall: Result | None = None
+    found: list[list[Any]] = []  # verdict, device, system, message
+    device, group = "", "GPU"
+    for label, value in _health_rows(lines):
+        state = _HEALTH.search(value)
+        text = label or value
+        if "Overall Health" in f"{label}{value}":
+            state = _HEALTH.search(f"{label} {value}")
+            overall = state and Result(_STATES[state[1]], SAYS_BAD, f"overall health: {state[1]}")
+        elif label and (match := _ENTITY.match(label)):
+            group = match[1] or group
+            device = f"{group} {match[2]}"
+            if state and state[1] != "Healthy":
+                found.append([_STATES[state[1]], device, "", ""])
+        elif (match := _SYSTEM.match(text)) and found:
+            found.append([_STATES[state[1]] if state else found[-1][0], device, match[1], match[2] or ""])
+        elif label in ("GPU", "NvSwitch", "Switch", "CPU"):
+            group = label
+        elif not label and value and found:
+            found[-1][3] = f"{found[-1][3]} {value}".strip()[:MAX_WORDS]
+    results = tuple(_of_health(*each) for each in found if each[2] or each[3] or _is_alone(each, found))
+    return Report("dcgmi health", results or ((overall,) if overall else ()))
+
+
+def _is_alone(entry: list[Any], found: list[list[Any]]) -> bool:
+    """Whether nothing but the state of the device is told."""
+    return not any(each[1] == entry[1] and (each[2] or each[3]) for each in found)
+
+
+def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Result:
+    words = ": ".join(part for part in (device, system, message) if part)
+    return Result(verdict, code_of(system, message) if system or message else SAYS_BAD, words)
+
+
+def _health_rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The cells of each row; a row of one cell has no value."""
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.lstrip().startswith("|"):
+            yield cells[0], cells[1] if len(cells) > 1 else ""
+
+
+REASONS = {
+    _SETTING: Explanation(
+        "{tool}: {what}",
+        "A test of DCGM failed for a setting of the node. It says nothing of the GPU, and DCGM may have left out the"
+        " tests that follow (`degraded`).",
+        "Correct the setting that the line names (`nvidia-smi -pm 1` for persistence mode); then `dcgmi diag` again.",
+    ),
+    _NOT_RUN: Explanation(
+        "{tool}: {what}",
+        "A test of DCGM broke off before it had a result.",
+        "Read `/var/log/nvidia-dcgm` and `dmesg` on that node, restart nv-hostengine (`systemctl restart nvidia-dcgm`),"
+        " and run `dcgmi diag` again.",
+    ),
+}

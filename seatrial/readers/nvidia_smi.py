@@ -1,4 +1,7 @@
-"""Read `nvidia-smi -q`. Pure."""
+"""Read `nvidia-smi`: its table, `-q` as text and XML, `nvlink -s` and `nvlink -e`. Pure.
+
+Reference: docs.nvidia.com/deploy/nvidia-smi. `ERR!` and `GPU requires reset` stand in place of values.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,45 +10,55 @@ from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
+RESET, MEMORY, SLOWED, FABRIC = "tool-gpu-reset", "tool-gpu-memory", "tool-gpu-slowed", "tool-gpu-fabric"
+LOST, PCIE, NVLINK = "tool-gpu-unreadable", "tool-gpu-pcie", "tool-gpu-nvlink"
+_TOOL = "nvidia-smi"
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
-LINE = re.compile(
+QUERY_LINE = re.compile(
     r"\A(?:GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*\Z|(?:Timestamp|Driver Version|CUDA Version|Attached GPUs) +:"
     r"|(?:    ){1,6}[A-Z][\w /().%,-]{0,60}+(?: : .*)?\Z|\s*+[A-Z][\w /().%,-]{0,60} : )"
 )
-_YES, _NONE = ("yes", "active"), ("none", "n/a", "[n/a]", "")
-_RESET, _MEMORY, _SLOWED, _FABRIC = "gpu-reset-needed", "gpu-memory-faulty", "gpu-slowed-down", "gpu-off-fabric"
+_YES, _NONE = ("yes", "active", "true"), ("none", "n/a", "[n/a]", "")
 _FAULTS = (  # the end of a field's path, the values that are bad (None: a count above 0), and what they mean
-    (("remapped rows", "remapping failure occurred"), _YES, Verdict.FAIL, _MEMORY, "rows could not be remapped"),
-    (("remapped rows", "pending"), _YES, Verdict.DEGRADED, _RESET, "a remapped row waits for a reset"),
-    (("clocks event reasons", "hw slowdown"), _YES, Verdict.DEGRADED, _SLOWED, "slowed down by hardware"),
-    (("hw slowdown", "hw thermal slowdown"), _YES, Verdict.DEGRADED, _SLOWED, "slowed down by heat"),
-    (("hw slowdown", "hw power brake slowdown"), _YES, Verdict.DEGRADED, _SLOWED, "slowed down by the power brake"),
-    (("volatile", "dram uncorrectable"), None, Verdict.DEGRADED, _MEMORY, "uncorrectable memory errors"),
-    (("volatile", "sram uncorrectable parity"), None, Verdict.DEGRADED, _MEMORY, "uncorrectable SRAM errors"),
-    (("volatile", "sram uncorrectable sec-ded"), None, Verdict.DEGRADED, _MEMORY, "uncorrectable SRAM errors"),
-    (
-        ("fabric", "state"),
-        ("in progress", "not started"),
-        Verdict.FAIL,
-        _FABRIC,
-        "not registered with its fabric",
-    ),
+    (("remapped rows", "remapping failure occurred"), _YES, Verdict.FAIL, MEMORY, "rows could not be remapped"),
+    (("remapped rows", "pending"), _YES, Verdict.DEGRADED, RESET, "a remapped row waits for a reset"),
+    (("retired pages", "pending page blacklist"), _YES, Verdict.DEGRADED, RESET, "a page waits for its retirement"),
+    (("clocks event reasons", "hw slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by hardware"),
+    (("hw slowdown", "hw thermal slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by heat"),
+    (("hw slowdown", "hw power brake slowdown"), _YES, Verdict.DEGRADED, SLOWED, "slowed down by the power brake"),
+    (("volatile", "dram uncorrectable"), None, Verdict.DEGRADED, MEMORY, "uncorrectable memory errors"),
+    (("volatile", "sram uncorrectable"), None, Verdict.DEGRADED, MEMORY, "uncorrectable SRAM errors"),
+    (("volatile", "sram uncorrectable parity"), None, Verdict.DEGRADED, MEMORY, "uncorrectable SRAM errors"),
+    (("volatile", "sram uncorrectable sec-ded"), None, Verdict.DEGRADED, MEMORY, "uncorrectable SRAM errors"),
+    (("aggregate", "sram threshold exceeded"), _YES, Verdict.FAIL, MEMORY, "SRAM errors beyond the threshold"),
+    (("fabric", "state"), ("in progress", "not started"), Verdict.FAIL, FABRIC, "not registered with its fabric"),
 )
+_HEALTHS = (  # of NVLink fabrics of several nodes: the last part of a field's path, and the value that is bad
+    ("bandwidth", "degraded"),
+    ("route recovery in progress", "true"),
+    ("route unhealthy", "true"),
+    ("access timeout recovery", "true"),
+)
+Fields = dict[tuple[str, ...], str]
 
 
 def read_query(lines: Sequence[str]) -> Report:
-    """Read the faults that each GPU reports; `GPU requires reset` and `ERR!` stand in place of values."""
+    """Read the faults that each GPU reports in `nvidia-smi -q`."""
+    return _report(_gpus(lines))
+
+
+def _report(gpus: Iterator[tuple[str, Fields]]) -> Report:
     results: list[Result] = []
-    for gpu, fields in _gpus(lines):
+    for gpu, fields in gpus:
         faults = [Result(verdict, code, f"GPU {gpu}: {what}") for verdict, code, what in _faults(fields)]
         results += faults or [Result(Verdict.PASS, SAYS_BAD, gpu)]
-    return Report("nvidia-smi", tuple(results))
+    return Report(_TOOL, tuple(results))
 
 
-def _gpus(lines: Sequence[str]) -> Iterator[tuple[str, dict[tuple[str, ...], str]]]:
+def _gpus(lines: Sequence[str]) -> Iterator[tuple[str, Fields]]:
     """The fields of each GPU by the headings that they stand under, in small letters."""
     gpu, above = "", list[str]()
-    fields: dict[tuple[str, ...], str] = {}
+    fields: Fields = {}
     for line in lines:
         if match := _GPU.match(line):
             if gpu:
@@ -61,57 +74,211 @@ def _gpus(lines: Sequence[str]) -> Iterator[tuple[str, dict[tuple[str, ...], str
         yield gpu, fields
 
 
-def _faults(fields: dict[tuple[str, ...], str]) -> Iterator[tuple[Verdict, str, str]]:
+def _faults(fields: Fields) -> Iterator[tuple[Verdict, str, str]]:
     values = [value.lower() for value in fields.values()]
     if any("requires reset" in value for value in values):
-        yield Verdict.FAIL, _RESET, "it requires a reset"
+        yield Verdict.FAIL, RESET, "it requires a reset"
     if (lost := sum("err!" in value or "unknown error" in value for value in values)) > 0:
-        yield Verdict.FAIL, "gpu-unreadable", f"{lost} fields cannot be read (ERR!)"
+        yield Verdict.FAIL, LOST, f"{lost} fields cannot be read (ERR!)"
     for path, value in fields.items():
-        if path[-1] == "gpu recovery action" and value.lower() not in _NONE:
-            yield Verdict.FAIL, _RESET, f"the driver asks for: {value}"
-        if path[-2:] == ("fabric", "status") and value.lower() not in ("success", *_NONE):
-            yield Verdict.FAIL, _FABRIC, f"fabric status: {value}"
-        for end, bad, verdict, code, what in _FAULTS:
-            count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
-            if path[-2:] == end and (count if bad is None else value.lower() in bad):
-                yield verdict, code, f"{what} ({count})" if count else what
+        yield from _fault(path, value)
     widths = {path[-1]: value for path, value in fields.items() if path[-2:-1] == ("link width",)}
     current, widest = (re.fullmatch(r"(\d{1,3})x", widths.get(key, "")) for key in ("current", "max"))
     if current and widest and int(current[1]) < int(widest[1]):
-        yield Verdict.DEGRADED, "gpu-pcie-narrow", f"PCIe x{current[1]} of x{widest[1]}"
+        yield Verdict.DEGRADED, PCIE, f"PCIe x{current[1]} of x{widest[1]}"
+
+
+def _fault(path: tuple[str, ...], printed: str) -> Iterator[tuple[Verdict, str, str]]:
+    value = printed.lower()
+    is_of_fabric = "fabric" in path
+    if path[-1] == "gpu recovery action" and value not in _NONE:
+        yield Verdict.FAIL, RESET, f"the driver asks for: {printed}"
+    if path[-2:] == ("fabric", "status") and value not in ("success", *_NONE):
+        yield Verdict.FAIL, FABRIC, f"fabric status: {value}"
+    if is_of_fabric and path[-2:-1] == ("health",) and (path[-1], value) in _HEALTHS:
+        yield Verdict.DEGRADED, FABRIC, f"fabric health: {path[-1]}: {value}"
+    if path[-2:] == ("health", "incorrect configuration") and value not in ("false", "no", *_NONE):
+        yield Verdict.DEGRADED, FABRIC, f"fabric health: incorrect configuration: {value}"
+    if is_of_fabric and path[-1] in ("health", "summary") and value in ("unhealthy", "limited capacity"):
+        yield Verdict.DEGRADED, FABRIC, f"fabric health: {value}"
+    for end, bad, verdict, code, what in _FAULTS:
+        count = int(value) if bad is None and re.fullmatch(r"\d{1,12}", value) else 0
+        if path[-2:] == end and (count if bad is None else value in bad):
+            yield verdict, code, f"{what} ({count})" if count else what
+
+
+_TAG = re.compile(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
+_XML_NAMES = {  # the names that the XML has in place of those of the text
+    "remapped row failure": "remapping failure occurred",
+    "remapped row pending": "pending",
+    "sram uncorrectable secded": "sram uncorrectable sec-ded",
+    "clocks throttle reasons": "clocks event reasons",
+    "clocks event reason hw slowdown": "hw slowdown",
+    "clocks throttle reason hw slowdown": "hw slowdown",
+    "current link width": "current",
+    "max link width": "max",
+    "link widths": "link width",
+    "pending retirement": "pending page blacklist",
+    "pending blacklist": "pending page blacklist",
+}
+_HW_SLOWDOWNS = re.compile(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
+
+
+def read_xml(lines: Sequence[str]) -> Report | None:
+    """Read `nvidia-smi -q -x`, also where it was cut short; no entity of XML is expanded."""
+    text = "\n".join(lines)
+    return _report(_xml_gpus(text)) if "<nvidia_smi_log" in text else None
+
+
+def _xml_gpus(text: str) -> Iterator[tuple[str, Fields]]:
+    gpu, above = "", list[str]()
+    fields: Fields = {}
+    for tag in _TAG.finditer(text):
+        name = tag["name"].replace("_", " ")
+        name = _XML_NAMES.get(name, name)
+        if name == "gpu" and not tag["end"]:
+            if gpu:
+                yield gpu, fields
+            identity = re.search(r'id="([0-9A-Fa-f:.]{7,20})"', tag["rest"])
+            gpu, fields, above = identity[1] if identity else "?", {}, []
+        elif tag["end"]:
+            above = above[:-1] if above and above[-1] == name else above
+        elif not tag["rest"].endswith("/"):
+            above = [*above[-8:], name]
+            _keep(fields, above, tag["text"].strip())
+    if gpu:
+        yield gpu, fields
+
+
+def _keep(fields: Fields, above: list[str], value: str) -> None:
+    """Keep a field under the path that the text form has."""
+    if not value:
+        return
+    path = tuple(above)
+    if match := _HW_SLOWDOWNS.match(path[-1]):
+        path = ("clocks event reasons", "hw slowdown", match[1])
+    fields[path] = value
+
+
+_SMI_GPU = re.compile(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
+_SMI_STATE = re.compile(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
+_ERROR_COUNT = re.compile(r"[1-9]\d{0,9}$")
+
+
+def read_table(lines: Sequence[str]) -> Report:
+    """Read the rows of the table without options: two or three of each GPU, the errors in the first's last cell."""
+    results: list[Result] = []
+    lost: dict[str, int] = {}
+    seen: list[str] = []
+    for line in lines:
+        match = _SMI_GPU.match(line)
+        if match:
+            gpu = f"GPU {match[1]} ({match[2]})"
+            seen.append(gpu)
+            if _ERROR_COUNT.match(match[3]):
+                results.append(Result(Verdict.DEGRADED, MEMORY, f"{gpu}: {match[3]} uncorrectable memory errors"))
+        if "Processes:" in line:
+            break
+        if seen and (state := _SMI_STATE.findall(line)):
+            lost[seen[-1]] = lost.get(seen[-1], 0) + len(state)
+    results += [Result(Verdict.FAIL, LOST, f"{gpu}: {n} fields cannot be read (ERR!)") for gpu, n in lost.items()]
+    bad = {result.words.partition(": ")[0] for result in results}
+    results += [Result(Verdict.PASS, SAYS_BAD, gpu) for gpu in seen if gpu not in bad]
+    return Report(_TOOL, tuple(results))
+
+
+GPU_NAME = re.compile(r"GPU (\d{1,3}): ")
+_LINK_RATE = re.compile(r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE)
+_LINK_ERRORS = re.compile(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
+NVLINK_LINE = re.compile(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
+
+
+def read_nvlink(lines: Sequence[str]) -> Report | None:
+    """Read rates and states of `nvlink -s`, and counters of `nvlink -e`, of each GPU's links."""
+    results: list[Result] = []
+    gpu, seen = "?", 0
+    rates: dict[str, dict[str, str]] = {}
+    counts: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        if match := GPU_NAME.match(line):
+            gpu = match[1]
+        elif match := _LINK_RATE.match(line):
+            rates.setdefault(gpu, {})[match[1]] = match[2] or match[3].lower()
+        elif line.lstrip().startswith("Link ") and "Errors" in line:
+            seen += 1
+            link = line.split(":", 1)[0].split()[-1]
+            for name, count in _LINK_ERRORS.findall(line):
+                if int(count):
+                    counts.setdefault((gpu, link), []).append(f"{count} {name.strip()}")
+    if not seen and not rates:
+        return None
+    results += _states(rates)
+    for (of_gpu, link), named in counts.items():
+        words = f"GPU {of_gpu} link {link}: {', '.join(named)} errors"
+        results.append(Result(Verdict.DEGRADED, NVLINK, words))
+    if not results:
+        results.append(Result(Verdict.PASS, SAYS_BAD, "NVLink"))
+    return Report("nvidia-smi nvlink", tuple(results))
+
+
+def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
+    """GPUs that have lost some of their links, or have fewer or slower ones than the others."""
+    up = {gpu: [rate for rate in links.values() if rate[0].isdigit()] for gpu, links in rates.items()}
+    most = max(map(len, up.values()), default=0)
+    best = max((float(rate) for links in up.values() for rate in links), default=0.0)
+    for gpu, links in rates.items():
+        down = [link for link, rate in links.items() if not rate[0].isdigit()]
+        if down and most:
+            yield Result(Verdict.FAIL, NVLINK, f"GPU {gpu}: {_links(down)} inactive, {len(up[gpu])} up")
+        elif len(up[gpu]) < most:
+            yield Result(Verdict.FAIL, NVLINK, f"GPU {gpu}: {len(up[gpu])} links, where others have {most}")
+        slow = [link for link, rate in links.items() if rate[0].isdigit() and float(rate) < 0.9 * best]
+        if slow:
+            rate = links[slow[0]]
+            yield Result(Verdict.DEGRADED, NVLINK, f"GPU {gpu}: {_links(slow)} at {rate} of {best:g} GB/s")
+
+
+def _links(links: Sequence[str]) -> str:
+    more = " and more" if len(links) > 8 else ""
+    return f"link{'s' if len(links) > 1 else ''} {', '.join(links[:8])}{more}"
 
 
 REASONS = {
-    "gpu-reset-needed": Explanation(
+    RESET: Explanation(
         "{tool}: {what}",
         "The driver asks for a reset of the GPU: a remapped row, or a fault that only a reset clears.",
         "Drain the node, then `nvidia-smi --gpu-reset -i GPU`, or reboot it; `nvidia-smi -q` must be clean after.",
     ),
-    "gpu-memory-faulty": Explanation(
+    MEMORY: Explanation(
         "{tool}: {what}",
         "The GPU counts memory errors that it could not correct, or has no spare rows left.",
         "Drain the node, reset the GPU (`nvidia-smi --gpu-reset -i GPU`), and run `dcgmi diag -r 3`; replace the GPU if"
         " remapping failed or the count grows.",
     ),
-    "gpu-slowed-down": Explanation(
+    SLOWED: Explanation(
         "{tool}: {what}",
         "The hardware keeps the GPU's clocks down: heat, power brake, or a fault of the supply.",
         "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` on that node; check airflow, coolant and power supplies.",
     ),
-    "gpu-off-fabric": Explanation(
+    FABRIC: Explanation(
         "{tool}: {what}",
         "The GPU is not registered with the fabric manager, or its NVLink fabric is not healthy.",
         "`systemctl status nvidia-fabricmanager` and its log on that node; restart it, then reset all GPUs.",
     ),
-    "gpu-unreadable": Explanation(
+    LOST: Explanation(
         "{tool}: {what}",
         "The driver cannot read fields of the GPU: it hangs or fell off the bus.",
         "Drain the node, look for Xid 79 in `dmesg`, and reboot it; reseat or replace the GPU if it comes again.",
     ),
-    "gpu-pcie-narrow": Explanation(
+    PCIE: Explanation(
         "{tool}: {what}",
-        "The PCIe link of the GPU has fewer lanes, or a lower speed, than it could have.",
-        "`lspci -vv -s BUSID` on that node; reseat the GPU, its riser or its cable.",
+        "The PCIe link of the GPU has fewer lanes than it could have, or errors.",
+        "`lspci -vv -s BUSID` on that node, and AER in `dmesg`; reseat the GPU, its riser or its cable.",
+    ),
+    NVLINK: Explanation(
+        "{tool}: {what}",
+        "An NVLink of the GPU is down, or counts errors.",
+        "`nvidia-smi nvlink -s` and `-e` on that node, Xid 74 or 144 to 150 in `dmesg`; reset all its GPUs, reseat or"
+        " replace the GPU or its NVLink bridge if it comes again.",
     ),
 }

@@ -54,7 +54,7 @@ class PartReader:
     def __init__(self, source: str, name: str) -> None:
         self._sweeps = SweepReader(source)
         self._name = name
-        self._open: dict[tuple[str, str], _Open] = {}  # by label and tool, the latest last
+        self._open: dict[tuple[str, Reader], _Open] = {}  # by label and tool, the latest last
         self._labels: set[str] = set()
         self._begun = 0
         self._reports: list[tuple[tuple[int, int], str, Report]] = []
@@ -96,13 +96,15 @@ class PartReader:
         return True
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
+        reader = _beginning(text) if begins else None
         for part in reversed([part for part in self._open.values() if part.label == label]):
-            if part.reader.ends or part.reader.belongs.match(text):
+            is_other = reader is not None and reader is not part.reader and not part.reader.ends
+            if not is_other and (part.reader.ends or part.reader.belongs.match(text)):
                 part.add(text)
                 if part.reader.ends and part.reader.ends.search(text):
                     self._close(part)
                 return True
-        if begins and (reader := _beginning(text)):
+        if reader:
             self._begin(reader, text, label)
             return True
         if _NCCL_TESTS.match(text):
@@ -115,7 +117,7 @@ class PartReader:
         return False
 
     def _begin(self, reader: Reader, text: str, label: str) -> None:
-        key = (label, reader.prints)
+        key = (label, reader)
         if before := self._open.get(key):
             self._close(before)
         part = self._open[key] = _Open(reader, label, (self._sweeps.begun, self._begun))
@@ -125,7 +127,7 @@ class PartReader:
             self._close(part)
 
     def _close(self, part: _Open) -> None:
-        del self._open[part.label, part.reader.prints]
+        del self._open[part.label, part.reader]
         report = part.reader.read(part.lines)
         if report is None:
             for line in part.lines:

@@ -6,26 +6,72 @@ The first reader whose mark a line has takes it. A new tool is an entry here, an
 import re
 from collections.abc import Sequence
 
-from seatrial.readers import bandwidth, dcgm, infiniband, nvidia_smi
+from seatrial.readers import bandwidth, dcgm, fabric, infiniband, nvidia_smi
 from seatrial.readers.documents import document_of
 from seatrial.readers.report import Reader, Report
+
+_ROWS = re.compile(r"\s{0,40}(?:\||\+[-=]+)")  # of a table that is drawn
 
 
 def _read_json(lines: Sequence[str]) -> Report | None:
     document = document_of(lines)
     if document is None:
         return None
-    return dcgm.read_document(document) or bandwidth.read_document(document)
+    for read in (dcgm.read_document, bandwidth.read_document, fabric.read_document):
+        if report := read(document):
+            return report
+    return None
 
 
 READERS = (
     Reader(
         "`dcgmi diag`, text or `--json`",
-        "`fail` or `degraded` as its tests say, with the GPU",
+        "`fail` or `degraded` as its tests say, with the GPU; a setting of the node is no broken GPU",
         ("| Diagnostic", "Successfully ran diagnostic for group"),
-        re.compile(r"\s*\| Diagnostic +\| Result|\s*Successfully ran diagnostic for group"),
+        re.compile(r"\s{0,40}\| Diagnostic +\| Result|\s{0,40}Successfully ran diagnostic for group"),
         dcgm.read_diag,
-        belongs=re.compile(r"\s*(?:\||\+[-=]+)"),
+        belongs=_ROWS,
+    ),
+    Reader(
+        "`dcgmi health -c`",
+        "`fail` or `degraded` as it says, with the GPU and its system",
+        ("Health Monitor Report", "Overall Health"),
+        re.compile(r"\s{0,40}(?:\| ?)?Health Monitor Report|\s{0,40}\|.{0,40}Overall Health"),
+        dcgm.read_health,
+        belongs=_ROWS,
+    ),
+    Reader(
+        "`nvidia-smi`",
+        "`fail` for fields that cannot be read (`ERR!`), `degraded` for uncorrectable errors",
+        ("| NVIDIA-SMI",),
+        re.compile(r"\s{0,40}\| NVIDIA-SMI \d"),
+        nvidia_smi.read_table,
+        belongs=_ROWS,
+    ),
+    Reader(
+        "`nvidia-smi -q`, text or `-x`",
+        "`fail` for a recovery action, rows that could not be remapped, a fabric that is not up, fields that cannot be"
+        " read; `degraded` for slowdowns, uncorrectable errors, a narrow PCIe link, an unhealthy fabric",
+        ("NVSMI LOG", "GPU 0000"),
+        re.compile(r"=+NVSMI LOG=+|GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*$"),
+        nvidia_smi.read_query,
+        belongs=nvidia_smi.QUERY_LINE,
+    ),
+    Reader(
+        "",
+        "",
+        ("<?xml", "<nvidia_smi_log"),
+        re.compile(r"\s{0,40}<(?:\?xml|nvidia_smi_log)\b"),
+        nvidia_smi.read_xml,
+        belongs=re.compile(r"\s{0,40}<"),
+    ),
+    Reader(
+        "`nvidia-smi nvlink -s`, `-e`",
+        "`fail` for a GPU that has lost links, `degraded` for errors and slow links",
+        ("GPU ",),
+        re.compile(r"GPU \d{1,3}: (?:.{0,80}\(UUID: GPU-|NVIDIA |Tesla |Quadro |GRID )"),
+        nvidia_smi.read_nvlink,
+        belongs=nvidia_smi.NVLINK_LINE,
     ),
     Reader(
         "`nvbandwidth`, text or `--json`",
@@ -33,30 +79,78 @@ READERS = (
         ("nvbandwidth Version",),
         re.compile(r"nvbandwidth Version"),
         bandwidth.read_nvbandwidth,
-        belongs=bandwidth.LINE,
+        belongs=bandwidth.NVBANDWIDTH_LINE,
+    ),
+    Reader(
+        "`p2pBandwidthLatencyTest`",
+        "`degraded` for a GPU, or a pair, that is slower than most others, and for a GPU without peer access",
+        ("P2P",),
+        bandwidth.P2P_BEGINS,
+        bandwidth.read_p2p,
+        belongs=bandwidth.P2P_LINE,
+    ),
+    Reader(
+        "`gpu_burn`",
+        "`corrupt` for a GPU with wrong results, `fail` for one that died, `degraded` for one slower than the others",
+        ("compare file: ", "Burning for ", "Initialized device ", "proc'd: "),
+        bandwidth.BURN_BEGINS,
+        bandwidth.read_gpu_burn,
+        belongs=bandwidth.BURN_LINE,
     ),
     Reader(
         "`ib_write_bw` and its sisters (perftest)",
-        "`fail` for an error of a connection or a completion",
+        "`fail` for an error of a connection or a completion; with `--fabric`, the rate against that of a port",
         ("#bytes", "RDMA_", "Send ", "Atomic"),
-        re.compile(rf"\s*#bytes\s+#iterations|{infiniband.TEST.pattern}"),
+        re.compile(rf"\s{0, 40}#bytes\s+#iterations|{infiniband.TEST.pattern}"),
         infiniband.read_perftest,
-        belongs=infiniband.LINE,
+        belongs=infiniband.PERFTEST_LINE,
     ),
     Reader(
-        "`nvidia-smi -q`",
-        "`fail` for a recovery action, rows that could not be remapped, a fabric that is not up, fields that cannot be"
-        " read; `degraded` for slowdowns, uncorrectable errors, a narrow PCIe link",
-        ("NVSMI LOG", "GPU 0000"),
-        re.compile(r"=+NVSMI LOG=+|GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*$"),
-        nvidia_smi.read_query,
-        belongs=nvidia_smi.LINE,
+        "`ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`",
+        "`fail` for a port without link or subnet manager, `degraded` for one that is slower than the others",
+        ("CA '", "hca_id:", "Infiniband device '", "link ", " port "),
+        infiniband.PORT_BEGINS,
+        infiniband.read_ports,
+        belongs=infiniband.PORT_LINE,
     ),
     Reader(
-        "documents in JSON of these tools",
+        "`ibqueryerrors`, `perfquery`",
+        "`degraded` for errors of a cable; congestion (`PortXmitWait`, discards) is a note",
+        ("Errors for ", "GUID 0x", "ounters: "),
+        infiniband.ERRORS_BEGINS,
+        infiniband.read_port_errors,
+        belongs=infiniband.ERRORS_LINE,
+    ),
+    Reader(
+        "`mlxlink -d DEVICE -m`",
+        "`fail` for a port without link, `degraded` for lanes without light, faults of the module, a high error rate",
+        ("Operational Info", "mlxlink "),
+        infiniband.MLXLINK_BEGINS,
+        infiniband.read_mlxlink,
+        belongs=infiniband.MLXLINK_LINE,
+    ),
+    Reader(
+        "logs of fabric manager and IMEX",
+        "`fail` for fatal errors of an NVSwitch and for what they call an error; non-fatal ones are notes",
+        ("[tid ", "nv-fabricmanager["),
+        fabric.LOG_BEGINS,
+        fabric.read_log,
+        belongs=fabric.LOG_BEGINS,
+        patience=1000,
+    ),
+    Reader(
+        "`nvidia-imex-ctl -N`, text or `-j`",
+        "`fail` for a node that is not ready",
+        ("Connectivity Table Legend", "Node #"),
+        fabric.CTL_BEGINS,
+        fabric.read_imex_ctl,
+        belongs=fabric.CTL_LINE,
+    ),
+    Reader(
+        "",
         "",
         ("{",),
-        re.compile(r"\s*\{\s*$|\s*\{\s*\"(?:DCGM|nvbandwidth)"),
+        re.compile(r"\s{0,40}\{\s*$|\s{0,40}\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes)"),
         _read_json,
         ends=re.compile(r"\A\}|\A\s*\{.*\}\s*\Z"),
     ),

@@ -75,7 +75,7 @@ JUDGED = [
         "max",
     ),
     ("51-json-wrapped-log", f"H100-SXM {EIGHT}", 0, None, "plateau 469 GB/s", ""),
-    ("53-dcgm-diag-fail", f"H100-SXM {EIGHT}", 1, "tool-says-bad", "GPU Memory fail on GPU: 0", ""),
+    ("53-dcgm-diag-fail", f"H100-SXM {EIGHT}", 1, "tool-gpu-memory", "GPU Memory fail on GPU: 0", ""),
     ("54-nvbandwidth-pattern-mismatch", f"A100-SXM {EIGHT}", 1, "tool-wrong-data", "device_to_device", ""),
     ("80-hip-invalid-device-in-container", "", 1, "log-hip-device", "hipErrorInvalidDevice) on node-1", "CUDA"),
     ("81-rccl-ipc-handle-failed", "", 1, "log-peer-memory", "(hipIpcGetMemHandle) on node-3", "internal error"),

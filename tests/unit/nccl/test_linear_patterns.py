@@ -23,7 +23,7 @@ MODULES = (
         "catalog.hardware_names",
         "nccl.classify",
         "nccl.causes",
-        *(f"readers.{name}" for name in ("parts", "table", "bandwidth", "dcgm", "infiniband", "nvidia_smi")),
+        *(f"readers.{name}" for name in ("parts", "table", "bandwidth", "dcgm", "fabric", "infiniband", "nvidia_smi")),
         "nccl.transport",
     ),
     *("nccl.text", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),

@@ -1,0 +1,120 @@
+"""Read what runs the NVLink fabric: the logs of fabric manager and IMEX, and `nvidia-imex-ctl -N`. Pure.
+
+The logs have one layout; their errors of switches carry the numbers of SXids (NVIDIA's Fabric Manager User Guide).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.nccl.causes import meaning_of
+from seatrial.readers.report import SAYS_BAD, Report, Result
+
+_SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
+LOG_BEGINS = re.compile(
+    r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] \[tid \d{1,9}\]"
+    r"|.{0,80}\bnv-fabricmanager\[\d{1,9}\]: "
+)
+_LINE = re.compile(
+    r"(?:\[(?P<level>[A-Z]{4,8})\s{0,3}\] \[tid \d{1,9}\]|nv-fabricmanager\[\d{1,9}\]:) (?P<text>.{1,400})"
+)
+_ERROR = re.compile(
+    r"(?P<kind>fatal|non-fatal) error (?P<number>\d{1,6})(?:.{0,80}?pci bus id (?P<pci>[0-9A-Fa-f:.]{7,16}))?"
+    r"(?:.{0,60}?port (?P<port>\d{1,3}))?"
+)
+_BAD = re.compile(
+    r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b", re.IGNORECASE
+)
+_OF_IMEX = re.compile(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc", re.IGNORECASE)
+
+
+def read_log(lines: Sequence[str]) -> Report:
+    """Read the log of fabric manager or IMEX: errors of switches first, which the others follow from."""
+    results: list[Result] = []
+    notes: list[str] = []
+    is_imex = False
+    for line in lines:
+        match = _LINE.search(line)
+        if match is None:
+            continue
+        text = match["text"].strip()
+        is_imex = is_imex or bool(_OF_IMEX.search(text))
+        if error := _ERROR.search(text):
+            where = f" at {error['pci']}" if error["pci"] else ""
+            where += f" port {error['port']}" if error["port"] else ""
+            words = f"{error['kind']} error {error['number']} ({_meaning(error['number'])}) of NVSwitch{where}"
+            if error["kind"] == "fatal":
+                results.append(Result(Verdict.FAIL, _SWITCH, words))
+            else:
+                notes.append(words)
+        elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (match["level"] is None and _BAD.search(text)):
+            results.append(Result(Verdict.FAIL, _IMEX if _OF_IMEX.search(text) else _FABRIC, text))
+    results.sort(key=lambda result: result.code != _SWITCH)
+    if not results:
+        results.append(Result(Verdict.PASS, SAYS_BAD, "log"))
+    return Report("IMEX" if is_imex else "fabric manager", tuple(results), notes=tuple(notes))
+
+
+def _meaning(number: str) -> str:
+    return meaning_of("SXid", int(number), "")[0]
+
+
+CTL_BEGINS = re.compile(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
+CTL_LINE = re.compile(
+    r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes From\\To"
+    r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
+)
+_NODE = re.compile(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
+_STATE = re.compile(r"Domain State: (\w{2,20})")
+
+
+def read_imex_ctl(lines: Sequence[str]) -> Report:
+    """Read the state of each node, and of the domain."""
+    nodes = [match.groups() for line in lines if (match := _NODE.match(line))]
+    state = next((match[1] for line in lines if (match := _STATE.match(line))), "")
+    return Report("nvidia-imex-ctl", tuple(_of_domain([(host, status) for _, host, status in nodes], state)))
+
+
+def read_document(document: dict[str, Any]) -> Report | None:
+    """The report of `nvidia-imex-ctl -N -j`; None for another document."""
+    nodes, status = document.get("nodes"), document.get("status")
+    if not isinstance(nodes, dict) or not isinstance(status, str):
+        return None
+    found = [node for node in nodes.values() if isinstance(node, dict) and "connections" in node]
+    if not found:
+        return None
+    states = [(str(node.get("host") or node.get("hostName")), str(node.get("status"))) for node in found[:4096]]
+    return Report("nvidia-imex-ctl", tuple(_of_domain(states, status)))
+
+
+def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]:
+    for host, status in nodes:
+        if status == "READY":
+            yield Result(Verdict.PASS, SAYS_BAD, host)
+        else:
+            yield Result(Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there")
+    if state not in ("UP", "") and all(status == "READY" for _, status in nodes):
+        yield Result(Verdict.FAIL, _IMEX, f"the domain is {state}, though each node is ready")
+
+
+REASONS = {
+    _SWITCH: Explanation(
+        "{tool}: {what}",
+        "Fabric manager saw an error of an NVSwitch that ends NVLink traffic.",
+        "Drain the node, reset all its GPUs and switches, or power-cycle it; replace the board if it comes again.",
+    ),
+    _FABRIC: Explanation(
+        "{tool}: {what}",
+        "Fabric manager reports an error: GPUs may be without NVLink.",
+        "`systemctl restart nvidia-fabricmanager` on that node; its version must be the driver's; then `nvidia-smi -q`"
+        " must say `Fabric State: Completed`.",
+    ),
+    _IMEX: Explanation(
+        "{tool}: {what}",
+        "A node of the NVLink domain is not ready for memory exports between nodes (IMEX).",
+        "`systemctl restart nvidia-imex` on that node, check its nodes_config.cfg and port 50000 between the nodes;"
+        " `nvidia-imex-ctl -N` must say `Domain State: UP`.",
+    ),
+}
