@@ -9,8 +9,8 @@ from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
-_PORT_DOWN, _PORT_ERRORS, _PORT_SLOW, _NO_SUBNET = "tool-port-down", "tool-port-errors", "tool-port-slow", "tool-port-no-subnet"
-_RDMA, _MODULE = "tool-rdma-failed", "tool-port-module"
+_PORT_DOWN, _PORT_ERRORS, _PORT_SLOW = "tool-port-down", "tool-port-errors", "tool-port-slow"
+_NO_SUBNET, _MODULE, _RDMA = "tool-port-no-subnet", "tool-port-module", "tool-rdma-failed"
 TEST = re.compile(r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post List BW) Test")
 _DEVICE = re.compile(r"\bDevice\s{0,40}: (\S{1,60})")
 _UNITS = {"gb/sec": 1 / 8, "gbps": 1 / 8, "mb/sec": 1e-3, "mib/sec": 2**20 / 1e9, "mibps": 2**20 / 1e9}  # to GB/s
