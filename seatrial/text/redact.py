@@ -168,11 +168,17 @@ class Secrets:
 
     def hidden_in(self, text: str) -> str:
         """The text without the values in any of their forms, and without what is assigned to one of the names."""
-        if pattern := _any_of(self.values):
-            text = pattern.sub(_HIDDEN, text)
-        if assigned := _assigned_to(self.names):
-            text = assigned.sub(rf"\1{_HIDDEN}", text)
-        return text
+        if self._pattern:
+            text = self._pattern.sub(_HIDDEN, text)
+        return _without_assigned(text, self._names) if self._names else text
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return _any_of(self.values)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.names)
 
     def out_of(self, lines: Iterable[str]) -> Iterator[str]:
         """The lines without them, and without what looks like a secret: fit to leave this machine."""
@@ -285,9 +291,24 @@ def _common_prefix(first: str, last: str) -> str:
     return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
 
 
-@lru_cache(16)
-def _assigned_to(names: tuple[str, ...]) -> re.Pattern[str] | None:
-    if not names:
-        return None
-    any_of = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.compile(rf"(\b(?:{any_of})[\"']?[ \t]{{0,20}}[=:][ \t]{{0,20}}[\"']?)[^\s\"']+")
+_ASSIGNMENT = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])")
+_ASSIGNED_VALUE = re.compile(r"[^\s\"']+")
+
+
+def _without_assigned(text: str, names: frozenset[str]) -> str:
+    """The text without what is assigned to one of the names. Its time does not depend on how many there are."""
+    shown, done = [], 0
+    for assignment in _ASSIGNMENT.finditer(text):
+        if assignment.start() < done or not _is_one_of(assignment["name"], names):
+            continue
+        value = _ASSIGNED_VALUE.match(text, assignment.end())
+        assert value is not None  # the pattern looks ahead for it
+        shown += [text[done : assignment.end()], _HIDDEN]
+        done = value.end()
+    return "".join(shown) + text[done:]
+
+
+def _is_one_of(name: str, names: frozenset[str]) -> bool:
+    """Whether it is one of the names, or ends with one behind a dot or a dash, as config.TOKEN does."""
+    starts = [0, *(match.end() for match in re.finditer(r"[.-]", name))]
+    return any(name[start:] in names for start in starts)

@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import os
+import re
 import time
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -13,6 +14,7 @@ import pytest
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import secrets_of
 from seatrial.runs.progress import log_file
+from seatrial.text import redact
 from seatrial.text.redact import Redactor, Secrets, looks_secret, secrets_in
 
 
@@ -72,6 +74,36 @@ def test_known_secrets_go_wherever_they_stand() -> None:
 def test_what_only_the_nodes_know_is_known_by_its_name() -> None:
     text = "WORD=abc and 'WORD': 'x'\nWORDLESS=no\nWORD=\nnothing\n"
     assert Secrets(names=("WORD",)).hidden_in(text) == "WORD=*** and 'WORD': '***'\nWORDLESS=no\nWORD=\nnothing\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("A=WORD=12345", "A=WORD=***"),
+        ("config.WORD: x y", "config.WORD: *** y"),
+        ("--WORD=x", "--WORD=***"),
+        ("PASSWORD=x", "PASSWORD=x"),
+        ("WORD=OTHER=1 OTHER=2", "WORD=*** OTHER=***"),
+    ],
+)
+def test_a_name_may_stand_behind_other_names(text: str, shown: str) -> None:
+    assert Secrets(names=("WORD", "OTHER")).hidden_in(text) == shown
+
+
+def test_values_and_names_are_looked_for_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many texts follow, the pattern is made once."""
+    made: list[int] = []
+    make = redact._any_of
+
+    def counted(values: tuple[str, ...]) -> re.Pattern[str] | None:
+        made.append(len(values))
+        return make(values)
+
+    monkeypatch.setattr(redact, "_any_of", counted)
+    secrets = Secrets(tuple(f"secret-{number:04d}" for number in range(100)), ("NAME",))
+    shown = [secrets.out_of_text(f"a {value} NAME=x") for value in secrets.values]
+    assert set(shown) == {"a *** NAME=***"}
+    assert made == [100]
 
 
 def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(

@@ -191,13 +191,13 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
     settings = run.suite.section(Collectives)
     if settings is None:
         return []
-    commands = []
+    commands, secrets = [], secrets_of(run.cluster)
     for planned in planned_sweeps(testbed, settings):
         verbose = _fabric(run, testbed) is not None and planned.label == settings.operations[0]
         env = _environment(testbed, planned.arm, verbose=verbose)
         bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
         argv = _argv(run, bed, settings, planned, planned.label, None)
-        values = {name: secrets_of(run.cluster).out_of_text(value) for name, value in variables(bed, env).items()}
+        values = {name: secrets.out_of_text(value) for name, value in variables(bed, env).items()}
         words = [*(f"{name}={value}" for name, value in values.items()), *mpirun_argv(bed, argv, env)]
         commands.append(shlex.join(words))
     return commands
