@@ -12,9 +12,10 @@ import click
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
 from seatrial.cli.examples import examples
+from seatrial.cli.explain import explain
 from seatrial.cli.init import init
 from seatrial.cli.localize import localize
-from seatrial.cli.logs import explain, judge, parse, simulate
+from seatrial.cli.logs import judge, parse, simulate
 from seatrial.cli.nodes import dial, probe, reap, release, render, ssh, status, watch
 from seatrial.cli.past_runs import bundle, compare, history, rejudge, replay, report, verify
 from seatrial.cli.run import run, suites

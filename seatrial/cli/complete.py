@@ -61,13 +61,15 @@ def _fabrics(context: click.Context) -> Iterable[str]:
 
 
 def _codes(context: click.Context) -> Iterable[str]:
-    """The codes of reasons, then the fields of cluster and suite files."""
+    """The codes of reasons, then the words of results, then the fields of cluster and suite files."""
     from seatrial.checks.suites import SuiteFile
     from seatrial.config.cluster import Cluster
     from seatrial.config.fields import sections
     from seatrial.runs.explanations import CATALOG
+    from seatrial.runs.vocabulary import words
 
     yield from sorted(CATALOG)
+    yield from dict.fromkeys(word.name for word in words())
     for model in (Cluster, SuiteFile):
         for section in sections(model):
             for path, _ in section.paths():

@@ -2,9 +2,6 @@
 
 import os
 import sys
-import textwrap
-from collections.abc import Mapping
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -15,13 +12,11 @@ from seatrial.cli import complete
 from seatrial.cli.options import baseline_option, json_option, print_json, waiting
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import exit_status
-from seatrial.text.docs import with_addresses
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from seatrial.config.fields import Field
     from seatrial.judge.logs import Log
 
 
@@ -171,72 +166,6 @@ def _files(path: str) -> list[str]:
     if not found or len(found) > _MOST_FILES:
         raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files NAME.log")
     return found
-
-
-@click.command()
-@click.argument("name", metavar="CODE|FIELD", shell_complete=complete.codes)
-@json_option
-def explain(name: str, as_json: bool) -> None:
-    """Print what the CODE of a reason means and the next step, or what a FIELD of cluster and suite files takes.
-
-    The code is in run.json beside the reason, and in the report. A field is named by its path, platform.queue, or by
-    its own name.
-    """
-    from seatrial.runs.explanations import CATALOG, current
-
-    explanation = CATALOG.get(current(name))
-    if explanation is None:
-        _explain_field(name, as_json)
-        return
-    texts = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
-    if as_json:
-        print_json({"code": name, **texts})
-    else:
-        _print_texts(name, texts)
-
-
-def _explain_field(name: str, as_json: bool) -> None:
-    """Print each field with that path or name; raises InputError without one."""
-    from seatrial.checks.suites import SuiteFile
-    from seatrial.config.cluster import Cluster
-    from seatrial.config.fields import sections
-    from seatrial.runs.explanations import CATALOG
-    from seatrial.text.words import nearest_of
-
-    found: dict[tuple[str, Field], list[str]] = {}
-    paths: list[str] = []
-    for file, model in (("cluster file", Cluster), ("suite file", SuiteFile)):
-        for section in sections(model):
-            for path, field in section.paths():
-                paths += (path, field.name)
-                if name in (path, field.name):
-                    found.setdefault((path, field), []).append(", ".join(filter(None, (file, section.kind))))
-    if not found:
-        shown = name[:100]
-        lists = "docs/runbook.md lists the codes, docs/cluster-file.md the fields"
-        legal = nearest_of(shown, [*CATALOG, *paths]) or lists
-        raise InputError(f"CODE|FIELD: {printable(shown)!r} is neither a code nor a field; {legal}")
-    if as_json:
-        print_json([{"path": path, "files": files, **asdict(field)} for (path, field), files in found.items()])
-        return
-    for (path, field), files in found.items():
-        texts = {"meaning": field.meaning, "legal": field.legal, "default": field.default or "required"}
-        _print_texts(path, {"in": "; ".join(files), **{title: text.replace("`", "") for title, text in texts.items()}})
-
-
-def _print_texts(title: str, texts: Mapping[str, str | None]) -> None:
-    print(title)
-    for name, text in texts.items():
-        if text:
-            print(
-                textwrap.fill(
-                    with_addresses(text),
-                    100,
-                    break_on_hyphens=False,
-                    initial_indent=f"  {name.replace('_', ' '):<11}",
-                    subsequent_indent=" " * 13,
-                )
-            )
 
 
 @click.command()

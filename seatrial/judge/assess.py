@@ -27,6 +27,7 @@ from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.headline import also
+from seatrial.text.words import metric_name, some_of
 
 # Sanity and physics say that a number is wrong, which no noise explains.
 _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
@@ -242,8 +243,12 @@ def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
 
 def rests_on(judgements: Sequence[Judgement]) -> str:
     """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
-    sources = sorted({j.source for j in judgements} - {"sanity"})
-    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet: judged by sanity only"
+    sources = sorted({j.source for j in judgements if j.compared})
+    compared = {_named(j) for j in judgements if j.compared}
+    without = [name for name in dict.fromkeys(map(_named, judgements)) if name not in compared]
+    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet"
+    if sources and without:
+        against += f"; no baseline yet for {some_of(without)}"
     repeated = sum(bool(j.repeats) for j in judgements)
     odd = sum(j.verdict is not Verdict.PASS for j in judgements)
     parts = (
@@ -252,6 +257,11 @@ def rests_on(judgements: Sequence[Judgement]) -> str:
         f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
     )
     return "; ".join(part for part in parts if part)
+
+
+def _named(judgement: Judgement) -> str:
+    """What a judgement is of, as a check counts what has no baseline."""
+    return judgement.measurement.operation or metric_name(judgement.measurement.metric)
 
 
 def counting(judgements: Iterable[Judgement]) -> list[Judgement]:

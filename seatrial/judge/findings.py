@@ -20,7 +20,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict
 from seatrial.text.headline import also
-from seatrial.text.words import measured, number, some_of
+from seatrial.text.words import measured, quantity, some_of
 
 # How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
 _CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))
@@ -115,7 +115,8 @@ class JudgedSeries:
         return round(min(sure, 1 - float(self.outcome.strays[i])), 2)
 
     def _against(self, i: int) -> str:
-        m, centre = self.table.first[i], number(self.table.value(i, self._centre[i]))
+        m = self.table.first[i]
+        centre = quantity(self.table.value(i, self._centre[i]), m.unit)
         kinds, peers, runs = _kinds(m), self._sizes[i], self._runs[i]
         if runs >= ENOUGH or (runs and peers == 1):
             words = f"its median of {centre} in {runs} runs"

@@ -8,7 +8,7 @@ from seatrial.model.measurement import TIMES, Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.verdict import Verdict
-from seatrial.text.words import measured, number
+from seatrial.text.words import measured, quantity
 
 # Best first: a person's word, then what others published, then a model of that.
 _PREFERENCE = ("pinned", "catalog", "model")
@@ -43,7 +43,7 @@ def from_pin(measurement: Measurement, pin: Pin) -> Baseline | None:
     if bound is None or pin.unit != measurement.unit:
         return None
     floor = bound * FAIL_FACTOR if measurement.better == "lower" else bound / FAIL_FACTOR
-    detail = f"the {number(pin.centre)} {pin.unit} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}"
+    detail = f"the {quantity(pin.centre, pin.unit)} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}"
     return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
@@ -115,9 +115,9 @@ def _compared(m: Measurement, baseline: Baseline) -> str:
 def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
     bound, floor = _bound(m, baseline), baseline.floor
     words = "at most" if m.better == "lower" else "at least"
-    expected = f"expected {words} {number(bound)}" if bound is not None else "no bound on that side"
+    expected = f"expected {words} {quantity(bound, m.unit)}" if bound is not None else "no bound on that side"
     return (
-        f"{expected}; {words} {number(floor)} or it fails"
+        f"{expected}; {words} {quantity(floor, m.unit)} or it fails"
         if verdict is Verdict.FAIL and floor is not None
         else expected
     )

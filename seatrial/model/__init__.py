@@ -152,7 +152,7 @@ REASONS = {
         "Correct `hardware`, `fabric` or `gpus_per_node` in the cluster file, or find the ranks that shared a node.",
     ),
     "no-baseline": Explanation(
-        "{number}: no baseline yet: judged by sanity only ({tested})",
+        "{number}: no baseline yet ({tested})",
         "There is nothing to compare the number with. It is finite, and that is all that is known.",
         "Run the suite until three runs have passed; to pin this one as it is: `seatrial baseline promote RUN --force"
         " REASON`.",

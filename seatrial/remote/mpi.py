@@ -23,6 +23,7 @@ from seatrial.remote.ranks import RankLine, SrunLines, rank_of, split_tags
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
+from seatrial.text.words import fraction
 
 if TYPE_CHECKING:
     from seatrial.nccl import Finding
@@ -378,6 +379,6 @@ def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]
             by_node[owners[rank]] += characters
     for name, characters in by_node.most_common(1):
         if 2 * characters > by_node.total() > 0:
-            excess = f"its ranks printed {characters / by_node.total():.0%} of all output"
+            excess = f"its ranks printed {fraction(characters / by_node.total())} of all output"
             return (Suspect("node", name, 0.9, Reason.of("output-flood", excess=excess)),)
     return ()

@@ -34,13 +34,13 @@ from tests.unit.history.stored import a_run
         (("sail",), "No such command 'sail'; see seatrial --help"),
         (
             ("explain", "ssh-refusd"),
-            "CODE|FIELD: 'ssh-refusd' is neither a code nor a field; nearest: ssh-refused",
+            "NAME: 'ssh-refusd' is neither a code nor a verdict, check, metric, unit or field; nearest: ssh-refused",
         ),
         (
             ("explain", "platfrom.queue"),
-            "CODE|FIELD: 'platfrom.queue' is neither a code nor a field; nearest: pl",
+            "NAME: 'platfrom.queue' is neither a code nor a verdict, check, metric, unit or field; nearest: pl",
         ),
-        (("explain", "\x1b[31m" + "x" * 10_000), "CODE|FIELD: "),
+        (("explain", "\x1b[31m" + "x" * 10_000), "NAME: "),
         *(
             ((*words, "no-such-run"), "RUN no-such-run: neither a folder nor a run of the history")
             for words in (["compare", "no-such-run"], ["report"], ["bundle"], ["rejudge"], ["watch"])

@@ -106,7 +106,7 @@ def test_a_bad_number_is_told_with_what_it_is_held_against(nights: Nights) -> No
     plateau, report, terminal = nights.read(run)
     assert run.verdict is Verdict.DEGRADED
     assert plateau["deviation"] == pytest.approx(-0.1, abs=0.015)
-    match = re.search(r"(\S+) % below its median of (\S+) in 20 runs \(limit \S+ %\)", plateau["reason"])
+    match = re.search(r"(\S+) % below its median of (\S+) GB/s in 20 runs \(limit \S+ %\)", plateau["reason"])
     assert match, plateau["reason"]
     assert float(match[2]) == pytest.approx(360, abs=4)
     assert match[0] in report

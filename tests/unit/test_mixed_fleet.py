@@ -104,7 +104,7 @@ def test_models_with_a_past_are_each_held_against_their_own() -> None:
     fleet.loss = {60: 0.15}
     check = fleet.judged(known)
     assert suspects(check).keys() == {"node-60"}
-    assert re.search(r"on node-60: .* below its median of (6\d|7\d)\S* in 20 runs", check.reason)
+    assert re.search(r"on node-60: .* below its median of (6\d|7\d)\S* TFLOP/s in 20 runs", check.reason)
 
 
 def test_a_model_that_slows_down_together_is_one_finding_about_that_model() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from seatrial.checks.collectives.problems import Setting
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.collectives.sweep import _OutputReader, planned_sweeps
 from seatrial.checks.failures import classify_failure, lost_ranks
@@ -62,7 +63,7 @@ def test_the_table_is_rank_0s() -> None:
         "# Avg bus bandwidth    : 5.31",
     ]
     for rank, rows in ((1, 0), (0, 1)):
-        reader = _OutputReader(planned, quiet=True)
+        reader = _OutputReader(planned, Setting("all_reduce", "float32", 2, "", (1048576,)), quiet=True)
         for line in lines(*(f"[1,{rank}]<stdout>:{row}" for row in table)):
             reader.line(line)
         sweep = reader.sweep()

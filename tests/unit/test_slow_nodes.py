@@ -38,7 +38,7 @@ def test_equal_links_are_nobodys_fault() -> None:
     streams = explore(Plan(FOUR), network(lambda a, b: FAST))
     assert set(egress(streams).values()) == set(ingress(streams).values()) == {FAST}
     assert (slow_nodes(streams), slow_links(streams)) == ([], {})
-    assert summary(streams) == "2000 to 2000 MB/s"
+    assert summary(streams) == "2,000 to 2,000 MB/s"
     assert judged(dict(streams)).verdict is Verdict.PASS
 
 
@@ -52,7 +52,7 @@ def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
     (suspect,) = check.suspects
     assert (check.verdict, suspect.name) == (Verdict.FAIL, "node-2")
     assert suspect.evidence.startswith(
-        "tcp_egress 24.0 MB/s on node-2: 98.8 % below the median of 2,000 of 4 nodes (limit "
+        "tcp_egress 24.0 MB/s on node-2: 98.8 % below the median of 2,000 MB/s of 4 nodes (limit "
     )
 
 

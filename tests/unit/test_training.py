@@ -81,7 +81,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]) -
 def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
     done = check(result(printed()))
     assert done.verdict is Verdict.PASS
-    assert done.reason == "the loss fell by 75% in 4 steps of 10 ms, and all 4 ranks end with the same parameters"
+    assert done.reason == "the loss fell by 75 % in 4 steps of 10 ms, and all 4 ranks end with the same parameters"
     rows = {(m.metric, m.subject.kind, m.subject.name): m for m in done.measurements}
     assert rows["loss", "cluster", "lab"].better is None
     assert rows["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
@@ -107,7 +107,7 @@ NO_GPU, CLOSED = "cannot start: torch 2.9.0 sees 0 GPUs", "RuntimeError: Connect
 @pytest.mark.parametrize(
     ("lines", "status", "verdict", "words", "blamed"),
     [
-        (printed((4.0, 3.9, 3.8, 3.7)), 0, Verdict.FAIL, "7% off, expected at least 10%", []),
+        (printed((4.0, 3.9, 3.8, 3.7)), 0, Verdict.FAIL, "7 % off, expected at least 10 %", []),
         (printed((1.0, 2.0)), 0, Verdict.FAIL, "the loss went from 1 to 2", []),
         (printed(ranks=STRANGER[:3]), 0, Verdict.FAIL, "3 of 4 ranks took part", []),
         (printed(ranks=STRANGER), 7, Verdict.CORRUPT, "different parameters: rank 2 on node-2", ["node-2"]),
@@ -179,8 +179,8 @@ def test_progress_is_said(check: Callable[..., Check], caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO, "seatrial.training"):
         check(result(printed()))
     assert [record.getMessage() for record in caplog.records] == [
-        "step   0  loss 4.0000  10 ms",
-        "step   2  loss 2.0000  10 ms",
+        "step   0  loss 4 nats  10 ms",
+        "step   2  loss 2 nats  10 ms",
     ]
 
 

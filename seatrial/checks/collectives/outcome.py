@@ -107,7 +107,7 @@ def conclude(
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
-    rate = partial(busbw_of, setting, sweep)
+    rate = partial(busbw_of, setting, sweep.launch_times)
     if not setting.is_whole_on_gpus:
         return None
     slow = slow_in_place(rows, rate)
@@ -217,7 +217,7 @@ def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[M
     shared |= setting.called_with
     if setting.arm not in (INTRA, LATENCY):
         for row, placement, timing in _timings(rows):
-            busbw, printed = busbw_of(setting, sweep, row.size, timing), timing.busbw_gb_s
+            busbw, printed = busbw_of(setting, sweep.launch_times, row.size, timing), timing.busbw_gb_s
             if busbw is not None:
                 conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
                 yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
@@ -242,7 +242,9 @@ def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ..
         return ()
     due = plateau_sizes(_due_sizes(setting))
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
-    rates = [busbw_of(setting, sweep, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
+    rates = [
+        busbw_of(setting, sweep.launch_times, row.size, row.out_of_place) for row in largest_rows if row.out_of_place
+    ]
     present = tuple(rate for rate in rates if rate is not None)
     return present if len(present) == len(due) else ()
 
@@ -255,9 +257,9 @@ def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
             yield row, "in_place", row.in_place
 
 
-def busbw_of(setting: Setting, sweep: Sweep, size: int, timing: Timing) -> float | None:
+def busbw_of(setting: Setting, launch_times: bool, size: int, timing: Timing) -> float | None:
     """GB/s (1e9 bytes per second); the printed rate if there is no time, or only that of the launch."""
-    if timing.time_us and timing.time_us > 0 and not sweep.launch_times:
+    if timing.time_us and timing.time_us > 0 and not launch_times:
         counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
         return expected_algbw(size, timing.time_us) * counted * busbw_factor(setting.operation, setting.ranks)
     return timing.busbw_gb_s

@@ -111,7 +111,7 @@ def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
         return None
     size, into, out = slow[-1]
     return Verdict.DEGRADED, Reason.of(
-        "in-place-slow", size=format_size(size), in_place=f"{into:.3g}", out_of_place=f"{out:.3g}", sizes=len(slow)
+        "in-place-slow", size=format_size(size), in_place=number(into), out_of_place=number(out), sizes=len(slow)
     )
 
 
@@ -159,7 +159,7 @@ def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
             continue
         if row.size >= _LARGE_BYTES and reached < _SLOWER * best:
             return Verdict.DEGRADED, Reason.of(
-                "falls-at-size", reached=f"{reached:.3g}", size=format_size(row.size), best=f"{best:.3g}"
+                "falls-at-size", reached=number(reached), size=format_size(row.size), best=number(best)
             )
         best = max(best, reached)
     return None

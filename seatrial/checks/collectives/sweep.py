@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from seatrial.checks.collectives.outcome import SweepOutcome, conclude
+from seatrial.checks.collectives.outcome import SweepOutcome, busbw_of, conclude
 from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, GpuSweepSizes, PlannedSweep, SweepSizes
 from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
@@ -32,7 +32,7 @@ from seatrial.remote.mpi import flooding_nodes, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
-from seatrial.text.words import number
+from seatrial.text.words import number, quantity
 
 log = logging.getLogger("seatrial.collectives")
 
@@ -89,7 +89,7 @@ def sweep_once(
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
     argv = _argv(run, testbed, settings, planned, label, json_file)
     env = _environment(testbed, planned.arm, verbose=verbose and setting.fabric is not None)
-    reader = _OutputReader(planned, quiet=bool(testbed.label))
+    reader = _OutputReader(planned, setting, quiet=bool(testbed.label))
     try:
         result = mpirun(
             testbed,
@@ -238,9 +238,9 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
 class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and logs its rows."""
 
-    def __init__(self, planned: PlannedSweep, *, quiet: bool = False) -> None:
+    def __init__(self, planned: PlannedSweep, setting: Setting, *, quiet: bool = False) -> None:
         self.transport = TransportReader()
-        self._planned = planned
+        self._planned, self._setting = planned, setting
         self._quiet = quiet  # one of many at once
         self._rows = 0
         self._reader = SweepReader(planned.operation)
@@ -254,7 +254,8 @@ class _OutputReader:
             side = row.out_of_place or row.in_place
             if self._quiet or self._rows > _MOST_LOGGED_ROWS or not side or side.time_us is None:
                 continue
-            rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
+            busbw = busbw_of(self._setting, False, row.size, side)
+            rate = f"{quantity(side.time_us, 'us'):>12}  {quantity(busbw, 'GB/s'):>12}"
             wrong = f"  {side.wrong} wrong" if side.wrong else ""
             log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
 

@@ -303,7 +303,7 @@ def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
     slow = [f"{name} {what}" for name, what in _rates_of(streams, level).items()]
     slow += [f"{a} to {b} alone is slow, {number(streams[a, b])} MB/s" for a, b in slow_links(level)]
     if not slow:
-        return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"
+        return f"{number(min(streams.values()))} to {number(max(streams.values()))} MB/s"
     more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
     return f"{'; '.join(slow[:3])}{more}; the faster half reaches {number(_faster_half(egress(streams).values()))} MB/s"
 

@@ -165,7 +165,7 @@ def summary(measured: Sequence[DeviceMeasurement]) -> str:
         return f"no healthy device of {len(measured)}"
     matmul, copy = min(rates)
     which = "" if len(rates) == 1 else f"{len(rates)} devices, the slowest "
-    return f"{which}{number(matmul)} TFLOP/s, {number(copy)} GB/s"
+    return f"{which}matmul {number(matmul)} TFLOP/s, memory copy {number(copy)} GB/s"
 
 
 _CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise

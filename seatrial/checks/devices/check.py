@@ -35,7 +35,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.remote.node_probe import run_probe
 from seatrial.remote.ssh import on_each
-from seatrial.text.words import count, some_of
+from seatrial.text.words import count, number, some_of
 
 log = logging.getLogger("seatrial.devices")
 
@@ -52,7 +52,8 @@ def devices(context: CheckContext) -> StepResult:
     disks = _disks(context.testbed, section)
     for name, disk in disks.items():
         if isinstance(disk, DiskAnswer) and disk.tool:
-            log.info("%s: disk %.0f MB/s written, %.0f MB/s read", name, disk.write_mb_s or 0, disk.read_mb_s or 0)
+            written, read = number(disk.write_mb_s), number(disk.read_mb_s)
+            log.info("%s: disk %s MB/s written, %s MB/s read", name, written, read)
     problems = [*_broken(answers), *disagreements(by_node)]
     if busy := [name for name, measured in by_node.items() if not measured]:
         problems.append(Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy))))

@@ -43,6 +43,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ranks import from_rank_0, is_from
+from seatrial.text.words import fraction, quantity
 
 log = logging.getLogger("seatrial.training")
 
@@ -209,7 +210,8 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     if problem_found is None and not result.ok:
         problem_found = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
-    learned = f"the loss fell by {trained.loss_drop or 0:.0%} in {len(trained.losses)} steps of {step_ms:.0f} ms"
+    fell, took = fraction(trained.loss_drop or 0), quantity(step_ms, "ms")
+    learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
     good = f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
     verdict, reason = problem_found or (Verdict.PASS, good)
     return Check(
@@ -241,7 +243,9 @@ def _log_step(line: str, steps: int) -> None:
     if not event or event["event"] != "step" or event["step"] % max(1, steps // _LOGGED_STEPS):
         return
     loss = event["loss"]
-    shown = f"loss {loss:.4f}  {event['step_time_ms'] or 0:.0f} ms" if loss is not None else "loss is not finite"
+    shown = "loss is not finite"
+    if loss is not None:
+        shown = f"loss {quantity(loss, 'nats')}  {quantity(event['step_time_ms'], 'ms')}"
     log.info("step %3d  %s", event["step"], shown)
 
 

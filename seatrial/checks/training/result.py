@@ -25,6 +25,7 @@ from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.text.words import fraction, number, quantity
 
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
@@ -113,9 +114,9 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
         return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
     drop = result.loss_drop or 0.0
     if drop < min_loss_drop:
-        fell = f"the loss went from {result.first_loss:.3g} to {result.last_loss:.3g}"
+        fell = f"the loss went from {number(result.first_loss)} to {quantity(result.last_loss, 'nats')}"
         return Verdict.FAIL, Reason.of(
-            "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{min_loss_drop:.0%}"
+            "learned-too-little", fell=fell, drop=fraction(drop), min_loss_drop=fraction(min_loss_drop)
         )
     return None
 

@@ -81,7 +81,7 @@ def collective(gpus: int, timeout_s: float) -> Part:
         return broken("COLLECTIVE", ended, f"no row of {largest >> 20} MiB")
     busbw = float(rows[-1][_BUSBW_COLUMN])
     over = f"{gpus} GPUs, NCCL" if gpus else f"{_CPU_RANKS} processes, gloo"
-    line = f"all_reduce over {over}: {busbw:.2f} GB/s busbw at {largest >> 20} MiB, no wrong elements"
+    line = f"all_reduce over {over}: {busbw:.3g} GB/s busbw at {largest >> 20} MiB, no wrong elements"
     return Part("COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest})
 
 
@@ -225,7 +225,7 @@ def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
 
 def device_line(figures: Mapping[str, Any]) -> str:
     matmul, copy = (figures.get(name, math.nan) for name in ("matmul_tflops", "copy_gb_s"))
-    rates = f"matmul {figures['dtype']} {matmul:.4g} TFLOP/s, memory copy {copy:.4g} GB/s"
+    rates = f"matmul {figures['dtype']} {matmul:.3g} TFLOP/s, memory copy {copy:.3g} GB/s"
     return f"{figures['device']} {figures['model']}: {rates}"
 
 

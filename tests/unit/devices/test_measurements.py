@@ -30,8 +30,11 @@ def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
 @pytest.mark.parametrize(
     ("says", "words"),
     [
-        (gpus(1), "node-0: 700 TFLOP/s, 2,050 GB/s"),
-        (gpus(2, copy_gb_s=[3010.4], matmul_tflops=[1.5]), "node-0: 2 devices, the slowest 1.50 TFLOP/s, 3,010 GB/s"),
+        (gpus(1), "node-0: matmul 700 TFLOP/s, memory copy 2,050 GB/s"),
+        (
+            gpus(2, copy_gb_s=[3010.4], matmul_tflops=[1.5]),
+            "node-0: 2 devices, the slowest matmul 1.50 TFLOP/s, memory copy 3,010 GB/s",
+        ),
         (gpus(1, error="CUDA error: out of memory"), "node-0: no healthy device of 1"),
     ],
 )

@@ -170,7 +170,7 @@ def test_repeats_of_a_run_teach_as_one_run(store: Store) -> None:
     at = now()
     store.save(RunResult("run-9", "lab", "quick", at, at, Verdict.PASS, "", checks=[check]), Path())
     judged = compared(store, 0.9, Nodes()).judgements[0]
-    assert "its median of 1 in 4 runs" in judged.reason
+    assert "its median of 1 GB/s in 4 runs" in judged.reason
 
 
 @pytest.fixture
