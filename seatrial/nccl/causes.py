@@ -18,7 +18,8 @@ ProcessGroupNCCL and elastic; NVIDIA's catalog of Xids (docs.nvidia.com/deploy/x
 
 import csv
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -163,7 +164,7 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}
 _SXID = re.compile(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
 _LOGGED_BY = re.compile(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
 _CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})")
-_SURVIVED = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
+_SURVIVED = re.compile(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
 _ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
 _SUBCODE = re.compile(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
 
@@ -192,6 +193,17 @@ def xid_finding(text: str) -> Finding | None:
         known.who,
         known.next_step,
     )
+
+
+def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
+    """Name the other GPUs of the host that have the same Xid: several at once have one cause."""
+    if not finding.cause.startswith("Xid "):
+        return finding
+    alike = [each for each in findings if (each.code, each.host) == (finding.code, finding.host)]
+    gpus = list(dict.fromkeys(each.cause.rpartition(" on GPU ")[2] for each in alike))
+    others = [gpu for gpu in gpus if not finding.cause.endswith(gpu)]
+    more = f" and {len(others) - 7} more" if len(others) > 7 else ""
+    return replace(finding, cause=f"{finding.cause}, also on {', '.join(others[:7])}{more}") if others else finding
 
 
 @cache

@@ -10,7 +10,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from seatrial.nccl.causes import CAUSES, TRACEBACK, UNKNOWN, Cause, Finding, evidence_of, other, xid_finding
+from seatrial.nccl.causes import (
+    CAUSES,
+    TRACEBACK,
+    UNKNOWN,
+    Cause,
+    Finding,
+    evidence_of,
+    other,
+    with_other_gpus,
+    xid_finding,
+)
 from seatrial.nccl.text import any_of, clean, unwrapped
 from seatrial.nccl.warnings import warned
 from seatrial.nccl.watchdog import Watchdog
@@ -36,7 +46,8 @@ _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
 _TESTS = rf"{_START}(?:(?P<writer>[\w.-]{{1,253}}+): (?=Test ))?"
 _CUDA = r"(?:(?:CUDA|HIP) (?:failure|error)(?: \S{1,80}\.cu:\d+)?:?(?: \d+)?:? ?'?|Error \d+: )"
 _OF_CUDA = r"(?:failure|error) (?:\d+ )?'?"  # in a message of NCCL
-_KERNEL = r"\A(?:<\d+>)?(?:\[ *\d[\d.]*\] ?|.{0,120}?\bkernel: ?(?:\[ *\d[\d.]*\] ?)?)?"
+_CLOCK = r"\[ *(?:\d[\d.]*|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] ?(?:\[ *[CT]\d+\] ?)?"  # of dmesg, dmesg -T
+_KERNEL = rf"\A(?:<\d+>|kern +:\w+ *: )?(?:{_CLOCK}|.{{0,120}}?\bkernel: ?(?:{_CLOCK})?)?"
 _PLACES = {  # where a line of a program's can stand
     "nccl-tests": _TESTS,
     "cuda": rf"{_TESTS}.{{0,200}}?{_CUDA}",
@@ -114,6 +125,7 @@ class Classifier:
         if finding.code == "log-watchdog" and (seen := self._watchdog.behind()):
             shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
             return replace(finding, cause=f"{finding.cause}: {seen.words}", evidence=shown)
+        finding = with_other_gpus(finding, self._by_key.values())
         message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
         return replace(finding, evidence=message) if message else finding
 

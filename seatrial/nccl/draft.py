@@ -53,6 +53,7 @@ class Draft:
     average: Average | None = None
     findings: Classifier = field(default_factory=Classifier)
     trailing: Classifier = field(default_factory=Classifier)
+    leading: tuple[Finding, ...] = ()  # before its header
     transport: TransportReader = field(default_factory=TransportReader)
 
     @property
@@ -185,9 +186,13 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
     findings, trailing = draft.findings.findings(), draft.trailing.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
-    # What counts: before a footer what a run does not survive, after it what ranks, launcher and driver say of the run.
+    # What counts: before a footer what a run does not survive; before a header and after a footer what ranks and
+    # launcher say of another run; and the driver's word wherever it stands.
     decisive = [f for f in findings if outcome != "ok" and (f.fatal or f.unknown)]
-    decisive += [f for f in trailing if f.fatal and f.who != "setup" and f.program in _OF_THIS_RUN]
+    earlier = [f for f in draft.leading if not _is_survived(f, draft)]
+    elsewhere = [*earlier, *(f for f in findings if f.program == "driver"), *trailing]
+    decisive += [f for f in elsewhere if f.fatal and f.who != "setup" and f.program in _OF_THIS_RUN]
+    decisive = list(dict.fromkeys(decisive))
     # That the next program was kept from starting is an error of its own.
     notes = [f for f in findings if not f.unknown]
     notes += [f for f in trailing if not f.unknown and not never_started(f)]
@@ -224,6 +229,12 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
     if fatal or (draft.phase == Phase.FOOTER and not draft.empty_rows) or not draft.seen:
         return "error"
     return "truncated"
+
+
+def _is_survived(finding: Finding, draft: Draft) -> bool:
+    """Whether NCCL wrote it in a process of this sweep, which went on, or in one that is not known."""
+    writers = {f"{device.host}:{device.pid}:" for device in draft.devices.values()}
+    return finding.program == "nccl" and (not writers or any(writer in finding.evidence for writer in writers))
 
 
 _OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "torch", "mpirun", "slurm", "driver"})

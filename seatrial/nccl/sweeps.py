@@ -298,6 +298,8 @@ class SweepReader:
             if self._next_command is not None:
                 _hint(self._draft, self._next_command)
             self._next_command = None
+        if self._draft.phase == Phase.NOTHING:
+            self._draft.leading = tuple(self._draft.findings.findings())
         self._draft.phase = max(self._draft.phase, phase)
         return self._draft
 
