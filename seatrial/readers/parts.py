@@ -97,7 +97,8 @@ class PartReader:
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
         reader = _beginning(text) if begins else None
-        for part in reversed([part for part in self._open.values() if part.label == label]):
+        own = [part for part in self._open.values() if part.label == label or not part.reader.is_labelled]
+        for part in reversed(own):
             is_other = reader is not None and reader is not part.reader and not part.reader.ends
             if not is_other and (part.reader.ends or part.reader.belongs.match(text)):
                 part.add(text)
@@ -105,7 +106,7 @@ class PartReader:
                     self._close(part)
                 return True
         if reader:
-            self._begin(reader, text, label)
+            self._begin(reader, text, label if reader.is_labelled else "")
             return True
         if _NCCL_TESTS.match(text):
             for part in list(self._open.values()):

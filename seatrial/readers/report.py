@@ -44,6 +44,7 @@ class Reader:
     - `ends`: the last line, if every line up to it belongs to the part (a document in JSON or XML).
     - `read`: the report of the lines; None if they are of another kind, and something else reads them.
     - `patience`: how many other lines may stand between two lines of the part.
+    - `is_labelled`: whether lines with the label of a rank or a host are parts of their own.
     - `prints` and `finds`: the row of the table in docs/judging-logs.md.
     """
 
@@ -55,6 +56,7 @@ class Reader:
     belongs: re.Pattern[str] = re.compile(r"(?!)")
     ends: re.Pattern[str] | None = None
     patience: int = 20
+    is_labelled: bool = True
 
 
 def check_of(report: Report, name: str, label: str = "") -> Check:

@@ -6,7 +6,7 @@ The first reader whose mark a line has takes it. A new tool is an entry here, an
 import re
 from collections.abc import Sequence
 
-from seatrial.readers import bandwidth, dcgm, fabric, infiniband, nvidia_smi
+from seatrial.readers import bandwidth, dcgm, fabric, infiniband, nccl_ras, nvidia_smi, stragglers, training
 from seatrial.readers.documents import document_of
 from seatrial.readers.report import Reader, Report
 
@@ -98,10 +98,38 @@ READERS = (
         belongs=bandwidth.BURN_LINE,
     ),
     Reader(
+        "logs of Megatron-LM, torchtitan, NeMo, Composer, Hugging Face, lines of JSON",
+        "`fail` for a loss that is not finite, with the rank, node and GPU that found it; `degraded` for steps that"
+        " stay slower than the earlier ones",
+        training.NEEDLES,
+        training.LINE,
+        training.read_training,
+        belongs=training.LINE,
+        patience=100_000,
+        is_labelled=False,
+    ),
+    Reader(
+        "straggler reports of NVIDIA Resiliency Extension",
+        "`degraded` for a rank below its threshold, with the node",
+        ("GPU relative performance", "GPU individual performance", "STRAGGLER DETECTION WARNING"),
+        stragglers.BEGINS,
+        stragglers.read_stragglers,
+        belongs=stragglers.LINE,
+        is_labelled=False,
+    ),
+    Reader(
+        "`ncclras`",
+        "`fail` for a rank that does not answer or reports an error; `inconclusive` for ranks that are out of step",
+        ("Communicators...", "Group  ", "INCOMPLETE", "MISMATCH", "Job summary"),
+        nccl_ras.BEGINS,
+        nccl_ras.read_ras,
+        belongs=nccl_ras.LINE,
+    ),
+    Reader(
         "`ib_write_bw` and its sisters (perftest)",
         "`fail` for an error of a connection or a completion; with `--fabric`, the rate against that of a port",
         ("#bytes", "RDMA_", "Send ", "Atomic"),
-        re.compile(rf"\s{0, 40}#bytes\s+#iterations|{infiniband.TEST.pattern}"),
+        re.compile(rf"\s{{0,40}}#bytes\s+#iterations|{infiniband.TEST.pattern}"),
         infiniband.read_perftest,
         belongs=infiniband.PERFTEST_LINE,
     ),

@@ -1,0 +1,125 @@
+"""Read what `ncclras` prints: communicators whose ranks do not answer, report errors, or are out of step. Pure.
+
+Source: NCCL's src/ras/client_support.cc, 2.24 to 2.30. RAS lists the outliers, which are the few: whether they are
+behind or ahead is in the counts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers.report import Report, Result
+
+MISSING, FAILED, OUT_OF_STEP = "ras-rank-missing", "ras-rank-failed", "ras-out-of-step"
+BEGINS = re.compile(
+    r"\A(?:Communicators\.\.\.|Group {1,20}Comms {1,20}Nodes|#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) [A-Z]|Job summary\s*$)"
+)
+_HEADING = re.compile(
+    r"(?:#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) )?(?P<kinds>(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)(?:,[A-Z]{4,10})*)\s*$"
+)
+_MEMBER = re.compile(
+    r"\s{1,8}Rank (?P<rank>\d{1,7})(?P<says> (?:has|reported) .{1,80}?)? -- GPUs? (?P<gpu>[\d,]{1,80})"
+    r"(?: \(NVML .{1,20}\))? managed by process (?P<process>\d{1,10}) on node (?P<node>\S{1,253})"
+)
+_PROCESS = re.compile(
+    r"\s{1,8}Process (?P<process>\d{1,10}) on node (?P<node>\S{1,253}) managing GPUs? (?P<gpu>[\d,]{1,80})"
+)
+_COUNT = re.compile(
+    r"\s{1,8}(?P<ranks>\d{1,7}) ranks? ha(?:ve|s) "
+    r"(?:launched up to operation (?P<number>\d{1,18})|not launched any|status (?P<status>\w{1,20}))"
+)
+_OPERATION = re.compile(r"\s{1,8}Communicator ranks have different (?P<what>\w{1,40}(?: operation counts)?)")
+_ROW = re.compile(r"\s{0,8}\d{1,9}(?:\s{1,12}[\d-]{1,15}){5}\s{1,12}[A-Z,]{1,40}\s{1,12}(?P<errors>[A-Z,]{2,60})\s*$")
+LINE = re.compile(
+    rf"{BEGINS.pattern}|\A(?:(?:#\d{{1,9}}-\d{{1,9}} \([0-9a-f]{{16}}\) )?(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)\b"
+    r"|\s{1,8}(?:#|Rank \d|Process \d|Communicator ranks|Missing |\[could not find|\d{1,7} (?:ranks?|job process)\b)"
+    r"|\s{1,8}(?:(?:Init|Async)\w{0,20} error|Encountered )|=+\s*$|(?:Errors|Warnings)\s*$"
+    r"|\s{0,8}(?:\(total\)|Nodes\b|\d{1,9}\s)|CUDA runtime version)"
+)
+
+
+@dataclass(slots=True)
+class _Section:
+    """One heading of the report with what stands below it."""
+
+    kinds: str
+    members: list[str] = field(default_factory=list)
+    what: str = ""
+    counts: list[tuple[int, str]] = field(default_factory=list)  # how many ranks, and where they are
+
+
+def read_ras(lines: Sequence[str]) -> Report:
+    """Read sections and the table of communicators; one without errors is a pass."""
+    sections = list(_sections(lines))
+    results: list[Result] = []
+    for section in sections:
+        results += _of_section(section)
+    if not results:
+        rows = [row for row in map(_ROW.match, lines) if row]
+        results = [Result(Verdict.PASS, MISSING, "") for row in rows if row["errors"] == "OK"]
+    return Report("NCCL RAS", tuple(results))
+
+
+def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+    section: _Section | None = None
+    for line in lines:
+        if heading := _HEADING.match(line):
+            if section:
+                yield section
+            section = _Section(heading["kinds"])
+        elif section is None:
+            continue
+        elif member := _MEMBER.match(line):
+            said = (member["says"] or "").strip()
+            place = f"process {member['process']}, GPU {member['gpu']}, node {member['node']}"
+            section.members.append(f"rank {member['rank']} ({place})" + (f" {said}" if said else ""))
+        elif process := _PROCESS.match(line):
+            section.members.append(f"process {process['process']} (GPU {process['gpu']}, node {process['node']})")
+        elif operation := _OPERATION.match(line):
+            section.what = operation["what"].removesuffix(" operation counts")
+        elif count := _COUNT.match(line):
+            section.counts.append((int(count["ranks"]), count["number"] or count["status"] or "0"))
+    if section:
+        yield section
+
+
+def _of_section(section: _Section) -> Iterator[Result]:
+    named = ", ".join(section.members[:4]) + (" and more" if len(section.members) > 4 else "")
+    kinds = section.kinds.split(",")
+    if ("INCOMPLETE" in kinds or "DEAD" in kinds) and named:
+        yield Result(Verdict.FAIL, MISSING, f"{named} does not answer")
+    if "ERROR" in kinds and named:
+        yield Result(Verdict.FAIL, FAILED, named)
+    if "MISMATCH" in kinds:
+        yield Result(Verdict.INCONCLUSIVE, OUT_OF_STEP, _out_of_step(section, named))
+
+
+def _out_of_step(section: _Section, named: str) -> str:
+    """Which ranks are behind: the listed ones, or all others where the listed ones are ahead."""
+    what = f"{section.what or 'status'} differs between ranks"
+    numbers = [(int(where), ranks) for ranks, where in section.counts if where.isdigit()]
+    if len(numbers) < 2 or len(numbers) != len(section.counts):
+        return f"{what}: {named}"
+    (low, behind), *_, (high, ahead) = sorted(numbers)
+    if behind > ahead:
+        return f"{what}: {behind} ranks at {low} are behind {ahead} at {high}, which only are ahead: {named}"
+    return f"{what}: at {low}, {high - low} behind {ahead} ranks: {named}"
+
+
+_LOOK = "Run `py-spy dump --native --pid PROCESS` on that node, and look for an Xid in its dmesg."
+REASONS = {
+    MISSING: Explanation(
+        "{tool}: {what}",
+        "A rank of a communicator does not answer NCCL's RAS network: its process died or hangs, or its node is gone.",
+        _LOOK,
+    ),
+    FAILED: Explanation("{tool}: {what}", "A rank of a communicator reports an error to NCCL's RAS network.", _LOOK),
+    OUT_OF_STEP: Explanation(
+        "{tool}: {what}",
+        "Ranks of a communicator were at different operations when RAS asked them, which is usual for a moment.",
+        "Run `ncclras -v` again after a minute: if the counts stay, the ranks that are behind hang; run `py-spy dump`"
+        " there.",
+    ),
+}

@@ -1,0 +1,70 @@
+"""Read the straggler reports of NVIDIA Resiliency Extension, as NeMo and Megatron-LM print them. Pure.
+
+Source: its straggler detection callback. A score is 1 for the fastest rank (relative), or for the rank's own best
+(individual); below 0.7, its default threshold, a rank is called a straggler.
+"""
+
+import re
+from collections.abc import Sequence
+
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers.report import Report, Result
+
+STRAGGLER = "training-straggler"
+THRESHOLD = 0.7
+BEGINS = re.compile(r"\A.{0,200}?(?:\bGPU (?:relative|individual) performance:|STRAGGLER DETECTION WARNING: )")
+_SCORE = re.compile(r"\A\s{0,20}Rank=(?P<rank>\d{1,7}) Node=(?P<node>[\w.-]{1,253}) Score=(?P<score>\d(?:\.\d{1,6})?)")
+_KIND = re.compile(r"GPU (relative|individual) performance:")
+_WARNING = re.compile(
+    r"STRAGGLER DETECTION WARNING: Some GPUs (?P<kind>have worse relative performance|performance dropped)\. "
+    r"Affected ranks: (?P<ranks>.{1,4000})"
+)
+_RANK = re.compile(r"rank=(\d{1,7}), node='([\w.-]{1,253})'|(?<![\w=.'-])(\d{1,7})(?=[,\]}\s]|$)")
+LINE = re.compile(
+    rf"{BEGINS.pattern}|{_SCORE.pattern}|\A\s{{0,20}}(?:Worst|Best) performing \d|\A.{{0,80}}Straggler report "
+)
+
+
+def read_stragglers(lines: Sequence[str]) -> Report:
+    """Name the ranks that a warning names, or whose score is below the threshold, with node and score."""
+    kind = "relative"
+    scores: dict[tuple[str, int], tuple[str, float]] = {}
+    warned: dict[tuple[str, int], str] = {}
+    for line in lines:
+        if heading := _KIND.search(line):
+            kind = heading[1]
+        elif score := _SCORE.match(line):
+            scores[kind, int(score["rank"])] = score["node"], float(score["score"])
+        elif warning := _WARNING.search(line):
+            about = "individual" if warning["kind"] == "performance dropped" else "relative"
+            for match in _RANK.finditer(warning["ranks"]):
+                warned[about, int(match[1] or match[3])] = match[2] or ""
+    slow = {key for key, (_, score) in scores.items() if score < THRESHOLD} | set(warned)
+    results = [_result(key, scores.get(key), warned.get(key, "")) for key in sorted(slow)]
+    measurements = [_measured(kind, rank, *scores[kind, rank]) for kind, rank in scores]
+    return Report("straggler detection", tuple(results), tuple(measurements))
+
+
+def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) -> Result:
+    kind, rank = key
+    node = scored[0] if scored else named
+    where = f" on {node}" if node else ""
+    than = "the others" if kind == "relative" else "its own earlier steps"
+    how = f"computes at {scored[1] * 100:.0f} % of {than}" if scored else f"computes slower than {than}"
+    return Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank}{where} {how}")
+
+
+def _measured(kind: str, rank: int, node: str, score: float) -> Measurement:
+    return Measurement("straggler_score", score, "1", Subject("node", node), {"kind": kind, "rank": rank}, (score,))
+
+
+REASONS = {
+    STRAGGLER: Explanation(
+        "{tool}: {what}",
+        "The GPU kernels of a rank take longer than those of the others, or than its own did before.",
+        "Run `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` on that node for a GPU that is slowed down, then"
+        " `dcgmi diag -r 3`; drain the node if it stays slow.",
+    ),
+}

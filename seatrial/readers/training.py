@@ -1,0 +1,186 @@
+"""Judge the log of a training: numbers that are not finite, and steps that take longer than those before. Pure.
+
+A log is compared with its own earlier steps. Where a lasting slowdown begins is found by the largest cumulative sum of
+deviations (CUSUM; E. S. Page, Biometrika 41, 1954), which single slow steps, such as those of a checkpoint, do not move
+because each counts at most half a step.
+"""
+
+import re
+from collections.abc import Sequence
+from statistics import mean, median
+from typing import NamedTuple
+
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers import training_steps
+from seatrial.readers.report import Report, Result
+from seatrial.readers.training_steps import Step, read_steps
+
+NOT_FINITE, SLOWER = "training-log-not-finite", "training-log-slower"
+SLOW_STEP = 1.5  # times the median of the steps before: such a step is noted
+SLOWER_BY = 1.15  # times the median before: a slowdown that stays is degraded
+MIN_COMPARED = 20
+_WARM_UP = 0.1  # of the steps, which compile and fill caches
+
+_ASSERTION = re.compile(
+    r"\A.{0,200}?(?:Rank (?P<rank>\d{1,7}), node (?P<node>[\w.-]{1,253}), device (?P<device>\d{1,4}), "
+    r"iteration #?\d{1,12}: (?P<what>Unexpected result.{0,160}|[Pp]ossible .{0,160})"
+    r"|Rank (?P<old_rank>\d{1,7}): found (?P<old_what>(?:NaN|Inf) in .{0,120}?)\. "
+    r"Device: (?P<old_device>\d{1,4}), node: (?P<old_node>[\w.-]{1,253}))"
+)
+LINE = re.compile(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}", re.IGNORECASE)
+NEEDLES = ("iteration", "step:", "train_step_timing", "loss=", "loss/", "'loss'", '"loss"', 'loss":', "Rank ")
+
+
+class Accused(NamedTuple):
+    """The rank whose own check found a number that is not finite."""
+
+    rank: int
+    node: str
+    device: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.node}, GPU {self.device})"
+
+
+def read_training(lines: Sequence[str]) -> Report | None:
+    """The report of a training's log; None where no line has a step or an assertion."""
+    steps = read_steps(lines)
+    accused = _accused(lines)
+    if not steps and not accused:
+        return None
+    results = [*_not_finite(steps, accused), *_slower(steps)]
+    return Report(_tool(steps), tuple(results), measurements_of(steps), tuple(_slow_steps(steps)))
+
+
+def measurements_of(steps: Sequence[Step], subject: Subject | None = None) -> tuple[Measurement, ...]:
+    """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the warm-up."""
+    subject = subject or Subject("cluster", "training")
+    after = _warm(steps)
+    found = []
+    for metric, unit, better, values in (
+        ("step_time", "ms", "lower", [step.time_ms for step in after]),
+        ("model_flops", "TFLOP/s", "higher", [step.tflops_per_gpu for step in after]),
+        ("tokens_per_gpu", "tokens/s", "higher", [step.tokens_s_per_gpu for step in after]),
+        ("throughput", "samples/s", "higher", [step.samples_s for step in after]),
+    ):
+        known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
+        if known:
+            found.append(Measurement(metric, median(known), unit, subject, {"steps": len(known)}, known, better))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def _tool(steps: Sequence[Step]) -> str:
+    """The log in words: how many steps, how long one takes, how much it computes."""
+    if not steps:
+        return "training log"
+    said = [f"{measured.value:.4g} {measured.unit}" for measured in measurements_of(steps)[:3]]
+    of = f"training log of {len(steps)} step{'s' if len(steps) > 1 else ''}"
+    return f"{of} ({', '.join(said)})" if said else of
+
+
+def _accused(lines: Sequence[str]) -> list[Accused]:
+    found: dict[int, Accused] = {}
+    for line in lines:
+        match = _ASSERTION.match(line)
+        if match is None:
+            continue
+        old = "old_" if match["old_rank"] else ""
+        rank = int(match[f"{old}rank"])
+        found.setdefault(rank, Accused(rank, match[f"{old}node"], match[f"{old}device"], match[f"{old}what"]))
+    return list(found.values())
+
+
+def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Result]:
+    """A loss or gradient that is no number; `degraded` if the training went on with numbers."""
+    where = f", first on {accused[0]}" if accused else ""
+    more = f" and {len(accused) - 1} more ranks" if len(accused) > 1 else ""
+    bad = [at for at, step in enumerate(steps) if not step.is_finite]
+    if not bad:
+        return [Result(Verdict.FAIL, NOT_FINITE, f"{each}: {each.what}") for each in accused[:1]]
+    first, last = steps[bad[0]], steps[bad[-1]]
+    is_loss = first.loss is not None and first.loss - first.loss != 0
+    what = "the loss" if is_loss else "the gradient norm"
+    if bad[-1] == len(steps) - 1:
+        at = f"{what} is not finite from step {first.number} on"
+        return [Result(Verdict.FAIL, NOT_FINITE, f"{at}{where}{more}")]
+    at = f"{what} was not finite at {len(bad)} steps, {first.number} to {last.number}, and is finite after them"
+    verdict = Verdict.FAIL if accused else Verdict.DEGRADED
+    return [Result(verdict, NOT_FINITE, f"{at}{where}{more}")]
+
+
+def _warm(steps: Sequence[Step]) -> Sequence[Step]:
+    """The steps after the warm-up."""
+    return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :] if len(steps) > 2 else steps
+
+
+def _costs(steps: Sequence[Step]) -> tuple[list[tuple[int | None, float]], str]:
+    """The cost of each step in one unit: its time, else the reciprocal of a rate."""
+    times = [(step.number, step.time_ms) for step in steps if step.time_ms]
+    if times:
+        return times, "ms"
+    rates = [(step.number, 1000 / step.tokens_s_per_gpu) for step in steps if step.tokens_s_per_gpu]
+    if rates:
+        return rates, "ms a token"
+    return [(step.number, 1000 / step.samples_s) for step in steps if step.samples_s], "ms a sample"
+
+
+def _slow_steps(steps: Sequence[Step]) -> list[str]:
+    """Single steps that took much longer than those before them."""
+    costs, unit = _costs(steps)
+    slow = []
+    for at in range(1, len(costs)):
+        number, cost = costs[at]
+        before = median(value for _, value in costs[max(0, at - 100) : at])
+        if cost >= SLOW_STEP * before:
+            slow.append(f"step {number} took {cost:.4g} {unit}, {cost / before:.1f} times those before")
+        if len(slow) > 4:
+            break
+    return slow
+
+
+def _slower(steps: Sequence[Step]) -> list[Result]:
+    """A slowdown that stays until the end, with the step that it begins at; a pass where there is none."""
+    costs, unit = _costs(_warm(steps))
+    if len(costs) < MIN_COMPARED:
+        return []
+    at = _change(tuple(cost for _, cost in costs))
+    before = median(cost for _, cost in costs[:at])
+    after = median(cost for _, cost in costs[at:])
+    if after < SLOWER_BY * before:
+        return [Result(Verdict.PASS, SLOWER, "")]
+    words = f"steps from {costs[at][0]} on take {after:.4g} {unit}, {after / before:.2f} times the {before:.4g} before"
+    return [Result(Verdict.DEGRADED, SLOWER, words)]
+
+
+def _change(costs: Sequence[float]) -> int:
+    """The place from which costs are highest against those before, with some steps on either side."""
+    middle = median(costs)
+    deviations = [max(-0.5, min(0.5, cost / middle - 1)) for cost in costs]
+    usual = mean(deviations)
+    side = MIN_COMPARED // 4
+    total, lowest, place = 0.0, float("inf"), side
+    for at, deviation in enumerate(deviations):
+        if side <= at <= len(costs) - side and total < lowest:
+            lowest, place = total, at
+        total += deviation - usual
+    return place
+
+
+REASONS = {
+    NOT_FINITE: Explanation(
+        "{tool}: {what}",
+        "The loss or the gradient of a training is NaN or infinite. A rank that finds it in its own loss, before any"
+        " collective, is named with its node and GPU.",
+        "Go back to the checkpoint before that step and run it again: the same step again is the data or the program,"
+        " another is hardware; then run `dcgmi diag -r 3` on the node that is named.",
+    ),
+    SLOWER: Explanation(
+        "{tool}: {what}",
+        "The steps of a training take longer than its earlier ones, and it stays so until the log ends.",
+        "Run `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` on the nodes for a GPU that is slowed down,"
+        " and `seatrial run` for one that is slower than the others.",
+    ),
+}
