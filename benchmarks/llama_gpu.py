@@ -130,7 +130,7 @@ def checkpoint(report: Report) -> None:
 def same(report: Report) -> None:
     """Two runs, bit for bit; then one whose replays have a flipped bit, which must be named."""
     options = {"size": "150m", "sequence": 2048, "batch": 4, "steps": 20, "precision": "bf16", "replays": 10}
-    runs = [probe(**options) for _ in range(2)]
+    runs = [probe("--deterministic", **options) for _ in range(2)]
     digests = [each.get("losses_digest") or each for each in runs]
     parameters = [each["ranks"][0]["parameters"] if "ranks" in each else None for each in runs]
     replayed = [each.get("replays") for each in runs]

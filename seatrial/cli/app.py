@@ -11,6 +11,7 @@ import click
 
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.diagnose import diagnose
 from seatrial.cli.examples import examples
 from seatrial.cli.explain import explain
 from seatrial.cli.init import init
@@ -24,7 +25,8 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
-    init, run, suites, render, parse, judge, localize, rejudge, replay, explain, baseline, history, compare, report,
+    init, run, suites, render, parse, judge, localize, diagnose,
+    rejudge, replay, explain, baseline, history, compare, report,
     bundle, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
 )  # fmt: skip
 

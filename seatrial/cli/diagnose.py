@@ -1,84 +1,98 @@
-"""`seatrial doctor`: requirements that this machine lacks, each with the next step."""
+"""`seatrial diagnose`: which rank did not enter which collective, from the dumps and logs of a job that hangs."""
 
-import shutil
-from collections.abc import Sequence
-from importlib.util import find_spec
-from itertools import groupby
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
-from seatrial.alerts.settings import HOW_TO, AlertSettings
-from seatrial.cli.options import print_json
-from seatrial.config.cluster import Cluster, load_cluster, missing_package
-from seatrial.model.errors import InputError, SeatrialError
-from seatrial.model.reason import code_of
-from seatrial.platforms import platform_for
-from seatrial.platforms.local import LocalPlatform
-from seatrial.report.metrics import target_of_environment
-from seatrial.runs.explanations import CATALOG
-from seatrial.system.process import open_files_problem
-from seatrial.text.docs import with_addresses
+import click
 
-_LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
+from seatrial.cli.options import json_option, print_json
+from seatrial.model.errors import InputError, NothingFoundError
 
-Finding = tuple[str, str | None]  # what was looked at, and what is wrong with it
+if TYPE_CHECKING:
+    from seatrial.nccl.flight_recorder import Late, RankTrace
+
+_MOST_LOG = 256 << 20  # bytes of a log
 
 
-def diagnosed(cluster_file: Path | None) -> list[Finding]:
-    """Look at everything that a run needs. Raises InputError when the cluster file is not what it should be."""
-    cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
-    kind = f"platform {cluster.platform.kind}"
-    findings: list[Finding] = [(kind, problem) for problem in platform_for(cluster, cluster_file).missing()]
-    findings = findings or [(kind, None)]
-    findings += [(f"uses {part}", None) for part in cluster.platform.moving_parts()]
-    if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
-        mpi = "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file"
-        findings.append(("mpirun", None if shutil.which(cluster.mpi.mpirun) else mpi))
-        extra = "install seatrial with its extra `local`: uv tool install 'seatrial[local] @ WHEEL'"
-        findings.append(("torch", None if find_spec("torch") else extra))
-    findings.append(("open files", open_files_problem(len(cluster.node_names()))))
-    if cluster.upload:
-        findings.append((f"upload {cluster.upload}", missing_package(cluster.upload)))
-    findings += [_history(), _alerts(cluster)]
-    try:
-        if target_of_environment():
-            findings.append(("metrics", None))
-    except InputError as error:
-        findings.append(("metrics", error.reason))
-    return findings
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--ranks", type=click.IntRange(1, 200_000), help="How many ranks the job has; a missing dump then counts."
+)
+@json_option
+def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoReturn:
+    """Name the ranks that a hanging job waits for, from FILES of any PyTorch job.
 
+    FILES are dumps of PyTorch's flight recorder (TORCH_FR_DUMP_TEMP_FILE, one per rank, whose name ends in the rank),
+    folders of them, and logs with the lines of NCCL's watchdog or of seatrial's own training. Exit status: 0 no rank
+    stands out, 1 one does, 2 bad input, 3 the files cannot tell.
+    """
+    from seatrial.nccl.flight_recorder import late
 
-def show(findings: Sequence[Finding], *, as_json: bool) -> int:
-    """Print one line per finding; return 0 when all is there, 1 when something is missing."""
-    status = int(any(problem is not None for _, problem in findings))
+    traces = list(_merged(files))
+    if not traces:
+        raise NothingFoundError("no file holds a dump of the flight recorder, or a line of NCCL's watchdog")
+    found = late(traces, ranks)
     if as_json:
-        print_json([{"what": f[0], "missing": f[1], "next_step": _next_step(f)} for f in findings])
-        return status
-    for next_step, group in groupby(findings, _next_step):
-        for subject, problem in group:
-            print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
-        if next_step:
-            print(f"        next step: {with_addresses(next_step)}")
-    return status
+        print_json([{"rank": each.rank, "host": each.host, "reason": each.reason} for each in found])
+    else:
+        _show(found, traces)
+    sys.exit(1 if found else 3)
 
 
-def _next_step(finding: Finding) -> str | None:
-    """Return the next step of the catalog; other problems hold their own."""
-    code = code_of(finding[1] or "")
-    return CATALOG[code].next_step if code else None
+def _merged(files: tuple[Path, ...]) -> "Iterator[RankTrace]":
+    """One trace for each rank; a later file's replaces an earlier one's."""
+    by_rank = {}
+    for path in _plain_files(files):
+        for trace in _read(path):
+            by_rank[trace.rank] = trace
+    yield from (by_rank[rank] for rank in sorted(by_rank))
 
 
-def _history() -> Finding:
-    from seatrial.history import open_store
+def _plain_files(paths: tuple[Path, ...]) -> Iterator[Path]:
+    """The files, and those in the folders."""
+    for path in paths:
+        yield from sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else (path,)
+
+
+def _read(path: Path) -> "list[RankTrace]":
+    """The traces in a file. Raises InputError for one that cannot be read, or that is no dump and no log."""
+    from seatrial.checks.training.stuck import read_stuck
+    from seatrial.nccl.flight_recorder import NoDump, read_dump, read_watchdog
 
     try:
-        open_store().close()
-    except SeatrialError as error:
-        return "history", error.reason
-    return "history", None
+        with path.open("rb") as file:
+            content = file.read(_MOST_LOG + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    if len(content) > _MOST_LOG:
+        raise InputError(f"{path}: has more than {_MOST_LOG} bytes; give the part of it that has the watchdog's lines")
+    is_dump = content[:1] == b"\x80" or (content[:1] == b"{" and b'"entries"' in content)
+    if not is_dump:
+        lines = content.decode(errors="replace").splitlines()
+        return read_stuck(lines) or read_watchdog(lines)
+    number = re.search(r"(\d{1,7})(?:\.\w{1,8})?$", path.name)
+    if not number:
+        raise InputError(f"{path}: the name of a dump ends in its rank, such as trace_3")
+    try:
+        return [read_dump(content, int(number[1]))]
+    except NoDump as error:
+        raise InputError(f"{path}: {error}") from error
 
 
-def _alerts(cluster: Cluster) -> Finding:
-    settings = AlertSettings.from_env(cluster.notify)
-    if not settings.anybody:
-        return f"alerts (not configured, none is sent: {HOW_TO})", None
-    return "alerts", (settings.slack.problem() if settings.slack else None) or settings.legal()[1]
+def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
+    """A line for each rank, and its next step."""
+    from seatrial.model.reason import Reason
+    from seatrial.nccl.flight_recorder import circle
+    from seatrial.runs.explanations import CATALOG
+
+    reasons = [late.reason for late in found]
+    reasons = reasons or [circle(traces) or Reason.of("no-rank-behind", ranks=len(traces))]
+    for reason in reasons:
+        print(reason)
+    code = reasons[0].code
+    if code and CATALOG[code].next_step:
+        print(f"next: {CATALOG[code].next_step}")

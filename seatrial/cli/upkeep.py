@@ -136,7 +136,7 @@ def doctor(cluster: Path | None, as_json: bool) -> NoReturn:
 
     Without CLUSTER, check for the local platform. Exit status: 0 nothing is missing, 1 something is missing."""
     with waiting(f"looking at {cluster or 'this machine'}"):
-        from seatrial.cli.diagnose import diagnosed, show
+        from seatrial.cli.doctor import diagnosed, show
 
         findings = diagnosed(cluster)
     sys.exit(show(findings, as_json=as_json))

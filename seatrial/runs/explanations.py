@@ -6,7 +6,7 @@ from seatrial import builders, checks, history, localize, model, platforms, read
 from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.checks import localize as localize_step
 from seatrial.model.reason import Explanation
-from seatrial.nccl import causes
+from seatrial.nccl import causes, flight_recorder
 from seatrial.platforms import baremetal, docker, kubernetes, local, runai, slurm
 
 AREAS: Mapping[str, Mapping[str, Explanation]] = {
@@ -24,7 +24,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Collectives": collectives.REASONS,
     "Logs": causes.REASONS,
     "Other tools": readers.REASONS,
-    "Training": training.REASONS,
+    "Training": {**training.REASONS, **flight_recorder.REASONS},
     "Devices": devices.REASONS,
     "Localisation": {**localize.REASONS, **localize_step.REASONS},
     "Numbers": model.REASONS,

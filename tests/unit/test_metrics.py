@@ -13,7 +13,7 @@ import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
-from seatrial.cli.diagnose import diagnosed, show
+from seatrial.cli.doctor import diagnosed, show
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult

@@ -94,8 +94,8 @@ def test_the_command_writes_it_once(tmp_path: Path) -> None:
 
 
 # torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is; only folders of
-# images need Pillow, which a probe asks for by name.
-OPTIONAL = {"devices": {"numpy"}, "torch_device": {"pynvml"}, "datasets": {"PIL"}}
+# images need Pillow, and fp8 torchao, which a probe asks for by name.
+OPTIONAL = {"devices": {"numpy"}, "torch_device": {"pynvml"}, "datasets": {"PIL"}, "parallel": {"torchao"}}
 ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 
 

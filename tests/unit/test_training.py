@@ -14,6 +14,7 @@ from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.failures import node_of
 from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.checks.training import check as step
+from seatrial.checks.training import on_ranks
 from seatrial.checks.training.check import read_sums
 from seatrial.checks.training.result import read_event
 from seatrial.checks.training.section import Training
@@ -44,7 +45,7 @@ class Roll:
 @pytest.fixture(autouse=True)
 def roll(monkeypatch: pytest.MonkeyPatch) -> Roll:
     roll = Roll()
-    monkeypatch.setattr(step, "roll_call", roll.call)
+    monkeypatch.setattr(on_ranks, "roll_call", roll.call)
     return roll
 
 
@@ -72,7 +73,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]) -
         document = load_suite("quick").model_dump()
         document["training"]["all_reduce_rounds"] = 50 if sums else 0
         suite = SuiteFile.model_validate(document)
-        monkeypatch.setattr(step, "mpirun", fake_mpirun)
+        monkeypatch.setattr(on_ranks, "mpirun", fake_mpirun)
         return try_check(step.TRAINING, CheckContext(Run("run-1", LAB, suite, tmp_path), bed or make_testbed())).check
 
     return run

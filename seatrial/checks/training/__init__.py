@@ -1,4 +1,4 @@
-"""The check `training`: train a small transformer over every rank; does it learn, and do all ranks end alike?"""
+"""The check `training`: train a model over every rank; does it learn, do all ranks agree, who is slow or hangs?"""
 
 from seatrial.model.reason import Explanation, register
 
@@ -37,6 +37,45 @@ REASONS = {
         "the loss of rank {rank} was not finite, the others' was",
         "The numbers of one rank are not finite, those of the others are (`corrupt`).",
         "Take the node of that rank out, and test its memory (`dcgmi diag -r 3`).",
+    ),
+    "training-hangs": Explanation(
+        "a step does not end: {late}",
+        "The ranks wait for each other, and what PyTorch's flight recorder holds names the one that is late.",
+        "Look at what that rank does: its data loader, its file system, its GPU.",
+    ),
+    "training-interrupted": Explanation(
+        "a rank was killed on purpose",
+        "The suite's `interrupt` killed a rank; the training goes on from its last checkpoint.",
+    ),
+    "training-goodput": Explanation(
+        "goodput {share} of {wall} s: {lost} s lost, {resume} s to resume, {reschedule} s to start again, {save} s to"
+        " save",
+        "The productive share of an interrupted training, by the formula of Google's Cluster Readiness Evaluation.",
+    ),
+    "checkpoint-differs": Explanation(
+        "the checkpoint that was read back holds other numbers than were written",
+        "The file system or a disk changed data (`corrupt`).",
+        "Check the disks behind `checkpoint_dir`, then the memory of the nodes.",
+    ),
+    "replays-differ": Explanation(
+        "the same steps from the same seed gave other bits: {ranks}",
+        "Each rank trained alone three times; most got the same bits, and these did not (`corrupt`).",
+        "Take the node of that rank out, and test its memory (`dcgmi diag -r 3`).",
+    ),
+    "replays-disagree": Explanation(
+        "the same steps from the same seed gave different bits, and no majority agrees: {ranks}",
+        "Software that does not compute deterministically looks like this too, so none is blamed.",
+        "Use one version of PyTorch, driver and CUDA on all nodes, then run it again.",
+    ),
+    "rank-replays-differ": Explanation(
+        "rank {rank} got other bits in {replays} of 3 replays",
+        "A rank that trained alone computed something else than most ranks (`corrupt`).",
+        "Take the node of that rank out, and test its memory (`dcgmi diag -r 3`).",
+    ),
+    "rank-sums-differ": Explanation(
+        "rank {rank} computed right gradients and received wrong sums of them",
+        "The gradients of all ranks had the same bits before they were summed: the transport changed data (`corrupt`).",
+        "Check the links of that rank's node.",
     ),
     "rank-parameters-differ": Explanation(
         "rank {rank} ended with parameters {checksum}, the majority has others",

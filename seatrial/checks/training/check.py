@@ -3,15 +3,14 @@
 import logging
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
-from seatrial.checks.collectives.sweep import naming_flooders, rendezvous_argv
+from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.connectivity.stages import roll_call
 from seatrial.checks.contract import (
     TORCH,
     CheckContext,
@@ -25,7 +24,9 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
-from seatrial.checks.failures import classify_failure, gave_up, lost_ranks, node_of
+from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.training.llama import train_llama
+from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -34,20 +35,18 @@ from seatrial.checks.training.result import (
     suspects,
 )
 from seatrial.checks.training.section import Training, plan_training
-from seatrial.config.run import Run, secrets_of
-from seatrial.model.errors import RemoteError
+from seatrial.config.run import Run
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
-from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.mpi import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from
 from seatrial.text.words import fraction, quantity
 
 log = logging.getLogger("seatrial.training")
 
-_NAME = "training"
 _SUMS = "torch-all_reduce"  # the log's name
 _LOGGED_STEPS = 10  # how many of a run's steps are logged
 _EVENT = '{"event": "all_reduce"'
@@ -88,21 +87,21 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
-        return Check(_NAME, verdict, reason, result.seconds)
+        return Check(NAME, verdict, reason, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
     if ranks != testbed.world_size:
         reason = Reason.of("training-ranks-missing", ranks=ranks, world_size=testbed.world_size)
-        return Check(_NAME, Verdict.FAIL, reason, result.seconds)
+        return Check(NAME, Verdict.FAIL, reason, result.seconds)
     if not bad:
         right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
-        return Check(_NAME, Verdict.PASS, right, result.seconds)
+        return Check(NAME, Verdict.PASS, right, result.seconds)
     wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of("sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds)
     suspects = []
     for rank in bad if 2 * len(bad) < ranks else ():  # where most received it, its sender is unknown
         evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
         suspects.append(Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence))
-    return Check(_NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
+    return Check(NAME, Verdict.CORRUPT, reason, result.seconds, suspects=tuple(suspects))
 
 
 def training(context: CheckContext) -> StepResult:
@@ -111,7 +110,7 @@ def training(context: CheckContext) -> StepResult:
     sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
     if sums and sums.verdict is not Verdict.PASS:
         return StepResult(sums, testbed)
-    check = _train(run, testbed, section, _NAME)
+    check = _train(run, testbed, section, NAME)
     if sums and check.verdict is Verdict.PASS:
         check = replace(check, reason=join((check.reason, sums.reason)), seconds=check.seconds + sums.seconds)
     return StepResult(check, testbed)
@@ -122,10 +121,10 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
     probe = [testbed.python, f"{testbed.workdir}/all_reduce.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
     rounds = ("--rounds", str(settings.all_reduce_rounds))
     argv = [*probe, *rounds, *rendezvous_argv(run, testbed, _SUMS, settings.timeout_s)]
-    check = _on_ranks(
+    check = on_ranks(
         run,
         testbed,
-        settings,
+        settings.timeout_s,
         _SUMS,
         argv,
         is_done=lambda line: read_sums(line) is not None,
@@ -138,62 +137,19 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
 def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
     workload = settings.workload(gpus=testbed.has_gpus)
+    if workload.model == "llama":
+        return train_llama(run, testbed, workload, settings.timeout_s, label)
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
-    return _on_ranks(
+    return on_ranks(
         run,
         testbed,
-        settings,
+        settings.timeout_s,
         label,
         [*probe, *workload.arguments(), *rendezvous_argv(run, testbed, label, settings.timeout_s)],
         on_line=lambda line: _log_step(line, workload.steps),
         is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
         conclude=lambda result: conclude(run, testbed, settings, result),
     )
-
-
-def _on_ranks(
-    run: Run,
-    testbed: Testbed,
-    settings: Training,
-    label: str,
-    argv: Sequence[str],
-    *,
-    is_done: Callable[[str], bool],
-    conclude: Callable[[MpiResult], Check],
-    on_line: Callable[[str], None] | None = None,
-) -> Check:
-    """Run a probe on every rank; where it does not get through, name the nodes that are gone."""
-    started = time.monotonic()
-    try:
-        result = mpirun(
-            testbed,
-            argv,
-            timeout_s=settings.timeout_s,
-            on_line=on_line,
-            is_done=lambda line: gave_up(line) or (is_from(line, 0) and is_done(line)),
-            log_file=run.logs / f"{label}.log",
-            secrets=secrets_of(run.cluster),
-        )
-    except RemoteError as error:
-        return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, error.reason, time.monotonic() - started))
-    check = conclude(result)
-    if result.flooded:
-        suspects = flooding_nodes(testbed, argv, {})
-        return replace(check, reason=naming_flooders(check.reason, suspects), suspects=suspects)
-    if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
-        check = _with_missing(run, testbed, check)
-    if check.verdict is Verdict.FAIL and not check.suspects:
-        check = replace(check, suspects=lost_ranks(result, testbed))
-    return check
-
-
-def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
-    """The check with the nodes that are not there any more, if that is why."""
-    now = roll_call(run, testbed)
-    if not now.problems:
-        return check
-    suspects = (*check.suspects, *now.suspects)
-    return replace(check, verdict=now.verdict, reason=now.reason(check.reason), suspects=suspects)
 
 
 def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
@@ -205,7 +161,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     if trained is None:
         began = any(read_event(line) for line in from_rank_0(result.lines))
         verdict, reason = classify_failure(result, began=began)
-        return Check(_NAME, verdict, reason, result.seconds)
+        return Check(NAME, verdict, reason, result.seconds)
     problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
     if problem_found is None and not result.ok:
         problem_found = classify_failure(result, began=True)
@@ -215,7 +171,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     good = f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
     verdict, reason = problem_found or (Verdict.PASS, good)
     return Check(
-        _NAME,
+        NAME,
         verdict,
         reason,
         result.seconds,
@@ -227,10 +183,10 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
 def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """The whole training once more: its figures are of all its steps."""
     run, section = context.run, context.section(Training)
-    log_repeat(_NAME, doubts)
+    log_repeat(NAME, doubts)
     limit_s, began = left.limit(section.timeout_s), time.monotonic()
     shortened = section.model_copy(update={"timeout_s": limit_s})
-    check = _train(run, context.testbed, shortened, unused_label(run.logs, _NAME))
+    check = _train(run, context.testbed, shortened, unused_label(run.logs, NAME))
     repeated.measurements += check.measurements
     repeated.suspects += check.suspects
     repeated.over = bool(check.suspects) and check.verdict is Verdict.FAIL
@@ -250,7 +206,7 @@ def _log_step(line: str, steps: int) -> None:
 
 
 TRAINING = CheckType(
-    name=_NAME,
+    name=NAME,
     section=Training,
     description="no training when unset",
     run=training,
@@ -267,6 +223,18 @@ TRAINING = CheckType(
             "", "the fraction of a forward and backward pass that is gone without communication; recorded, not judged"
         ),
         "inference": Metric("samples/s", "over all ranks, where the suite has inference_steps"),
+        "token_rate": Metric("tokens/s", "of each GPU, of model: llama"),
+        "data_time": Metric("ms", "one step's wait for data, of each node's slowest rank; recorded, not judged"),
+        "forward_time": Metric("ms", "one step's forward pass, likewise; recorded, not judged"),
+        "backward_time": Metric("ms", "one step's backward pass, likewise; recorded, not judged"),
+        "optimizer_time": Metric("ms", "one step's optimizer, likewise; recorded, not judged"),
+        "waiting_time": Metric("ms", "the part of a step in which a rank waits for others; recorded, not judged"),
+        "alone_time": Metric("ms", "one step of a small decoder that each rank trains alone; judged on GPUs alone"),
+        "memory_peak": Metric("GB", "the most of a GPU's memory that the training takes; recorded, not judged"),
+        "checkpoint_write": Metric("GB/s", "a checkpoint written by all ranks (1e9 bytes); recorded, not judged"),
+        "checkpoint_read": Metric("GB/s", "a checkpoint read past the page cache; recorded, not judged"),
+        "checkpoint_blocked": Metric("s", "how long a checkpoint holds the training up; recorded, not judged"),
+        "goodput": Metric("", "productive time over the time that an interrupted training has its ranks"),
         "compute_time": Metric("ms", "one step of a node before it waits for others; judged on GPUs alone"),
     },
     needs=lambda gpus: (TORCH,),

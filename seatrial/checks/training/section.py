@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
+from seatrial.checks.training.decoder import DecoderOptions
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
 
@@ -45,11 +46,11 @@ _SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as
 _LARGE_IMAGES = 224
 
 
-class Workload(Strict):
+class Workload(DecoderOptions):
     """The model and data that every rank trains, and the number of steps."""
 
-    model: Literal["tiny", "transformer", "resnet18", "resnet50"] = Field(
-        "tiny", description="`tiny` is a transformer for processors; the others are for GPUs"
+    model: Literal["tiny", "transformer", "resnet18", "resnet50", "llama"] = Field(
+        "tiny", description="`tiny` is a transformer for processors; `llama`, a decoder that ranks share in every way"
     )
     transformer: TransformerSize = Field(TransformerSize(), description="the size of the model `transformer`")
     data: Literal["synthetic", "fashion_mnist", "cifar10", "cifar100", "imagenet"] = Field(
@@ -60,8 +61,8 @@ class Workload(Strict):
     image_size: int | None = Field(
         None, ge=32, le=512, description="pixels of an image's side, for a ResNet; unset: 224, or 32 for small images"
     )
-    precision: Literal["fp32", "bf16", "fp16"] = Field(
-        "fp32", description="of multiplications; `fp16` scales the loss and needs GPUs"
+    precision: Literal["fp32", "bf16", "fp16", "fp8"] = Field(
+        "fp32", description="of multiplications; `fp16` scales the loss and needs GPUs; `fp8` is for llama, by torchao"
     )
     compile: bool = Field(False, description="by torch.compile; the image needs a C compiler")
     workers: int = Field(0, ge=0, le=64, description="processes of each rank that read images")
@@ -77,6 +78,16 @@ class Workload(Strict):
             raise ValueError(f"data {self.data} is for resnet18 and resnet50; {self.model} learns synthetic data alone")
         if self.model != "transformer" and self.transformer != TransformerSize():
             raise ValueError(f"transformer is the size of the model transformer; model is {self.model}")
+        if self.model == "llama" and self.precision == "fp16":
+            raise ValueError("precision fp16 is not for llama; legal: fp32, bf16, fp8")
+        if self.model != "llama" and self.precision == "fp8":
+            raise ValueError(f"precision fp8 is for llama; model is {self.model}")
+        options = DecoderOptions.model_fields
+        only_llamas = [name for name in options if getattr(self, name) != options[name].default]
+        if self.model != "llama" and only_llamas:
+            raise ValueError(f"{only_llamas[0]} is for model: llama; model is {self.model}")
+        if problem := self.decoder_problem():
+            raise ValueError(problem)
         if self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps is {self.warmup_steps}, which leaves none of {self.steps} steps to time")
         return self
@@ -84,6 +95,8 @@ class Workload(Strict):
     @property
     def name(self) -> str:
         """The model, and its size where the suite can choose it: "transformer 6x512"."""
+        if self.model == "llama":
+            return f"llama {self.size}"
         return f"{self.model} {self.transformer}" if self.model == "transformer" else self.model
 
     @property
@@ -93,6 +106,14 @@ class Workload(Strict):
             return 0
         small = self.data in ("fashion_mnist", "cifar10", "cifar100")
         return self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
+
+    def parameters(self) -> float:
+        """About how many parameters the decoder has that one token meets."""
+        if isinstance(self.size, str):
+            return _LLAMA_PARAMETERS[self.size]
+        shape, networks = self.size, self.size.active_experts if self.size.experts else 1
+        block = 4 * shape.width**2 + networks * 3 * shape.width * shape.hidden
+        return float(shape.layers * block + 2 * shape.vocabulary * shape.width)
 
     def conditions(self) -> dict[str, ConditionValue]:
         """Return the conditions of its speed, besides the batch, that are not the defaults."""
@@ -104,6 +125,7 @@ class Workload(Strict):
             "compile": (self.compile, False),
         }
         others = self.transformer.others() if self.model == "transformer" else {}
+        others |= self.decoder_conditions() if self.model == "llama" else {}
         return {name: value for name, (value, usual) in values.items() if value != usual} | others
 
     def learning_conditions(self) -> dict[str, ConditionValue]:
@@ -113,14 +135,21 @@ class Workload(Strict):
 
     def arguments(self) -> list[str]:
         """The probe's arguments that say what is trained, and how long."""
-        words = []
-        for name, option in _OPTIONS.items():
-            value = getattr(self, name)
-            if name in _ALWAYS or value != type(self).model_fields[name].default:
-                words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+        if self.model == "llama":
+            return [*self._shared_arguments(_LLAMA_OPTIONS), *self.decoder_words()]
+        words = self._shared_arguments(_OPTIONS)
         size = self.transformer.model_dump() if self.model == "transformer" else {}
         for name, value in size.items():
             words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
+
+    def _shared_arguments(self, options: dict[str, str]) -> list[str]:
+        """The arguments for fields that have an option of that name."""
+        words = []
+        for name, option in options.items():
+            value = getattr(self, name)
+            if name in _ALWAYS or value != type(self).model_fields[name].default:
+                words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
         return words
 
 
@@ -140,6 +169,8 @@ _OPTIONS = {
     "learning_rate": "lr",
     "inference_steps": "inference-steps",
 }
+_LLAMAS_OWN = ("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate")
+_LLAMA_OPTIONS = {name: _OPTIONS[name] for name in _LLAMAS_OWN}
 _ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model")
 
 
@@ -158,8 +189,10 @@ class Training(Workload):
         return self.gpu if gpus and self.gpu else self
 
 
+_LLAMA_PARAMETERS = {"debug": 2e5, "150m": 1.5e8, "1b": 1.5e9, "3b": 3.6e9, "8b": 8e9, "70b": 7e10, "405b": 4.1e11}
 _FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
-_GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13}
+_GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
+_LLAMA_GPU_FLOPS_S = 2e14  # large matrices keep a GPU busy
 _CPU_FLOPS_S = 2e10
 _STEP_S = {True: 5e-3, False: 0.05}  # what a step takes beside, by GPUs
 _COMPILING_S = 60.0
@@ -176,6 +209,7 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
     inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
     what = f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
     rate = _GPU_FLOPS_S[workload.precision] if nodes.gpus else _CPU_FLOPS_S
+    rate = _LLAMA_GPU_FLOPS_S if nodes.gpus and workload.model == "llama" else rate
     step_s = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[nodes.gpus]
     steps = workload.steps + _FORWARD * workload.inference_steps
     about_s = START_S[nodes.gpus] + steps * step_s + (_COMPILING_S if workload.compile else 0.0)
@@ -186,4 +220,6 @@ def _flops(workload: Workload) -> float:
     """Return the operations of one sample, forward and backward."""
     if workload.model == "transformer":
         return workload.transformer.flops()
+    if workload.model == "llama":
+        return 6.0 * workload.parameters() * workload.sequence
     return _FLOPS[workload.model] * ((workload.pixels / _LARGE_IMAGES) ** 2 if workload.pixels else 1.0)

@@ -33,6 +33,7 @@ _GRACE_S = 8.0  # for the others to say the same, before the first rank that lea
 _FRAMES = 8
 _MOST_GROUPS = 16
 _SMI_TIMEOUT_S = 5
+_GPU_WAITS = ("synchronize", "between_ms", "settle")
 
 
 def record_collectives() -> None:
@@ -84,6 +85,7 @@ class Watchdog:
             "step": self.step,
             "groups": groups_of(trace),
             "stack": stack_of(self.watched),
+            "waits": waits_for_others(self.watched),
             "gpu": gpu_state(),
         }
 
@@ -129,6 +131,13 @@ def stack_of(thread: int) -> list[str]:
     frame = sys._current_frames().get(thread)
     calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
     return [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in reversed(calls)]
+
+
+def waits_for_others(thread: int) -> bool:
+    """Whether a thread stands in what waits for other ranks: PyTorch's communication, or the end of a GPU's work."""
+    frame = sys._current_frames().get(thread)
+    calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
+    return any("/torch/distributed/" in call.filename or call.name in _GPU_WAITS for call in calls)
 
 
 def gpu_state() -> dict[str, float] | None:

@@ -2,7 +2,8 @@
 
 Ranks are numbered pp, fsdp, cp, ep, tp, from the outermost to the innermost. Each degree is done by:
 
-- fsdp: `fully_shard` of each block (https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html).
+- fsdp: `fully_shard` of each block (https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html); its group is
+  fsdp x cp x ep, since those ranks have the same parameters. A rank alone in it shards nothing, and uses autocast.
 - tp: DTensor, with the sequence divided between the layers (https://arxiv.org/abs/2205.05198).
 - pp: `torch.distributed.pipelining`, schedule 1F1B; each sequence of a batch is one microbatch.
 - ep: experts on different ranks, tokens sent to them by all_to_all_single.
@@ -15,6 +16,7 @@ Copied to the nodes next to training.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
@@ -152,11 +154,7 @@ def build(
     for block in model.blocks.values():
         _place(block, sequence, degrees, meshes)
         _prepare(block, numerics)
-    policy = MixedPrecisionPolicy()
-    if numerics.precision != "fp32":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    is_shared = meshes.dense["shard"].size() > 1  # alone, a rank saves no memory by dropping parameters
-    shard = partial(fully_shard, mp_policy=policy, reshard_after_forward=is_shared and degrees.pp == 1)
+    shard = _sharding(meshes, degrees, numerics)
     for name, block in model.blocks.items():
         block.to_empty(device=device)
         initialize(block, f"blocks.{name}.", seed)
@@ -173,6 +171,23 @@ def build(
             initialize(module, f"{name}.", seed)
     shard(model, mesh=meshes.dense["shard"])
     return model
+
+
+def _sharding(meshes: Meshes, degrees: Degrees, numerics: Numerics) -> Callable[..., Any]:
+    """What shards a module over the ranks of a mesh: nothing, where a rank has no other to share parameters with."""
+    if meshes.dense["shard"].size() == 1:
+        return lambda module, **_: module
+    policy = MixedPrecisionPolicy()
+    if numerics.precision != "fp32":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return partial(fully_shard, mp_policy=policy, reshard_after_forward=degrees.pp == 1)
+
+
+def autocast(meshes: Meshes, numerics: Numerics, device: torch.device) -> AbstractContextManager[Any]:
+    """The precision of what is not sharded: `fully_shard` casts parameters itself."""
+    is_on = numerics.precision != "fp32" and meshes.dense["shard"].size() == 1
+    context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=is_on)
+    return context
 
 
 def _divide_tensors(model: Decoder, mesh: DeviceMesh) -> None:

@@ -39,7 +39,7 @@ from communication import shares_of_groups
 from decoder import SIZES, DecoderSize
 from parallel import DEGREES, Degrees, Meshes, Numerics
 from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
-from step_clock import PHASES, StepClock
+from step_clock import PHASES, Step, StepClock
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.functional import cross_entropy
 
@@ -57,9 +57,11 @@ def main(arguments: Sequence[str]) -> int:
     size, degrees = checked(options, here.world_size)
     hang.record_collectives()
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
-    if options.deterministic:
-        torch.use_deterministic_algorithms(mode=True)
+    if options.deterministic or options.replays:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS is free to sum in another order
+    torch.use_deterministic_algorithms(mode=bool(options.replays))
     replayed = replays.run(size, options, here, device) if options.replays else None
+    torch.use_deterministic_algorithms(mode=options.deterministic)
     run = Pretraining(options, size, degrees, here, device)
     with hang.Watchdog(here.rank, here.host, options.hang_s, options.dump_prefix) as watchdog:
         run.train(watchdog)
@@ -82,8 +84,8 @@ class Pretraining:
         self.options, self.size, self.degrees, self.here = options, size, degrees, here
         self.device = torch.device(device)
         self.meshes = Meshes.make(degrees, self.device.type)
-        numerics = Numerics(options.precision, options.compile, options.activation_checkpointing)
-        self.model = parallel.build(size, options.sequence, degrees, self.meshes, numerics, device, options.seed)
+        self.numerics = Numerics(options.precision, options.compile, options.activation_checkpointing)
+        self.model = parallel.build(size, options.sequence, degrees, self.meshes, self.numerics, device, options.seed)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=options.lr, betas=(0.9, 0.95), fused=self.device.type == "cuda"
         )
@@ -95,9 +97,11 @@ class Pretraining:
         self.tokens = open_tokens(options.tokens) if options.tokens else None
         self.losses: list[float] = []
         self.window: list[torch.Tensor] = []
+        self.unread: list[tuple[torch.Tensor, list[Step]]] = []
         self.step_time_ms: list[float] = []
         self.checkpoints = Checkpoints(options, self.model, self.optimizer, self.device)
         self.first_step = self.checkpoints.restore()
+        self.began = time.monotonic()
 
     def _schedule(self) -> Schedule1F1B:
         stage = PipelineStage(
@@ -127,7 +131,7 @@ class Pretraining:
             is_last = step == options.steps - 1
             saves = self.checkpoints.is_due(step, is_last=is_last)
             is_due = saves or is_last or len(self.window) >= _SETTLED_EVERY[self.device.type]
-            if is_due and not self.settle(step):
+            if is_due and not self.settle(is_last=is_last or saves):
                 break
             if saves:
                 watchdog.beat(step)
@@ -140,10 +144,12 @@ class Pretraining:
         inputs, labels = self.batch(step)
         self.clock.end("data")
         if self.schedule is not None:
-            loss = self.run_pipeline(inputs, labels)
+            with parallel.autocast(self.meshes, self.numerics, self.device):
+                loss = self.run_pipeline(inputs, labels)
             self.clock.end("backward")  # forward and backward passes take turns in a pipeline
         else:
-            loss = self.loss_of(self.model(inputs), labels)
+            with parallel.autocast(self.meshes, self.numerics, self.device):
+                loss = self.loss_of(self.model(inputs), labels)
             self.clock.end("forward")
             loss.backward()
             self.clock.end("backward")
@@ -164,18 +170,29 @@ class Pretraining:
         schedule.step(*arguments)
         return torch.zeros((), device=self.device)
 
-    def settle(self, step: int) -> bool:
-        """Average the losses since the last time over all ranks and report them; False if one is not finite."""
-        times = self.clock.settle()
-        mine = torch.stack(self.window)
-        self.window = []
-        dist.all_reduce(mine)
-        counted = self.here.world_size // self.degrees.pp  # ranks of the last stage
-        losses = (mine / counted).tolist()
-        self.losses += losses
-        self.step_time_ms += times
-        for index, (loss, time_ms) in enumerate(zip(losses, times, strict=True)):
-            number = step - len(losses) + 1 + index
+    def settle(self, *, is_last: bool) -> bool:
+        """Report the steps whose results are there; False if a loss is not finite.
+
+        Losses are averaged over the ranks on the device, and read one look later, so that a GPU never waits for it.
+        """
+        if self.window:
+            mine = torch.stack(self.window)
+            self.window = []
+            dist.all_reduce(mine)
+            mine /= self.here.world_size // self.degrees.pp  # ranks of the last stage
+            self.unread.append((mine, self.clock.close()))
+        while self.unread and (is_last or self.device.type == "cpu" or len(self.unread) > 1):
+            losses, steps = self.unread.pop(0)
+            if not self.read(losses.tolist(), self.clock.settle(steps)):
+                return False
+        return True
+
+    def read(self, losses: list[float], times: list[float]) -> bool:
+        """Report the losses and times of steps; False if a loss is not finite."""
+        for loss, time_ms in zip(losses, times, strict=True):
+            number = self.first_step + len(self.losses)
+            self.losses.append(loss)
+            self.step_time_ms.append(time_ms)
             shown = loss if math.isfinite(loss) else None
             self.report(event="step", step=number, loss=shown, step_time_ms=time_ms)
         return all(math.isfinite(loss) for loss in losses)
@@ -220,6 +237,9 @@ class Pretraining:
 
     def break_on_purpose(self, step: int) -> None:
         """Do what a fault of the local platform asks for, at its step, in the first attempt alone."""
+        rank, _, seconds = (self.options.die or "-1:0").partition(":")
+        if int(rank) == self.here.rank and time.monotonic() - self.began > float(seconds):
+            os.kill(os.getpid(), signal.SIGKILL)
         for fault in self.options.fault:
             what, rank, at = fault
             if rank != self.here.rank or at != step or self.first_step:
@@ -234,11 +254,12 @@ class Pretraining:
     def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
         """The last event, the same on every rank."""
         options, times, warmup = self.options, self.clock.times, self.options.warmup
+        finite = all(math.isfinite(loss) for loss in self.losses)
         mine: dict[str, Any] = {"rank": self.here.rank, "host": self.here.host, "parameters": self.digest()}
         for name in (*PHASES, "compute", "step"):
             mine[f"{name}_ms"] = rounded(times.median(name, warmup))
         mine["memory_gb"] = self.peak_memory_gb()
-        shares = shares_of_groups(lambda: self.run_step(options.steps), self.device) if self.window == [] else {}
+        shares = shares_of_groups(lambda: self.run_step(options.steps), self.device) if finite else {}
         ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), str(self.device))]
         counted = self.step_time_ms[warmup:] or self.step_time_ms
         tokens = options.batch * options.sequence * self.degrees.data
@@ -257,7 +278,7 @@ class Pretraining:
             "backend": dist.get_backend(),
             "world_size": self.here.world_size,
             "steps": len(self.losses),
-            "finite": all(math.isfinite(loss) for loss in self.losses),
+            "finite": finite,
             "first_loss": self.losses[0] if self.losses else None,
             "last_loss": self.losses[-1] if self.losses else None,
             "losses_digest": hashlib.sha256(repr(self.losses).encode()).hexdigest()[:16],
@@ -356,6 +377,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset")
     Checkpoints.add_arguments(parser)
     parser.add_argument("--fault", type=_fault, action="append", default=[], help=argparse.SUPPRESS)  # for tests
+    parser.add_argument("--die", metavar="RANK:SECONDS", help=argparse.SUPPRESS)  # interrupted on purpose
     parser.add_argument("--wrong", metavar="RANK:KIND", help=argparse.SUPPRESS)
     rendezvous.add_arguments(parser)
     options = parser.parse_args(arguments)

@@ -60,35 +60,44 @@ class StepTimes:
         return statistics.median(counted) if counted else None
 
 
+@dataclass
+class Step:
+    """A step whose times are not read yet: the ends of its phases, and the spans in which its blocks computed."""
+
+    points: list[tuple[str, Any]] = field(default_factory=list)
+    spans: list[tuple[Any, Any]] = field(default_factory=list)
+
+
 class StepClock:
-    """Takes the times of steps: `start`, then `end` of each phase in order, then `settle` once in a while."""
+    """Takes the times of steps: `start`, `end` of each phase in order, once in a while `close`, and later `settle`."""
 
     def __init__(self, device: torch.device) -> None:
         self.marks = Marks(device)
         self.times = StepTimes()
-        self.open: list[tuple[list[tuple[str, Any]], list[tuple[Any, Any]]]] = []  # steps that are not settled
-        self.points: list[tuple[str, Any]] = []
-        self.spans: list[tuple[Any, Any]] = []
+        self.steps: list[Step] = []
 
     def start(self) -> None:
         """Begin a step."""
-        self.points, self.spans = [("start", self.marks.now())], []
-        self.open.append((self.points, self.spans))
+        self.steps.append(Step([("start", self.marks.now())]))
 
     def end(self, phase: str) -> None:
         """End a phase of the step."""
-        self.points.append((phase, self.marks.now()))
+        self.steps[-1].points.append((phase, self.marks.now()))
 
-    def settle(self) -> list[float]:
-        """Read the times of all steps since the last call; return the milliseconds of each whole step."""
+    def close(self) -> list[Step]:
+        """Return the steps since the last call."""
+        steps, self.steps = self.steps, []
+        return steps
+
+    def settle(self, steps: Sequence[Step]) -> list[float]:
+        """Read the times of steps, waiting for their ends; return the milliseconds of each whole step."""
         whole = []
-        for points, spans in self.open:
-            whole.append(self.marks.between_ms(points[0][1], points[-1][1]))
-            for (_, first), (phase, last) in pairwise(points):
+        for step in steps:
+            whole.append(self.marks.between_ms(step.points[0][1], step.points[-1][1]))
+            for (_, first), (phase, last) in pairwise(step.points):
                 self.times.phases[phase].append(self.marks.between_ms(first, last))
-            self.times.compute.append(sum(self.marks.between_ms(*span) for span in spans))
+            self.times.compute.append(sum(self.marks.between_ms(*span) for span in step.spans))
         self.times.step += whole
-        self.open = []
         return whole
 
     def watch(self, modules: Sequence[nn.Module]) -> None:
@@ -107,7 +116,7 @@ class StepClock:
 
         def closed() -> None:
             if began:
-                self.spans.append((began.pop(), self.marks.now()))
+                self.steps[-1].spans.append((began.pop(), self.marks.now()))
 
         def before(_module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             first = _Mark.apply(inputs[0], closed)

@@ -1,0 +1,73 @@
+"""The goodput of a training that was interrupted, from the events of its attempts. Pure.
+
+    goodput = (wall - lost - resume - reschedule - save) / (wall - reschedule)
+
+That is the formula of Google's Cluster Readiness Evaluation, so that figures compare: time to get processes again
+belongs to the scheduler and counts on neither side. `wall` is the time from the start of the first attempt's steps to
+the end of the last one's; `lost`, the time since the checkpoint that the next attempt goes on from; `resume`, the time
+to read it; `save`, the time for which checkpoints held the training up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The events `start`, `step` and `checkpoint` of one attempt, in order, and when it ended, by rank 0's clock."""
+
+    events: Sequence[Mapping[str, Any]]
+    ended: float
+
+    @property
+    def start(self) -> Mapping[str, Any]:
+        """The event before the first step."""
+        return self.events[0]
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """Seconds of the whole training, and what they were lost to."""
+
+    wall_s: float
+    lost_s: float
+    resume_s: float
+    reschedule_s: float
+    save_s: float
+
+    @property
+    def share(self) -> float:
+        """The productive share of the time that the training had its ranks."""
+        taken = self.lost_s + self.resume_s + self.reschedule_s + self.save_s
+        return (self.wall_s - taken) / (self.wall_s - self.reschedule_s)
+
+
+def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
+    """The goodput of all attempts together; None where one did not reach its first step."""
+    if not attempts or not all(attempt.events for attempt in attempts):
+        return None
+    lost = resume = reschedule = save = 0.0
+    for attempt, following in zip(attempts, [*attempts[1:], None], strict=True):
+        secured = attempt.ended
+        if following is not None:
+            secured = _secured(attempt, following.start["step"])
+            lost += attempt.ended - secured
+            restore = following.start.get("restore_s") or 0.0
+            resume += restore
+            reschedule += following.start["time"] - restore - attempt.ended
+        save += _saves(attempt, secured)
+    wall = attempts[-1].ended - attempts[0].start["time"]
+    return Goodput(wall, lost, resume, reschedule, save) if wall > reschedule else None
+
+
+def _secured(attempt: Attempt, step: int) -> float:
+    """When the checkpoint was saved that the next attempt went on from; the start where it was no one of these."""
+    times = [event["time"] for event in attempt.events if event["event"] == "checkpoint" and event["step"] == step]
+    return float(times[-1] if times else attempt.start["time"])
+
+
+def _saves(attempt: Attempt, until: float) -> float:
+    """The seconds for which checkpoints held the steps up that were not lost."""
+    saves = [event for event in attempt.events if event["event"] == "checkpoint" and event["time"] <= until]
+    return sum(float(event["blocked_s"]) for event in saves)

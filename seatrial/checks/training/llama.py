@@ -1,0 +1,395 @@
+"""The training of `model: llama`: run it, with interruptions, and conclude from its last event.
+
+Measurements, with the conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster: token_rate
+(tokens/s of each GPU), loss_drop, step_time, checkpoints, goodput; recorded only, model_flops, mfu, step_time_p99 and
+the share of each group's communication. Of each node, its slowest rank: step_time, compute_time and alone_time, and
+where the step's time goes. Only compute_time and alone_time, which end before a rank waits for others, show a slow
+node.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, FiniteFloat
+
+from seatrial.catalog import peak_tflops
+from seatrial.checks.collectives.sweep import rendezvous_argv
+from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.training.goodput import Attempt, goodput
+from seatrial.checks.training.on_ranks import NAME, on_ranks
+from seatrial.checks.training.result import Finite
+from seatrial.checks.training.section import Workload
+from seatrial.checks.training.stuck import read_stuck
+from seatrial.config.run import Run
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.nccl.flight_recorder import late
+from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.remote.mpi import MpiResult
+from seatrial.remote.ranks import from_rank_0, is_from
+
+_MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
+_PHASES = ("data", "forward", "backward", "optimizer")
+_MOST_RANKS = 100_000
+_CONFIDENT = 0.9
+
+Ranks = Annotated[int, Field(ge=0, lt=_MOST_RANKS)]
+
+
+class Rank(NodeAnswer):
+    """One rank's times in ms, its peak of memory, and the digest of its parameters."""
+
+    rank: Ranks
+    host: Text
+    parameters: Text
+    data_ms: Finite
+    forward_ms: Finite
+    backward_ms: Finite
+    optimizer_ms: Finite
+    compute_ms: Finite
+    step_ms: Finite
+    memory_gb: Finite = None
+
+
+class Odd(NodeAnswer):
+    """A rank whose bits differ from the others': in `replays` of three, when it computed or in the transport."""
+
+    rank: Ranks
+    host: Text
+    by: Literal["compute", "transport"]
+    replays: int = Field(ge=0)
+    is_certain: bool
+
+
+class Replays(NodeAnswer):
+    """What came of the steps that each rank trained alone."""
+
+    steps: int = Field(ge=1)
+    odd: list[Odd] = Field(max_length=_MOST_RANKS)
+    step_ms: list[FiniteFloat] = Field(max_length=_MOST_RANKS)
+
+
+class CheckpointFigures(NodeAnswer):
+    """The figures of all checkpoints of a training."""
+
+    saves: int = Field(ge=1)
+    write_gb_s: FiniteFloat
+    blocked_s: FiniteFloat
+    read_gb_s: Finite = None
+    read_back: bool = True
+
+
+class Llama(NodeAnswer):
+    """The last event of seatrial/remote/probes/pretraining.py."""
+
+    event: Literal["llama"]
+    parallel: dict[Text, int]
+    parameters: int = Field(ge=1)
+    world_size: int = Field(ge=1)
+    steps: int = Field(ge=0)
+    finite: bool
+    first_loss: Finite
+    last_loss: Finite
+    tokens_s_per_gpu: Finite
+    model_tflops: Finite
+    step_ms_p50: Finite
+    step_ms_p99: Finite
+    communication: dict[Text, FiniteFloat] = Field(max_length=64)
+    checkpoint: CheckpointFigures | None = None
+    replays: Replays | None = None
+    ranks: list[Rank] = Field(max_length=_MOST_RANKS)
+
+    @property
+    def loss_drop(self) -> float | None:
+        """The fraction of the first loss that training took off."""
+        if not self.first_loss or self.last_loss is None:
+            return None
+        return 1 - self.last_loss / self.first_loss
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether ranks wait for each other inside of a block."""
+        return any(self.parallel.get(name, 1) > 1 for name in ("tp", "cp", "ep"))
+
+
+class _Event(NodeAnswer):
+    event: Literal["start", "step", "checkpoint"]
+    step: int = Field(ge=0)
+    time: FiniteFloat
+    loss: Finite = None
+    step_time_ms: Finite = None
+    restore_s: Finite = None
+    blocked_s: FiniteFloat = 0.0
+
+
+def read_last(lines: Sequence[str]) -> Llama | None:
+    """The last event in rank 0's output; None without a whole one."""
+    for line in reversed(lines):
+        start = line.find('{"event": "llama"')
+        if start >= 0:
+            try:
+                return read_answer(Llama, line[start:])
+            except ValueError:
+                return None
+    return None
+
+
+def read_events(lines: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The events `start`, `step` and `checkpoint` of rank 0, in order, from the start on."""
+    events: list[Mapping[str, Any]] = []
+    for line in lines:
+        start = line.find('{"event": "')
+        if start < 0:
+            continue
+        try:
+            event = read_answer(_Event, line[start:]).model_dump()
+        except ValueError:
+            continue
+        if events or event["event"] == "start":
+            events.append(event)
+    return events
+
+
+@dataclass
+class _Course:
+    """What the attempts of a training left so far; `began` is when the current one's first step began, by our clock."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    began: float | None = None
+
+    def see(self, line: str) -> None:
+        """Note when the steps begin."""
+        if self.began is None and is_from(line, 0) and '{"event": "start"' in line:
+            self.began = time.time()
+
+    def end(self, lines: Sequence[str]) -> None:
+        """Keep the events of the attempt that has ended just now, or with its last event."""
+        events = read_events(lines)
+        if events and self.began is not None:
+            ended = events[0]["time"] + time.time() - self.began
+            is_whole = read_last(lines) is not None
+            self.attempts.append(Attempt(events, events[-1]["time"] if is_whole else ended))
+        self.began = None
+
+
+def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
+    """Train over every rank; after each interruption once more, from the last checkpoint."""
+    course = _Course()
+    check = Check(NAME, Verdict.INCONCLUSIVE, "")
+    for number, interrupt in enumerate((*workload.interrupt, None)):
+        victim = _victim(run, testbed, interrupt.node, number) if interrupt else None
+        kill = ["--die", f"{victim}:{interrupt.seconds:g}"] if interrupt else []
+        own_label = f"{label}-{number}" if interrupt else label
+        argv = [*_probe(run, testbed, workload, timeout_s, own_label), *kill]
+        check = on_ranks(
+            run,
+            testbed,
+            timeout_s,
+            own_label,
+            argv,
+            on_line=course.see,
+            is_done=lambda line: '{"event": "llama"' in line,
+            conclude=lambda result, killed=interrupt is not None: _ended(  # type: ignore[misc]
+                run, testbed, workload, course, result, killed=killed
+            ),
+        )
+        if check.verdict is not Verdict.PASS:
+            return check
+    return _with_goodput(check, course, run)
+
+
+def _probe(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> list[str]:
+    device = "cuda" if testbed.has_gpus else "cpu"
+    probe = [testbed.python, f"{testbed.workdir}/training.py", *workload.arguments(), "--device", device]
+    return [*probe, *rendezvous_argv(run, testbed, label, timeout_s)]
+
+
+def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
+    """The first rank of the node to interrupt; a random node is the same in each replay of a run."""
+    names = [each.name for each in testbed.nodes]
+    chosen = random.Random(f"{run.run_id} {number}").choice(names) if node == "random" else node
+    place = names.index(chosen) if chosen in names else 0
+    return sum(each.slots for each in testbed.nodes[:place])
+
+
+def _ended(
+    run: Run, testbed: Testbed, workload: Workload, course: _Course, result: MpiResult, *, killed: bool
+) -> Check:
+    """The check after one attempt; of one that was interrupted on purpose, a pass if it had begun its steps."""
+    lines = list(from_rank_0(result.lines))
+    course.end(lines)
+    if killed and read_last(lines) is None and any(event["event"] == "step" for event in read_events(lines)):
+        return Check(NAME, Verdict.PASS, Reason.of("training-interrupted"), result.seconds)
+    return conclude_llama(run, testbed, workload, result)
+
+
+def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
+    """The check after one mpirun of the probe. Pure."""
+    last = read_last(list(from_rank_0(result.lines)))
+    if last is None:
+        return _without_end(testbed, result)
+    found = _problem(last, testbed)
+    if found is None and not result.ok:
+        found = classify_failure(result, began=True)
+    verdict, reason = found or (Verdict.PASS, _good(last))
+    suspects = tuple(_odd_nodes(last, testbed)) if verdict is Verdict.CORRUPT else ()
+    measurements = tuple(measured(last, testbed, run, workload))
+    return Check(NAME, verdict, reason, result.seconds, measurements, suspects=suspects)
+
+
+def _without_end(testbed: Testbed, result: MpiResult) -> Check:
+    """The check of a training that did not end: who is late, if the ranks said where they stand."""
+    traces = read_stuck(result.lines)
+    awaited = late(traces, testbed.world_size) if traces else []
+    if not awaited:
+        began = bool(read_events(list(from_rank_0(result.lines))))
+        verdict, reason = classify_failure(result, began=began)
+        return Check(NAME, verdict, reason, result.seconds)
+    suspects = {}
+    for each in awaited:
+        name = node_of(each.rank, each.host, testbed)
+        suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
+    few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
+    reason = Reason.of("training-hangs", late=awaited[0].reason)
+    return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)
+
+
+def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
+    """The first problem of a training that ended, if any."""
+    if len(last.ranks) != testbed.world_size:
+        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(last.ranks), world_size=testbed.world_size)
+    if last.replays and last.replays.odd:
+        return _differing(last.replays.odd, testbed)
+    if not last.finite or last.first_loss is None or last.last_loss is None:
+        return Verdict.CORRUPT, Reason.of("training-not-finite", value="in the loss", first="")
+    if last.checkpoint and not last.checkpoint.read_back:
+        return Verdict.CORRUPT, Reason.of("checkpoint-differs")
+    drop = last.loss_drop or 0.0
+    if drop < _MIN_DROP:
+        fell = f"the loss went from {last.first_loss:.3g} to {last.last_loss:.3g}"
+        return Verdict.FAIL, Reason.of(
+            "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{_MIN_DROP:.0%}"
+        )
+    return None
+
+
+def _differing(odd: Sequence[Odd], testbed: Testbed) -> tuple[Verdict, str]:
+    """The verdict on ranks whose bits differ: corrupt where a majority says what is right."""
+    ranks = ", ".join(f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in odd[:8])
+    if not all(each.is_certain for each in odd):
+        return Verdict.INCONCLUSIVE, Reason.of("replays-disagree", ranks=ranks)
+    return Verdict.CORRUPT, Reason.of("replays-differ", ranks=ranks)
+
+
+def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
+    """The nodes of the ranks whose bits differ."""
+    for each in last.replays.odd if last.replays else ():
+        code = "rank-replays-differ" if each.by == "compute" else "rank-sums-differ"
+        evidence = Reason.of(code, rank=each.rank, replays=each.replays)
+        yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
+
+
+def _good(last: Llama) -> str:
+    """One sentence on a training without a problem."""
+    rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank" if last.tokens_s_per_gpu else "no rate"
+    return f"{rate}, the loss fell by {last.loss_drop or 0:.1%} in {last.steps} steps of {last.step_ms_p50 or 0:.0f} ms"
+
+
+def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
+    """The check with the goodput of all attempts, where the training was interrupted."""
+    found = goodput(course.attempts) if len(course.attempts) > 1 else None
+    if found is None:
+        return check
+    subject = Subject("cluster", run.cluster.name)
+    conditions: dict[str, ConditionValue] = {"interrupts": len(course.attempts) - 1}
+    share = Measurement("goodput", found.share, "", subject, conditions)
+    reason = Reason.of(
+        "training-goodput",
+        share=f"{found.share:.1%}",
+        wall=f"{found.wall_s:.0f}",
+        lost=f"{found.lost_s:.1f}",
+        resume=f"{found.resume_s:.1f}",
+        reschedule=f"{found.reschedule_s:.1f}",
+        save=f"{found.save_s:.1f}",
+    )
+    return replace(check, reason=join((check.reason, reason)), measurements=(*check.measurements, share))
+
+
+def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
+    """The measurements of a training; numbers that are not there are left out."""
+    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
+    where |= workload.conditions()
+    subject = Subject("cluster", run.cluster.name)
+    if last.tokens_s_per_gpu:
+        yield Measurement("token_rate", last.tokens_s_per_gpu, "tokens/s", subject, where)
+    if last.loss_drop is not None:
+        learning = {**where, **workload.learning_conditions()}
+        yield Measurement("loss_drop", last.loss_drop, "", subject, learning, better=None)
+    if last.step_ms_p50:
+        yield Measurement("step_time", last.step_ms_p50, "ms", subject, where, better="lower")
+    for metric, value, unit, more in _recorded(last, testbed, run.cluster.hardware.name, workload):
+        yield Measurement(metric, value, unit, subject, {**where, **more}, better=None)
+    for node in testbed.nodes:
+        ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
+        yield from _of_node(last, ranks, Subject("node", node.name), where, is_judged=testbed.has_gpus)
+
+
+def _recorded(
+    last: Llama, testbed: Testbed, hardware: str, workload: Workload
+) -> Iterator[tuple[str, float, str, dict[str, ConditionValue]]]:
+    """Metric, value, unit and further conditions of figures that are recorded alone."""
+    if last.step_ms_p99:
+        yield "step_time_p99", last.step_ms_p99, "ms", {}
+    for group, share in last.communication.items():
+        yield "communication_share", share, "", {"group": group}
+    if last.model_tflops:
+        yield "model_flops", last.model_tflops, "TFLOP/s", {}
+        has_peak = testbed.has_gpus and workload.precision != "fp8"  # only a part of a model is in float8
+        peak = peak_tflops(hardware, workload.precision) if has_peak else None
+        if peak:
+            yield "mfu", last.model_tflops / peak, "", {}
+    if last.checkpoint:
+        mode: dict[str, ConditionValue] = {"checkpoint": "async" if workload.checkpoint_async else "sync"}
+        yield "checkpoint_write", last.checkpoint.write_gb_s, "GB/s", mode
+        yield "checkpoint_blocked", last.checkpoint.blocked_s, "s", mode
+        if last.checkpoint.read_gb_s is not None:
+            yield "checkpoint_read", last.checkpoint.read_gb_s, "GB/s", mode
+
+
+def _of_node(
+    last: Llama, ranks: Sequence[Rank], subject: Subject, where: Mapping[str, ConditionValue], *, is_judged: bool
+) -> Iterator[Measurement]:
+    """The measurements of a node, each of its slowest rank."""
+    conditions = dict(where)
+    better: Literal["lower"] | None = "lower" if is_judged else None
+    steps = [rank.step_ms for rank in ranks if rank.step_ms is not None]
+    if steps:
+        yield Measurement("step_time", max(steps), "ms", subject, conditions, tuple(steps), "lower")
+    computes = [rank.compute_ms for rank in ranks if rank.compute_ms is not None]
+    if computes and not last.is_divided:
+        yield Measurement("compute_time", max(computes), "ms", subject, conditions, tuple(computes), better)
+        waits = [_waiting(rank) for rank in ranks]
+        yield Measurement("waiting_time", max(waits), "ms", subject, conditions, tuple(waits), None)
+    times = last.replays.step_ms if last.replays else []
+    alone = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
+    if alone:
+        yield Measurement("alone_time", max(alone), "ms", subject, conditions, tuple(alone), better)
+    for phase in _PHASES:
+        own = [value for rank in ranks if (value := getattr(rank, f"{phase}_ms")) is not None]
+        if own:
+            yield Measurement(f"{phase}_time", max(own), "ms", subject, conditions, tuple(own), None)
+    peaks = [rank.memory_gb for rank in ranks if rank.memory_gb is not None]
+    if peaks:
+        yield Measurement("memory_peak", max(peaks), "GB", subject, conditions, tuple(peaks), None)
+
+
+def _waiting(rank: Rank) -> float:
+    """What is left of a rank's step without its data, its blocks' computing and its optimizer."""
+    own = (rank.data_ms or 0.0) + (rank.compute_ms or 0.0) + (rank.optimizer_ms or 0.0)
+    return max(0.0, (rank.step_ms or 0.0) - own)

@@ -1,0 +1,63 @@
+"""A probe of the check `training` on every rank of a testbed."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from seatrial.checks.collectives.sweep import naming_flooders
+from seatrial.checks.connectivity.stages import roll_call
+from seatrial.checks.failures import gave_up, lost_ranks
+from seatrial.config.run import Run, secrets_of
+from seatrial.model.errors import RemoteError
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.ranks import is_from
+
+NAME = "training"
+
+
+def on_ranks(
+    run: Run,
+    testbed: Testbed,
+    timeout_s: float,
+    label: str,
+    argv: Sequence[str],
+    *,
+    is_done: Callable[[str], bool],
+    conclude: Callable[[MpiResult], Check],
+    on_line: Callable[[str], None] | None = None,
+) -> Check:
+    """Run a probe on every rank; where it does not get through, name the nodes that are gone."""
+    started = time.monotonic()
+    try:
+        result = mpirun(
+            testbed,
+            argv,
+            timeout_s=timeout_s,
+            on_line=on_line,
+            is_done=lambda line: gave_up(line) or (is_from(line, 0) and is_done(line)),
+            log_file=run.logs / f"{label}.log",
+            secrets=secrets_of(run.cluster),
+        )
+    except RemoteError as error:
+        return _with_missing(run, testbed, Check(NAME, Verdict.FAIL, error.reason, time.monotonic() - started))
+    check = conclude(result)
+    if result.flooded:
+        suspects = flooding_nodes(testbed, argv, {})
+        return replace(check, reason=naming_flooders(check.reason, suspects), suspects=suspects)
+    if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        check = _with_missing(run, testbed, check)
+    if check.verdict is Verdict.FAIL and not check.suspects:
+        check = replace(check, suspects=lost_ranks(result, testbed))
+    return check
+
+
+def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
+    """The check with the nodes that are not there any more, if that is why."""
+    now = roll_call(run, testbed)
+    if not now.problems:
+        return check
+    suspects = (*check.suspects, *now.suspects)
+    return replace(check, verdict=now.verdict, reason=now.reason(check.reason), suspects=suspects)

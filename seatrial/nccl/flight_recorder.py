@@ -1,0 +1,340 @@
+"""Who did not enter which collective, from what ranks recorded before a job hung. Pure.
+
+Reads the dumps of PyTorch's flight recorder, which are pickles, the lines of NCCL's watchdog in a log, and the events
+`stuck` of seatrial's own probes. A dump comes from a node, so it is hostile: of a pickle's operations only those that
+make plain values are read, and none that imports or calls anything.
+
+The ranks that wait form a wait-for graph, as in the detection of deadlocks (Holt, 1972,
+https://doi.org/10.1145/356603.356607): a rank waits for those that have not entered what it has entered. Those that
+others wait for, and that wait for no other themselves, are late. Sequence numbers decide, not states: gloo's entries
+stay `scheduled`.
+"""
+
+import io
+import json
+import pickle
+import pickletools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seatrial.model.reason import Explanation, Reason, register
+from seatrial.text.printable import printable
+
+REASONS = {
+    "collective-not-entered": Explanation(
+        "rank {rank}{place} did not enter {operation} {number} of group {group}{stands}{gpu}",
+        "All others of the group wait in a collective that this rank did not enter.",
+        "Look at what the rank does there (its data loader, its file system, its GPU): `py-spy dump --pid PID`.",
+    ),
+    "rank-left-no-dump": Explanation(
+        "rank {rank}{place} left no dump, and the others wait",
+        "A rank that is killed, stopped or unreachable writes nothing; the others then wait for it.",
+        "Look for its process on its node, and at the kernel's log there: `dmesg -T | tail`.",
+    ),
+    "rank-stands-elsewhere": Explanation(
+        "rank {rank}{place} does not wait for the others, who wait{stands}{gpu}",
+        "All ranks but this one stand in communication; what they wait for has no number.",
+        "Look at what the rank does there: its data loader, its file system, its own GPU.",
+    ),
+    "ranks-wait-in-a-circle": Explanation(
+        "ranks {ranks} wait for each other in groups {groups}",
+        "The ranks entered the collectives of several groups in different orders.",
+        "Make every rank enter the groups' collectives in the same order.",
+    ),
+    "no-rank-behind": Explanation(
+        "all {ranks} ranks that left a dump have entered the same collectives",
+        "The collectives do not tell who is late: it hangs in one that all have entered, or outside of all.",
+        "Look at the network between the nodes: `seatrial run CLUSTER --suite quick`.",
+    ),
+}
+
+register(REASONS)
+
+_MOST_BYTES = 64 << 20  # of a dump: 2,000 entries with stacks have some 5 MB
+_MOST_OPERATIONS = 5_000_000
+_MOST_RANKS = 200_000
+_MOST_TEXT = 200
+_PLAIN = frozenset(
+    [
+        "PROTO",
+        "FRAME",
+        "STOP",
+        "MARK",
+        "NONE",
+        "NEWTRUE",
+        "NEWFALSE",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "BINFLOAT",
+        "BINUNICODE",
+        "SHORT_BINUNICODE",
+        "EMPTY_DICT",
+        "EMPTY_LIST",
+        "EMPTY_TUPLE",
+        "TUPLE",
+        "TUPLE1",
+        "TUPLE2",
+        "TUPLE3",
+        "APPEND",
+        "APPENDS",
+        "SETITEM",
+        "SETITEMS",
+        "BINPUT",
+        "LONG_BINPUT",
+        "BINGET",
+        "LONG_BINGET",
+        "MEMOIZE",
+    ]
+)
+
+
+class NoDump(ValueError):
+    """The bytes are no dump of the flight recorder; the message says why."""
+
+
+@dataclass(frozen=True)
+class GroupTrace:
+    """How far a rank has come in a group: the number of the last collective that it entered, and the names of some."""
+
+    name: str
+    ranks: tuple[int, ...]
+    collective: int
+    operations: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """What a rank left: its groups by id, and where it stands, if that is known."""
+
+    rank: int
+    groups: Mapping[str, GroupTrace]
+    host: str = ""
+    stands: str = ""
+    waits: bool | None = None
+    gpu: str = ""
+
+
+@dataclass(frozen=True)
+class Late:
+    """A rank that others wait for, and why it is named."""
+
+    rank: int
+    host: str
+    reason: Reason
+
+
+def read_dump(content: bytes, rank: int) -> RankTrace:
+    """Read a rank's dump, a pickle or the JSON of `_dump_fr_trace_json`. Raises NoDump."""
+    if len(content) > _MOST_BYTES:
+        raise NoDump(f"has {len(content)} bytes, a dump at most {_MOST_BYTES}")
+    values = _json(content) if content[:1] == b"{" else _unpickled(content)
+    if not isinstance(values, dict) or not isinstance(values.get("entries"), list):
+        raise NoDump("is no dump of the flight recorder: it has no list of entries")
+    return RankTrace(rank, dict(_groups(values)))
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise NoDump(f"is no JSON: {error}") from error
+
+
+def _unpickled(content: bytes) -> object:
+    """The plain values of a pickle. Raises NoDump for one that holds anything else."""
+    try:
+        for count, (operation, _, _) in enumerate(pickletools.genops(content)):
+            if operation.name not in _PLAIN:
+                raise NoDump(f"is a pickle that asks for {operation.name}, which is refused")
+            if count > _MOST_OPERATIONS:
+                raise NoDump(f"has more than {_MOST_OPERATIONS} operations")
+        return _Unpickler(io.BytesIO(content)).load()
+    except NoDump:
+        raise
+    except Exception as error:  # whatever a broken pickle makes the interpreter of it raise
+        raise NoDump(f"is no whole pickle: {printable(str(error))[:_MOST_TEXT]}") from error
+
+
+class _Unpickler(pickle._Unpickler):
+    """Python's own interpreter of pickles, whose memo is a dictionary: an index in a pickle takes no memory."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise NoDump(f"asks for {printable(module)}.{printable(name)}")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise NoDump("asks for an object outside of it")
+
+
+def _groups(values: Mapping[str, Any]) -> Iterator[tuple[str, GroupTrace]]:
+    """Each group of a dump with its id; entries of another shape are left out."""
+    members = dict(_members(values.get("pg_config")))
+    last: dict[str, int] = {}
+    names: dict[str, str] = {}
+    operations: dict[str, dict[int, str]] = {}
+    for entry in values["entries"]:
+        read = _entry(entry)
+        if read is None:
+            continue
+        group, name, number, operation = read
+        names[group] = name
+        last[group] = max(number, last.get(group, 0))
+        operations.setdefault(group, {})[number] = operation
+    for group, number in last.items():
+        yield group, GroupTrace(names[group], members.get(group, ()), number, operations[group])
+
+
+def _entry(entry: object) -> tuple[str, str, int, str] | None:
+    """Group, its name, number and operation of a collective; None for anything else."""
+    if not isinstance(entry, dict) or entry.get("is_p2p") is True:
+        return None
+    number, group, operation = entry.get("collective_seq_id"), entry.get("process_group"), entry.get("profiling_name")
+    if type(number) is not int or not isinstance(group, tuple | list) or len(group) != 2 or not 0 < number < 1 << 62:
+        return None
+    name, description = (_text(part) for part in group)
+    return name, description or name, number, _text(operation)
+
+
+def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The ranks of each group, as far as a dump knows them."""
+    groups = config.values() if isinstance(config, dict) else ()
+    for group in groups:
+        if not isinstance(group, dict):
+            continue
+        ranks = group.get("ranks")
+        numbers = re.findall(r"\d{1,7}", ranks[:2_000_000]) if isinstance(ranks, str) else ranks
+        if isinstance(numbers, list):
+            yield _text(group.get("name")), tuple(int(n) for n in numbers[:_MOST_RANKS] if str(n).isdigit())
+
+
+def _text(value: object) -> str:
+    return printable(str(value)[:_MOST_TEXT]) if isinstance(value, str) else ""
+
+
+_WATCHDOG = re.compile(
+    r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? Rank (?P<rank>\d{1,7})\]"
+)
+_WORK = re.compile(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
+_STATUS = re.compile(r"last enqueued work: (?P<number>-?\d{1,15})")
+
+
+def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
+    """What NCCL's watchdog says of each rank in a log: the collective that timed out, the last that it enqueued."""
+    found: dict[int, dict[str, GroupTrace]] = {}
+    for line in lines:
+        place = _WATCHDOG.search(line[:4000])
+        if not place or len(found) > _MOST_RANKS:
+            continue
+        groups = found.setdefault(int(place["rank"]), {})
+        group = groups.get(place["group"]) or GroupTrace(place["name"] or place["group"], (), 0)
+        operations, number = dict(group.operations), group.collective
+        if work := _WORK.search(line[:4000]):
+            operations[int(work["number"])] = work["operation"]
+            number = max(number, int(work["number"]))
+        if status := _STATUS.search(line[:4000]):
+            number = max(number, int(status["number"]))
+        groups[place["group"]] = GroupTrace(group.name, group.ranks, number, operations)
+    return [RankTrace(rank, groups) for rank, groups in sorted(found.items())]
+
+
+def late(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
+    """The ranks that the others wait for; empty where the traces do not tell. `ranks` is how many there should be."""
+    known = {trace.rank: trace for trace in traces}
+    members = _all_members(traces, ranks)
+    waits = {rank: _waits_for(trace, known, members) for rank, trace in known.items()}
+    awaited = set().union(*waits.values()) if waits else set()
+    silent = sorted(set().union(*members.values(), range(ranks or 0)) - set(known)) if members or ranks else []
+    found = [Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]]
+    roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
+    found += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
+    return found or _elsewhere(known)
+
+
+def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, set[int]]:
+    """The ranks of each group, by all traces: those that it lists, and those that were seen in it."""
+    members: dict[str, set[int]] = {}
+    for trace in traces:
+        for group_id, group in trace.groups.items():
+            members.setdefault(group_id, set()).update(group.ranks, (trace.rank,))
+            if ranks and group.name == "default_pg":
+                members[group_id].update(range(ranks))
+    return members
+
+
+def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> set[int]:
+    """The ranks that have not entered a collective that this one has entered."""
+    found = set()
+    for group_id, group in trace.groups.items():
+        for other in members[group_id] & set(known):
+            if _number(known[other], group_id) < group.collective:
+                found.add(other)
+    return found
+
+
+def _number(trace: RankTrace, group_id: str) -> int:
+    group = trace.groups.get(group_id)
+    return group.collective if group else 0
+
+
+def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> Reason:
+    """The collective that a rank is missing in, of the group where most wait for it."""
+    behind: list[tuple[int, str]] = []
+    for group_id, ranks in members.items():
+        if trace.rank in ranks:
+            ahead = [r for r in ranks & set(known) if _number(known[r], group_id) > _number(trace, group_id)]
+            behind.append((len(ahead), group_id))
+    _, group_id = max(behind)
+    number = _number(trace, group_id) + 1
+    others = [known[rank].groups[group_id] for rank in sorted(members[group_id] & set(known) - {trace.rank})]
+    operation = next((group.operations[number] for group in others if number in group.operations), "collective")
+    return Reason.of(
+        "collective-not-entered",
+        rank=trace.rank,
+        place=_place(trace),
+        operation=operation.rpartition(":")[2],
+        number=number,
+        group=others[0].name or group_id,
+        stands=_stands(trace),
+        gpu=trace.gpu,
+    )
+
+
+def _elsewhere(known: Mapping[int, RankTrace]) -> list[Late]:
+    """The ranks that do not stand in communication, if the majority does."""
+    away = [trace for trace in known.values() if trace.waits is False]
+    waiting = sum(trace.waits is True for trace in known.values())
+    if not waiting or len(away) >= waiting:
+        return []
+    return [
+        Late(
+            trace.rank,
+            trace.host,
+            Reason.of(
+                "rank-stands-elsewhere", rank=trace.rank, place=_place(trace), stands=_stands(trace), gpu=trace.gpu
+            ),
+        )
+        for trace in away
+    ]
+
+
+def _place(trace: RankTrace) -> str:
+    return f" on {trace.host}" if trace.host else ""
+
+
+def _stands(trace: RankTrace) -> str:
+    return f"; it stands in {trace.stands}" if trace.stands else ""
+
+
+def circle(traces: Sequence[RankTrace]) -> Reason | None:
+    """Say which ranks wait for each other in a circle, where none of them is late; None where none does."""
+    known = {trace.rank: trace for trace in traces}
+    members = _all_members(traces, None)
+    waiting = [trace for trace in traces if _waits_for(trace, known, members)]
+    if not waiting:
+        return None
+    groups = sorted({group.name for trace in waiting for group in trace.groups.values()})
+    ranks = ", ".join(str(trace.rank) for trace in waiting[:16])
+    return Reason.of("ranks-wait-in-a-circle", ranks=ranks, groups=", ".join(groups[:8]))

@@ -1,0 +1,104 @@
+"""The decoder of the probe `training` on ranks of this machine: shared in every way, interrupted, wrong, hanging."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.training.stuck import read_stuck
+from seatrial.nccl.flight_recorder import late
+from seatrial.remote.probes import probe
+from tests.integration.probes.launched import PATIENCE_S, PROBE_FOLDER, Ended, finish, start
+from tests.site import free_port
+
+PLANS = (
+    *("fsdp4", "fsdp2-tp2", "tp4", "pp4", "pp2-fsdp2", "pp2-tp2", "cp4", "cp2-fsdp2", "cp2-tp2", "fsdp4-ac"),
+    *("moe-fsdp4", "moe-ep4", "moe-ep2-fsdp2", "moe-ep2-cp2"),
+)
+ROUNDING = 2e-6  # relative: sums of float32 in another order
+SMALL = ("--model", "llama", "--size", "debug", "--sequence", "32", "--device", "cpu", "--lr", "1e-2")
+
+
+def torchrun(ranks: int, *command: str) -> Ended:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+    port = ["--master-port", str(free_port())]
+    return finish(start([*launcher, *port, *command], OMP_NUM_THREADS="1"), 0.0)
+
+
+def train(ranks: int, *options: str) -> Ended:
+    return torchrun(ranks, str(probe("training")), *SMALL, "--timeout-s", str(PATIENCE_S), *options)
+
+
+def events(ended: Ended) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ended.lines if line.startswith('{"event"')]
+
+
+def parameters(ended: Ended) -> list[str]:
+    """The digest of each rank's parameters."""
+    return [rank["parameters"] for rank in events(ended)[-1]["ranks"]]
+
+
+def test_every_degree_gives_the_loss_of_one_plain_rank() -> None:
+    ended = torchrun(4, str(Path(__file__).with_name("every_degree.py")), PROBE_FOLDER, *PLANS)
+    answers: Mapping[str, Sequence[float]] = json.loads(next(line for line in ended.lines if line.startswith("{")))
+    for plan in PLANS:
+        plain = answers["moe" if plan.startswith("moe") else "dense"]
+        assert answers[plan] == pytest.approx(plain, rel=ROUNDING), plan
+    assert answers["dense"][-1] < 0.96 * answers["dense"][0]
+
+
+@pytest.mark.slow
+def test_a_resumed_training_ends_with_the_parameters_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+    saving = ("--steps", "8", "--checkpoint-every", "3")
+    uninterrupted = train(2, *saving, "--checkpoint-dir", str(whole))
+    killed = train(2, *saving, "--checkpoint-dir", str(broken), "--fault", "die:1:5")
+    assert killed.status
+    assert events(killed)[-1]["event"] != "llama"
+    resumed = train(2, *saving, "--checkpoint-dir", str(broken))
+    assert events(resumed)[0]["step"] == 3
+    assert parameters(resumed) == parameters(uninterrupted)  # bit for bit
+    assert events(resumed)[-1]["checkpoint"]["read_back"]
+
+    alone = train(1, "--steps", "10", "--batch", "2", "--checkpoint-dir", str(broken))
+    assert events(alone)[0]["step"] == 8, alone.lines  # two ranks saved, one goes on
+    assert events(alone)[-1]["last_loss"] < events(resumed)[-1]["first_loss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "by", "replays"),
+    [("1:compute-once", "compute", 1), ("1:compute", "compute", 3), ("1:transport", "transport", 1)],
+)
+def test_a_rank_that_computes_wrongly_is_named(fault: str, by: str, replays: int) -> None:
+    ended = train(3, "--steps", "3", "--replays", "3", "--wrong", fault)
+    (odd,) = events(ended)[-1]["replays"]["odd"]
+    assert (odd["rank"], odd["by"], odd["replays"], odd["is_certain"]) == (1, by, replays, True)
+    assert ended.status
+
+
+def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
+    ended = train(3, "--steps", "6", "--hang-s", "30", "--fault", "sleep:2:3")
+    (sleeper,) = late(read_stuck(ended.lines), 3)
+    assert sleeper.rank == 2
+    assert sleeper.reason.code == "collective-not-entered"
+    assert "break_on_purpose" in sleeper.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--tp", "3"), "tp 3 does not make 2 ranks; degrees whose product is 2 do: of 1, 2"),
+        (("--tp", "2", "--kv-heads", "1"), "tp x cp 2 does not divide kv_heads 1; 1 do"),
+        (("--checkpoint-dir", "/nowhere"), "--checkpoint-dir /nowhere: there is no such directory"),
+    ],
+)
+def test_what_cannot_be_shared_is_one_line_before_the_first_step(options: tuple[str, ...], complaint: str) -> None:
+    ended = train(2, *options)
+    assert any(complaint in line for line in ended.lines), ended.lines
+    assert '"step"' not in "".join(ended.lines)
