@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from seatrial.model.verdict import Verdict
 from seatrial.report.metrics import publish
 from tests import nights, samples
 from tests.site import free_port
@@ -136,6 +137,40 @@ def test_every_panel_shows_something_and_the_alerts_fire(prometheus: tuple[str, 
     age = ask(url, "time() - seatrial_last_good_run_timestamp_seconds{cluster='h100-east'}")
     assert float(age[0]["value"][1]) == pytest.approx(time.time() - nights.good(0).finished.timestamp(), abs=30)
     until(lambda: ("SeatrialNotGood", "h100-east") in firing(url))  # each group of rules is evaluated in its own time
+
+
+@pytest.mark.parametrize(
+    ("verdict", "last_good", "fire"),
+    [
+        (Verdict.PASS, True, set()),
+        (Verdict.DEGRADED, False, {"SeatrialNotPassed", "SeatrialNeverGood"}),
+        (Verdict.INCONCLUSIVE, False, {"SeatrialNotPassed", "SeatrialNeverGood"}),
+        (Verdict.NOT_RUN, False, {"SeatrialNotPassed", "SeatrialNeverGood"}),
+        (Verdict.FAIL, False, {"SeatrialNotGood", "SeatrialNeverGood"}),
+        (Verdict.CORRUPT, True, {"SeatrialNotGood"}),
+        (Verdict.DEGRADED, True, {"SeatrialNotPassed"}),
+    ],
+)
+def test_a_cluster_that_has_not_passed_alerts_from_its_first_night(
+    verdict: Verdict, last_good: bool, fire: set[str], tmp_path: Path
+) -> None:
+    """By promtool's own tests of rules, whose time begins at 0."""
+    own = '{cluster="east",suite="nightly"}'
+    values = {f"seatrial_run_timestamp_seconds{own}": 0}
+    if last_good:
+        values[f"seatrial_last_good_run_timestamp_seconds{own}"] = 0
+    for each in Verdict:
+        values[f'seatrial_verdict{{cluster="east",suite="nightly",verdict="{each.value}"}}'] = int(each is verdict)
+    expr = 'count by (alertname) (ALERTS{alertstate="firing",cluster="east"})'
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(fire)]
+    test = {
+        "input_series": [{"series": series, "values": f"{value}x10"} for series, value in values.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": "5m", "exp_samples": samples}],
+    }
+    file = tmp_path / "tests.yaml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+    done = subprocess.run([tool("promtool"), "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def firing(url: str) -> set[tuple[str, str]]:

@@ -34,6 +34,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import causes
 from seatrial.runs.explanations import AREAS, CATALOG
 from seatrial.runs.load import load_result
+from seatrial.text.docs import with_addresses
 from seatrial.text.headline import conclude
 from tests.sources import ROOT, modules, nodes
 from tests.unit.collectives.fake_mpirun import make_testbed
@@ -246,9 +247,9 @@ def test_explain_prints_meaning_and_next_step() -> None:
         done = CliRunner().invoke(app, ["explain", code], catch_exceptions=False)
         assert done.exit_code == 0
         printed = " ".join(done.output.split())
-        assert explanation.meaning in printed, code
+        assert with_addresses(explanation.meaning) in printed, code
         assert ("next step" in printed) == bool(explanation.next_step), code
-        assert (explanation.next_step or "") in printed, code
+        assert with_addresses(explanation.next_step or "") in printed, code
 
 
 def test_explain_prints_what_a_field_of_a_file_takes() -> None:
