@@ -58,7 +58,7 @@ def test_the_curve_is_walked_with_the_keyboard(browser: Browser, runs: Path) -> 
 
 def test_links_to_logs_lead_to_them(browser: Browser, runs: Path) -> None:
     browser.open(runs / "bad" / "report.html")
-    browser.find("#logs ~ details a[href='logs/all_reduce.log']").click()
+    browser.find("#logs a[href='logs/all_reduce.log']").click()
     assert "out-of-place" in browser.text()
 
 
@@ -87,6 +87,39 @@ def test_everything_has_contrast_and_a_name(browser: Browser, runs: Path, scheme
     assert browser.ask(f"return {unnamed}") == 0
 
 
+ORDER = ["suspects", "changes", "heat", "curves", "check-1", "history", "software", "logs", "nodes", "verdicts"]
+
+
+@pytest.mark.parametrize(
+    ("run", "without"), [("good-0", {"suspects", "history"}), ("good-2", {"suspects"}), ("bad", set())]
+)
+def test_what_matters_comes_first(browser: Browser, runs: Path, run: str, without: set[str]) -> None:
+    browser.open(runs / run / "report.html")
+    places = [browser.ask(_TOP.format(part)) for part in ORDER if part not in without]
+    assert places == sorted(places)
+    assert all(browser.ask(f"return document.getElementById('{part}')") is None for part in without)
+
+
+_TOP = "return document.getElementById('{}').getBoundingClientRect().top"
+
+
+@pytest.mark.parametrize("run", ["good-0", "good-2"])
+def test_a_healthy_run_fits_two_screens(browser: Browser, runs: Path, run: str) -> None:
+    metrics = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.open(runs / run / "report.html")
+    assert browser.ask("return document.documentElement.scrollHeight") <= 2 * 900
+
+
+def test_what_blames_a_node_is_red(browser: Browser, runs: Path) -> None:
+    browser.open(runs / "bad" / "report.html")
+    row = next(row for row in browser.all("table.heat tbody tr") if row.text.startswith("node-2 suspect: fail"))
+    red = browser.ask("return getComputedStyle(document.querySelector('.heat td.fail')).backgroundColor")
+    assert any(
+        cell.value_of_css_property("background-color") == red for cell in row.find_elements("css selector", "td")
+    )
+
+
 def test_on_paper_the_verdict_is_on_page_one_and_what_is_folded_is_told(browser: Browser, runs: Path) -> None:
     browser.open(runs / "bad" / "report.html")
     pages = [page.extract_text() for page in PdfReader(io.BytesIO(browser.print())).pages]
@@ -106,7 +139,7 @@ def test_nothing_runs_off_a_narrow_screen_or_the_paper(browser: Browser, runs: P
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
     scrolling = "[...document.querySelectorAll('.scroll')].filter((part) => part.scrollWidth > part.clientWidth)"
     assert browser.ask(f"return {scrolling}.map((part) => part.textContent)") == []
-    cells = browser.all(".toc td, .wide :is(th, td), .stacked :is(th, td)")
+    cells = browser.all(".wide :is(th, td), .stacked :is(th, td)")
     right = [cell.rect["x"] + cell.rect["width"] for cell in cells if cell.text]
     assert len(right) > 20 and max(right) <= 390
     assert all(cell.is_displayed() for cell in browser.all(".wide .verdict"))

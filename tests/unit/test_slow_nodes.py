@@ -1,7 +1,10 @@
 """Which node the streams between nodes speak against: a network of known links in, the slow ones out."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
+from itertools import permutations
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -116,6 +119,55 @@ def of_racks(a: str, b: str) -> float:
     """Eight nodes in each rack; the uplink of the first carries a hundredth."""
     racks = {int(name.rpartition("-")[2]) // 8 for name in (a, b)}
     return FAST / 100 if 0 in racks and len(racks) == 2 else FAST
+
+
+@pytest.mark.parametrize(
+    ("nodes", "factor", "noise", "least", "most", "verdict"),
+    [
+        (3, 64, 0.0, 0.97, 0.97, Verdict.FAIL),
+        (3, 4.2, 0.0, 0.9, 0.96, Verdict.DEGRADED),
+        (4, 64, 0.0, 0.97, 0.97, Verdict.FAIL),
+        (6, 6, 0.0, 0.97, 0.97, Verdict.DEGRADED),
+        (6, 30, 0.5, 0.95, 0.97, Verdict.FAIL),
+        (6, 5, 0.5, 0.7, 0.96, Verdict.DEGRADED),
+    ],
+)
+def test_the_confidence_is_of_the_gap_against_the_noise(
+    nodes: int, factor: float, noise: float, least: float, most: float, verdict: Verdict
+) -> None:
+    """`noise`: how far apart the healthy nodes are, as natural logs."""
+    rates = {name: FAST * math.exp(noise * (n % 3 - 1)) for n, name in enumerate(names(nodes))}
+    rates["node-1"] = median(rates.values()) * math.exp(noise) / factor
+    streams = {(a, b): rates[a] for a, b in permutations(names(nodes), 2)}
+    (suspect,) = slow_suspects(streams)
+    assert suspect.name == "node-1"
+    assert least <= suspect.confidence <= most
+    assert suspect.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("nodes", "slow", "metric", "count"),
+    [
+        (3, lambda a, b: a == "node-2", "tcp_egress", 1),
+        (3, lambda a, b: b == "node-2", "tcp_ingress", 1),
+        (6, lambda a, b: {a, b} == {"node-2", "node-3"}, "tcp_stream", 2),
+        (6, lambda a, b: (a, b) == ("node-2", "node-3"), "tcp_stream", 1),
+        (8, lambda a, b: (a < "node-4") != (b < "node-4"), "tcp_stream", 32),
+    ],
+)
+def test_what_is_blamed_for_a_rate_has_a_bad_number_by_its_peers(
+    nodes: int, slow: Callable[[str, str], bool], metric: str, count: int
+) -> None:
+    streams = {(a, b): FAST / 64 if slow(a, b) else FAST for a, b in permutations(names(nodes), 2)}
+    suspects = tuple(slow_suspects(streams))
+    own = Check("connectivity", Verdict.DEGRADED, "slow", 0.0, tuple(measurements(streams)), suspects=suspects)
+    check = settled(own, Knowledge(Setup("CPU", nodes, 0, 1)))
+    bad = [j for j in check.judgements if j.verdict is not Verdict.PASS and j.measurement.metric == metric]
+    assert len(bad) == count
+    assert {(j.verdict, j.source) for j in bad} == {(Verdict.FAIL, "peers")}
+    assert check.verdict is Verdict.FAIL
+    again = settled(check.unjudged(), Knowledge(Setup("CPU", nodes, 0, 1)))
+    assert [j.measurement for j in again.judgements] == [j.measurement for j in check.judgements]
 
 
 @pytest.mark.parametrize(
