@@ -14,9 +14,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, Crashed, Failed
 
-from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, StepResult, try_check
+from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, try_check
 from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoubts, localize_run
-from seatrial.checks.table import CHECKS
+from seatrial.checks.metrics import REPEATED_WHOLE, Doubt
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.references import AGREEING
@@ -118,8 +118,7 @@ class RepeatBudget:
     def __init__(self, checks: Sequence[Check], until: float) -> None:
         checks_s = sum(check.seconds for check in checks)
         self.until = min(until, time.monotonic() + max(LEAST_REPEATS_S, checks_s))
-        whole = {kind.name for kind in CHECKS if kind.repeats_whole}
-        self._next_s = {check.name: check.seconds if check.name in whole else 0.0 for check in checks}
+        self._next_s = {check.name: check.seconds if check.name in REPEATED_WHOLE else 0.0 for check in checks}
         self._spent_s = dict.fromkeys(self._next_s, 0.0)
 
     def affordable(self, doubts: Mapping[str, list[Doubt]]) -> dict[str, list[Doubt]]:

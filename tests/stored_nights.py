@@ -7,7 +7,8 @@ from statistics import median
 
 import numpy as np
 
-from seatrial.checks.contract import Doubt, Repeated
+from seatrial.checks.contract import Repeated
+from seatrial.checks.metrics import Doubt
 from seatrial.history.past import PastRuns, chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import RunJudge

@@ -16,10 +16,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seatrial.checks.metrics import Doubt, Metric
 from seatrial.config.architecture import foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
-from seatrial.model.baseline import Tolerance
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
@@ -70,15 +70,6 @@ def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
 log = logging.getLogger("seatrial.repeat")
 
 _GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A measurement to take once more; it was taken `taken` times, and never will be more than `most` times."""
-
-    measurement: Measurement
-    taken: int
-    most: int
 
 
 @dataclass(slots=True)
@@ -207,19 +198,6 @@ class Need:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
-
-    Without a `tolerance` it varies as seatrial/checks/table.py assumes; `of_gpu` is that of a single GPU.
-    """
-
-    unit: str
-    meaning: str
-    tolerance: Tolerance | None = None
-    of_gpu: Tolerance | None = None
-
-
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it; on this machine, seatrial's extra `local`")
 
 Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
@@ -239,7 +217,6 @@ class CheckType:
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
     - `revisit`: asks the nodes again once all numbers are judged; returns the checks, with further evidence, and notes.
     - `judged`: judges the numbers that its own suspects are blamed for, given the name of each node's kind.
-    - `repeats_whole`: a repeat takes as long as the check, so only numbers that read low are repeated.
     - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
     """
@@ -254,7 +231,6 @@ class CheckType:
     needs: Callable[[bool], tuple[Need, ...]] = lambda gpus: ()
     least_ranks: int = 1
     repeat: Repeat | None = None
-    repeats_whole: bool = False
     revisit: Revisit | None = None
     judged: Callable[[Check, Mapping[str, str]], Sequence[Judgement]] = lambda check, kinds: ()
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part

@@ -14,7 +14,7 @@ from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
 from seatrial.text.redact import Secrets
 

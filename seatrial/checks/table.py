@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import CheckContext, CheckType, Doubt, Repeated, TimeLeft, too_small
+from seatrial.checks.contract import CheckContext, CheckType, Repeated, TimeLeft, too_small
 from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
-from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
 from seatrial.model.errors import SeatrialError
-from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import INTRA, arm_of
@@ -82,27 +81,6 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     return m.conditions.get("ranks", testbed.world_size) == testbed.world_size
 
 
-_OF_METRIC = {name: m.tolerance for kind in CHECKS for name, m in kind.metrics.items() if m.tolerance}
-_WHOLE = {kind.name for kind in CHECKS if kind.repeats_whole}
-_OF_GPU = {name: m.of_gpu for kind in CHECKS for name, m in kind.metrics.items() if m.of_gpu}
-
-
-def tolerance_of(measurement: Measurement) -> Tolerance:
-    """The check's own for that metric and kind of subject.
-
-    Else one message size is a few timed iterations, and all else averages many.
-    """
-    usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
-    if measurement.subject.kind == "gpu" and measurement.metric in _OF_GPU:
-        return _OF_GPU[measurement.metric]
-    return _OF_METRIC.get(measurement.metric, usual)
-
-
 def judged_by(check: Check, kind_by_node: Mapping[str, str]) -> Sequence[Judgement]:
     """The check's own judgements of the numbers that it blames nodes for."""
     return next((kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ())
-
-
-def is_repeated_only_low(measurement: Measurement, check: str) -> bool:
-    """Whether a reading that looks well is not worth another one, though few runs are known."""
-    return check in _WHOLE or tolerance_of(measurement).coarse

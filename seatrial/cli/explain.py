@@ -29,7 +29,6 @@ def explain(name: str, as_json: bool) -> None:
     path, platform.queue, or by its own name.
     """
     from seatrial.runs.explanations import CATALOG, current
-    from seatrial.runs.vocabulary import look_up
 
     if explanation := CATALOG.get(current(name)):
         texts = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
@@ -38,6 +37,8 @@ def explain(name: str, as_json: bool) -> None:
         else:
             _print_texts(name, texts)
         return
+    from seatrial.runs.vocabulary import look_up  # every check
+
     words = [word.to_dict() for word in look_up(name)]
     fields = _fields_named(name)
     if not words and not fields:

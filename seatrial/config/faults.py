@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
-from seatrial.model.sizes import ByteSize
 
 
 def _legal_rate(value: str) -> str:

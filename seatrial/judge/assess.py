@@ -14,8 +14,7 @@ from typing import cast
 import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
-from seatrial.checks.contract import Doubt
-from seatrial.checks.table import is_repeated_only_low, judged_by, tolerance_of
+from seatrial.checks.metrics import Doubt, is_repeated_only_low, tolerance_of
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
@@ -195,6 +194,10 @@ class RunJudge:
 
     def _with_own(self, check: Check, judgements: Mapping[str, Judgement]) -> Mapping[str, Judgement]:
         """The harsher of the judge's judgements and the check's own of what it blames nodes for."""
+        if not check.raw.suspects:
+            return judgements
+        from seatrial.checks.table import judged_by  # every check, with its way to the nodes
+
         merged = dict(judgements)
         for own in judged_by(check, self._knowledge.groups.name_by_node):
             known = merged.get(own.measurement.series())

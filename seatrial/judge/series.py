@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from seatrial.checks.table import tolerance_of
+from seatrial.checks.metrics import tolerance_of
 from seatrial.judge.node_groups import NodeGroups
 from seatrial.judge.outliers import Outcome, judge
 from seatrial.judge.references import Bools, Floats, Ints, Past, Reference, ThisRun, learn

@@ -1,9 +1,6 @@
 """Message sizes as people write them: 8, 64K, 16M, 8G. Binary, as nccl-tests reads them (K is 2^10)."""
 
 import re
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field
 
 _SUFFIX = {"": 0, "k": 10, "m": 20, "g": 30}
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
@@ -31,6 +28,3 @@ def size_span(smallest: int, largest: int) -> str:
     """Format a range of sizes: "8 to 64K", or one size."""
     first, last = format_size(smallest), format_size(largest)
     return first if first == last else f"{first} to {last}"
-
-
-ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(gt=0, le=1 << 40)]

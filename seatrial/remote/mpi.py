@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import is_piece, run_command, start_process
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import RankLine, SrunLines, rank_of, split_tags
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
@@ -26,7 +27,7 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import fraction
 
 if TYPE_CHECKING:
-    from seatrial.nccl import Finding
+    pass
 
 
 _MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
@@ -58,8 +59,6 @@ class KeptLines:
 
 log = logging.getLogger("seatrial.mpi")
 
-FLOOD = "output flood: the ranks printed more than they may and were ended"
-
 SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
 SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
@@ -71,83 +70,6 @@ _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
 _SUPERVISOR = "seatrial-supervisor: "
 _CANNOT_START = "cannot start "
 _WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
-
-
-@dataclass(frozen=True, slots=True)
-class MpiResult:
-    """The result of an mpirun.
-
-    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
-    middle of very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
-    and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
-    the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
-    `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
-    `waited_s`: how long a rank waited for a processor until its time was up, where all nodes share one machine's.
-    """
-
-    exit_status: int | None
-    lines: tuple[str, ...]
-    seconds: float
-    timed_out: bool = False
-    reaped: bool = False
-    flooded: bool = False
-    not_started: str | None = None
-    lost: bool = False
-    node_names: Mapping[str, str] = field(default_factory=dict)
-    rank_nodes: tuple[str, ...] = ()
-    waited_s: float = 0.0
-
-    @property
-    def starved(self) -> bool:
-        """Whether it ran past its time because the machine that plays all nodes is too busy."""
-        return self.timed_out and 2 * self.waited_s > self.seconds
-
-    @property
-    def ok(self) -> bool:
-        return self.exit_status == 0 or self.reaped
-
-    @property
-    def findings(self) -> "tuple[Finding, ...]":
-        """The causes that the output names, the earliest primary one first, with the names of their nodes.
-
-        A rank speaks for itself alone: what it prints of other ranks and nodes is laid to it and its own.
-        """
-        from seatrial.nccl.classify import classify, weight
-
-        by_rank: dict[int | None, list[str]] = {}
-        for line in self.lines:
-            by_rank.setdefault(rank_of(line), []).append(line)
-        found = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
-        if len(by_rank) > 1:  # else they are in order
-            quoted = [" ".join(line.split())[:300] for line in self.lines]  # as the classifier quotes a line
-            at = {line: position for position, line in reversed(list(enumerate(quoted)))}
-            found.sort(key=lambda each: at.get(each[1].evidence, 0))
-            found.sort(key=lambda each: weight(each[1]))
-        laid = []
-        for rank, finding in found:
-            if rank is None:
-                laid.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
-            else:
-                own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
-                laid.append(replace(finding, rank=rank, host=own if finding.host else None))
-        return tuple(laid)
-
-    def node_of(self, line: str) -> str | None:
-        """The node of the rank that printed a line; None without a tag."""
-        rank = rank_of(line)
-        return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
-
-    @property
-    def cause(self) -> str | None:
-        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
-        if self.not_started is not None:
-            return f"the head node cannot start {self.not_started}"
-        if self.flooded:
-            return FLOOD
-        first = next(iter(self.findings), None)
-        if first is None:
-            return None
-        return first.cause + (f" on {first.host}" if first.host else "")
 
 
 def hostfile(nodes: Iterable[Node]) -> str:

@@ -3,24 +3,25 @@
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.judge.logs import Log, LogsJudgement
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.reason import code_of
+from seatrial.model.reason import code_of, explanation_of
 from seatrial.model.result import Check, Expected, RunResult, Suspect, verdict_line
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.runs.difference import Change, Difference
-from seatrial.runs.explanations import CATALOG
 from seatrial.text import words
 from seatrial.text.headline import lines, own_reason
 from seatrial.text.redact import Secrets
+
+if TYPE_CHECKING:
+    from seatrial.judge.logs import Log, LogsJudgement
+    from seatrial.runs.difference import Change, Difference
 
 STYLES: dict[str, str] = {
     Verdict.PASS: "bold green",
@@ -164,7 +165,7 @@ def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], e
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 
 
-def to_dict(judged: LogsJudgement, logs: Iterable[Log]) -> dict[str, Any]:
+def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
     """Verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
     code = code_of(judged.reason) or ""
     named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
@@ -174,7 +175,7 @@ def to_dict(judged: LogsJudgement, logs: Iterable[Log]) -> dict[str, Any]:
         "verdict": judged.verdict.value,
         "reason": judged.reason,
         "code": code or None,
-        "next_step": CATALOG[code].next_step if code in CATALOG else None,
+        "next_step": _next_step(code),
         "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)],
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
@@ -192,7 +193,13 @@ def to_dict(judged: LogsJudgement, logs: Iterable[Log]) -> dict[str, Any]:
     }
 
 
-def show_judged(judged: LogsJudgement) -> None:
+def _next_step(code: str) -> str | None:
+    """The next step of a code of the packages that are imported: those that judge."""
+    explanation = explanation_of(code)
+    return explanation.next_step if explanation else None
+
+
+def show_judged(judged: "LogsJudgement") -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = output()
     rows: list[Sequence[str | Text]] = [
@@ -203,7 +210,7 @@ def show_judged(judged: LogsJudgement) -> None:
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
     told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
     steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
-    told += [f"next step: {CATALOG[code].next_step}" for code in steps if code in CATALOG and CATALOG[code].next_step]
+    told += [f"next step: {step}" for code in steps if (step := _next_step(code))]
     for line in (*told, verdict_line(judged.verdict, judged.coverage, judged.reason)):
         print_line(console, line)
 
@@ -230,7 +237,7 @@ MAX_ROWS = 20
 _STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
 
-def show_difference(difference: Difference) -> None:
+def show_difference(difference: "Difference") -> None:
     """Both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
     console = output()
     for name, run in (("before", difference.before), ("after", difference.after)):
@@ -253,7 +260,7 @@ def show_difference(difference: Difference) -> None:
     print_line(console, rest or "nothing else was measured in both")
 
 
-def _sides(change: Change) -> tuple[str, str, str]:
+def _sides(change: "Change") -> tuple[str, str, str]:
     return change.what, change.before or "-", change.after or "-"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from seatrial.catalog import with_links
 from seatrial.catalog.physics import refuse_beyond_physics
-from seatrial.checks.table import tolerance_of
+from seatrial.checks.metrics import tolerance_of
 from seatrial.history.past import past_runs
 from seatrial.history.rows import Pin, RunRow
 from seatrial.model.errors import InputError

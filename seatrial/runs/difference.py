@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from seatrial.checks.table import tolerance_of
+from seatrial.checks.metrics import tolerance_of
 from seatrial.model.curves import Reading, readings
 from seatrial.model.result import RunResult
 from seatrial.text.words import what

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from seatrial.model.testbed import Testbed
-from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.mpi import flooding_nodes, mpirun
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import set_up_node
 from tests.quick_run import launched, quick_run
 from tests.site import PATIENCE_S

@@ -7,7 +7,7 @@ import pytest
 from seatrial.checks.failures import lost_ranks
 from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed
 
 KILLED = "mpirun noticed that process rank {} with PID 4711 on node {} exited on signal {}."

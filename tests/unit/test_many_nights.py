@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from seatrial.checks.contract import Doubt, Repeated
+from seatrial.checks.contract import Repeated
+from seatrial.checks.metrics import Doubt
 from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext

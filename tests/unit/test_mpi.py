@@ -13,7 +13,8 @@ import pytest
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote import mpi
 from seatrial.remote.command import CommandResult
-from seatrial.remote.mpi import MpiResult, hostfile, loudest, mpirun, mpirun_argv
+from seatrial.remote.mpi import hostfile, loudest, mpirun, mpirun_argv
+from seatrial.remote.mpi_result import FLOOD, MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed
 
 
@@ -228,7 +229,7 @@ def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str], m
     result, process, _ = play((batch for _ in range(20)), 0)
     ended = (result.ok, result.timed_out, result.lost, result.exit_status)
     assert (result.flooded, ended) == (True, (False, False, False, None))
-    assert result.cause == mpi.FLOOD
+    assert result.cause == FLOOD
     assert process.input_closed
     assert process.read_lines(0) is None  # so that the next mpirun does not start beside this one
     assert sum(map(len, result.lines)) < 2.5 * 1024**2

@@ -20,7 +20,7 @@ from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.probes import probe, reach
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 

@@ -11,7 +11,7 @@ from seatrial.checks.failures import classify_failure, lost_ranks
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_training_result
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from, rank_of, split_tags
 from tests.unit.collectives.fake_mpirun import make_testbed
 from tests.unit.training_output import printed

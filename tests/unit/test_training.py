@@ -23,7 +23,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed, result
 from tests.unit.training_output import LAB, printed, rank
 

@@ -27,8 +27,6 @@ from seatrial.checks.contract import (
     TORCH,
     CheckContext,
     CheckType,
-    Doubt,
-    Metric,
     Need,
     Repeated,
     StepResult,
@@ -38,8 +36,8 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
+from seatrial.checks.metrics import COLLECTIVE_METRICS, Doubt
 from seatrial.config.run import Run
-from seatrial.model.baseline import SINGLE_SIZE
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, caused, join
 from seatrial.model.result import Check
@@ -187,16 +185,7 @@ COLLECTIVES = CheckType(
     description="no sweep when unset",
     run=collectives,
     after=CONNECTIVITY.name,
-    metrics={
-        "busbw": Metric("GB/s", "bus bandwidth (1e9 bytes) by operation, arm, message size and placement"),
-        "busbw_plateau": Metric(
-            "GB/s", "the median of busbw over the three largest sizes, by operation and arm; in `intra` of each node"
-        ),
-        "busbw_share": Metric("", "the plateau as a fraction of what the links allow; recorded, not judged"),
-        "latency": Metric(
-            "us", "the time of the smallest message, by operation; in `latency` of every size", SINGLE_SIZE
-        ),
-    },
+    metrics=COLLECTIVE_METRICS,
     needs=lambda gpus: (NCCL_TESTS if gpus else TORCH,),
     least_ranks=2,
     repeat=repeat_sweeps,

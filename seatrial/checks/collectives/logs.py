@@ -19,7 +19,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding, Sweep
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.text.words import number
 
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}

@@ -42,7 +42,7 @@ from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rows import TYPES
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 
 _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
 

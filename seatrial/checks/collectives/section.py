@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
+from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
 from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK
-from seatrial.model.sizes import ByteSize, format_size
+from seatrial.model.sizes import format_size
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from seatrial.checks.connectivity.inventory import (
     unknown,
 )
 from seatrial.checks.connectivity.judged_rates import judged_rates
-from seatrial.checks.connectivity.rates import NAME, TCP, Findings, measurements, summary
+from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
     Connectivity,
     Contacts,
@@ -33,8 +33,9 @@ from seatrial.checks.connectivity.stages import (
     try_reach,
 )
 from seatrial.checks.connectivity.throughput import explore
-from seatrial.checks.contract import CheckContext, CheckType, Metric, PlannedNodes, PlannedPart, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
 from seatrial.checks.failures import starved_reason
+from seatrial.checks.metrics import CONNECTIVITY_METRICS
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
@@ -44,7 +45,8 @@ from seatrial.model.setup import NodeHardware
 from seatrial.model.testbed import Testbed
 from seatrial.nccl import telling
 from seatrial.remote.command import MAX_OUTPUT_BYTES
-from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.mpi import mpirun
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams
 from seatrial.remote.ssh import allow_many_connections
@@ -352,13 +354,7 @@ CONNECTIVITY = CheckType(
     run=connectivity,
     default=Connectivity(),
     after="launch",
-    metrics={
-        "tcp_egress": Metric("MB/s", "the best TCP stream from the node to another one (1e6 bytes)", TCP),
-        "tcp_ingress": Metric("MB/s", "the best TCP stream to the node from another one (1e6 bytes)", TCP),
-        "tcp_stream": Metric("MB/s", "one TCP stream over a link; recorded, not judged"),
-        "ssh_connect": Metric("ms", "the time until an SSH connection is up; recorded, not judged"),
-        "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
-    },
+    metrics=CONNECTIVITY_METRICS,
     repeat=repeat_streams,
     revisit=revisit_inventories,
     judged=judged_rates,

@@ -13,7 +13,8 @@ from statistics import NormalDist, fmean, median
 from typing import TypeVar
 
 from seatrial.checks.connectivity.reachability import Pair, connected, cut_names, link_name
-from seatrial.model.baseline import FAIL_FACTOR, Tolerance
+from seatrial.checks.metrics import TCP
+from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Check, Suspect
@@ -37,10 +38,6 @@ _ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0  # values that tell their noise; how
 _MAD_TO_SIGMA = 1.4826  # of normal noise
 _CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
 _MOST_SURE = 0.97  # how often a suspect was right, at best, in docs/error-rates.md
-
-# Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
-# lower speed loses a factor of ten and more.
-TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 
 Key = TypeVar("Key")
 Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there

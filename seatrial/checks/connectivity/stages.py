@@ -11,7 +11,8 @@ from pydantic import Field
 from seatrial.checks.connectivity.rates import Findings, Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
 from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
-from seatrial.checks.contract import CheckContext, Doubt, Repeated, TimeLeft, log_repeat
+from seatrial.checks.contract import CheckContext, Repeated, TimeLeft, log_repeat
+from seatrial.checks.metrics import Doubt
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import FloodError, LaunchError, NodesError, RemoteError

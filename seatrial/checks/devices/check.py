@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import TORCH, CheckContext, CheckType, Doubt, Repeated, StepResult, TimeLeft, log_repeat
+from seatrial.checks.contract import TORCH, CheckContext, CheckType, Repeated, StepResult, TimeLeft, log_repeat
 from seatrial.checks.devices.answers import (
-    METRICS,
     PROBE,
     DeviceMeasurement,
     DevicesAnswer,
@@ -27,6 +26,7 @@ from seatrial.checks.devices.answers import (
     summary,
 )
 from seatrial.checks.devices.section import Devices, plan_devices
+from seatrial.checks.metrics import DEVICE_METRICS, Doubt
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join
@@ -147,7 +147,7 @@ DEVICES = CheckType(
     description="what every GPU or node computes, and how fast; `null` leaves it out",
     run=devices,
     after=CONNECTIVITY.name,
-    metrics=METRICS,
+    metrics=DEVICE_METRICS,
     default=Devices(),
     needs=lambda gpus: (TORCH,),
     repeat=repeat_devices,

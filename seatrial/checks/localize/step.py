@@ -21,8 +21,9 @@ from seatrial.checks.collectives.sweep import planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.stages import roll_call
-from seatrial.checks.contract import CheckContext, Doubt, Repeated, StepResult
+from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.localize.findings import Localization, localize
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update

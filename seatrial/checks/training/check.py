@@ -15,8 +15,6 @@ from seatrial.checks.contract import (
     TORCH,
     CheckContext,
     CheckType,
-    Doubt,
-    Metric,
     Repeated,
     StepResult,
     TimeLeft,
@@ -25,6 +23,7 @@ from seatrial.checks.contract import (
     was_cut,
 )
 from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.result import (
@@ -41,7 +40,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from
 from seatrial.text.words import fraction, quantity
 
@@ -211,36 +210,10 @@ TRAINING = CheckType(
     description="no training when unset",
     run=training,
     after=CONNECTIVITY.name,
-    metrics={
-        "loss": Metric("nats", "the last loss, smoothed; recorded, not judged"),
-        "loss_drop": Metric("", "the fraction of the first loss that training took off"),
-        "throughput": Metric("samples/s", "over all ranks"),
-        "step_time": Metric("ms", "one step, of the cluster and of each node"),
-        "step_time_p99": Metric("ms", "the step that 99 of 100 are no slower than; recorded, not judged"),
-        "model_flops": Metric("TFLOP/s", "of each rank, by counted operations; recorded, not judged"),
-        "mfu": Metric("", "model_flops as a fraction of the GPU's data sheet; recorded, not judged"),
-        "communication_share": Metric(
-            "", "the fraction of a forward and backward pass that is gone without communication; recorded, not judged"
-        ),
-        "inference": Metric("samples/s", "over all ranks, where the suite has inference_steps"),
-        "token_rate": Metric("tokens/s", "of each GPU, of model: llama"),
-        "data_time": Metric("ms", "one step's wait for data, of each node's slowest rank; recorded, not judged"),
-        "forward_time": Metric("ms", "one step's forward pass, likewise; recorded, not judged"),
-        "backward_time": Metric("ms", "one step's backward pass, likewise; recorded, not judged"),
-        "optimizer_time": Metric("ms", "one step's optimizer, likewise; recorded, not judged"),
-        "waiting_time": Metric("ms", "the part of a step in which a rank waits for others; recorded, not judged"),
-        "alone_time": Metric("ms", "one step of a small decoder that each rank trains alone; judged on GPUs alone"),
-        "memory_peak": Metric("GB", "the most of a GPU's memory that the training takes; recorded, not judged"),
-        "checkpoint_write": Metric("GB/s", "a checkpoint written by all ranks (1e9 bytes); recorded, not judged"),
-        "checkpoint_read": Metric("GB/s", "a checkpoint read past the page cache; recorded, not judged"),
-        "checkpoint_blocked": Metric("s", "how long a checkpoint holds the training up; recorded, not judged"),
-        "goodput": Metric("", "productive time over the time that an interrupted training has its ranks"),
-        "compute_time": Metric("ms", "one step of a node before it waits for others; judged on GPUs alone"),
-    },
+    metrics=TRAINING_METRICS,
     needs=lambda gpus: (TORCH,),
     least_ranks=1,
     repeat=repeat_training,
-    repeats_whole=True,
     logs=(_SUMS,),
     plan=plan_training,
 )

@@ -31,7 +31,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.nccl.flight_recorder import late
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from
 
 _MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little

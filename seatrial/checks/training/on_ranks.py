@@ -12,7 +12,8 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
+from seatrial.remote.mpi import flooding_nodes, mpirun
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import is_from
 
 NAME = "training"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from seatrial.nccl.collectives import SWEPT
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.probes import probe
 from tests.site import free_port
 

@@ -14,7 +14,7 @@ from seatrial.checks.collectives.outcome import conclude
 from seatrial.checks.collectives.problems import Setting
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, busbw_factor, parse_lines
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.probes import probe
 from tests.integration.probes.launched import (
     OPERATIONS,

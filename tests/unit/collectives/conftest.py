@@ -13,7 +13,7 @@ from seatrial.checks.contract import CheckContext, try_check
 from seatrial.config.run import Run
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import Answer, FakeMpirun, make_run, make_testbed
 
 

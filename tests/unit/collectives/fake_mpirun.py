@@ -8,7 +8,7 @@ from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Node, Testbed, dial_tcp
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 
 HEADER = """\
 # Collective test starting: {operation}_perf

@@ -12,7 +12,8 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.collectives.sweep import at_once
 from seatrial.checks.connectivity.stages import RollCall
-from seatrial.checks.contract import CheckContext, Doubt, try_check
+from seatrial.checks.contract import CheckContext, try_check
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.checks.table import repeat_checks
 from seatrial.config.run import Run
@@ -24,7 +25,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import ARMS, Setup
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import GPU_SIZES, SIZES, make_run, make_testbed, result, table
 
 LATENCY = [8 << shift for shift in range(14)]  # bytes, on GPUs

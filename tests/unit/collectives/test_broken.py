@@ -14,7 +14,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import GPU_SIZES, FakeMpirun, make_run, make_testbed, result, table
 
 DIED = """\

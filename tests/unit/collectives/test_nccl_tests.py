@@ -18,7 +18,7 @@ from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import CommandResult
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import GPU_SIZES, FakeMpirun, make_run, make_testbed, result, table
 
 SOCKETS = "node-0:81:90 [0] NCCL INFO Using network Socket"

@@ -18,7 +18,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import ROW, make_run, make_testbed, result, table
 
 

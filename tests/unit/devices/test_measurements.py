@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.checks.table import repeat_checks, tolerance_of
+from seatrial.checks.metrics import Doubt, tolerance_of
+from seatrial.checks.table import repeat_checks
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.config.run import setup_of
 from seatrial.model.reason import Reason, code_of

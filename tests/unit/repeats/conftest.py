@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.collectives import sweep
-from seatrial.checks.contract import CheckContext, Doubt, Repeated
+from seatrial.checks.contract import CheckContext, Repeated
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.history import open_store
 from seatrial.history.store import Store

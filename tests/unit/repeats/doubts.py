@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.checks.contract import Doubt, Repeated
+from seatrial.checks.contract import Repeated
+from seatrial.checks.metrics import Doubt
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup

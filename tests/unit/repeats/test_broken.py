@@ -11,7 +11,8 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity import stages
 from seatrial.checks.connectivity.stages import RollCall
-from seatrial.checks.contract import CheckContext, Doubt, Repeated
+from seatrial.checks.contract import CheckContext, Repeated
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.checks.training import check as training
 from seatrial.history.store import Store
@@ -21,7 +22,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
 from tasks.check import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table

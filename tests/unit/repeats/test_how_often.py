@@ -12,7 +12,8 @@ import pytest
 from seatrial.checks import table as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.check import COLLECTIVES
-from seatrial.checks.contract import CheckContext, Doubt, Repeated
+from seatrial.checks.contract import CheckContext, Repeated
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
@@ -24,7 +25,7 @@ from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tasks.check import RepeatBudget, compare
 from tests.stored_nights import knowing
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table

@@ -14,7 +14,8 @@ from seatrial.checks.connectivity import stages as step
 from seatrial.checks.connectivity.rates import Findings, Streams, egress, ingress, measurements, slow_nodes
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
-from seatrial.checks.contract import CheckContext, Doubt
+from seatrial.checks.contract import CheckContext
+from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.judge.assess import assess
 from seatrial.model.measurement import by_series

@@ -19,7 +19,7 @@ from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.platform import SrunLauncher
 from seatrial.platforms.testbed import MADE_LATER, node_script
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 from tests.unit.slurm.golden import GOLDEN, clusters, rendered
 
 NAMES = sorted(clusters())

@@ -1,0 +1,123 @@
+"""The metrics that checks measure: units, meanings, and how far healthy values may stray.
+
+Why those figures: docs/decisions/0002-judging-with-few-samples.md. The judge reads this table without the checks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seatrial.model.baseline import SINGLE_SIZE, STEADY, Tolerance
+from seatrial.model.measurement import Measurement
+
+# Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
+# lower speed loses a factor of ten and more.
+TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
+# Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
+# ones of a model differ by a few percent.
+_SHARED = Tolerance(sigma=0.5, cap=8.0, coarse=True)
+_GPU = Tolerance(sigma=0.05, cap=1.5)
+_LINK = Tolerance(sigma=0.1, cap=2.0)
+_DISK = Tolerance(sigma=0.5, cap=8.0, coarse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A measurement to take once more; it was taken `taken` times, and never will be more than `most` times."""
+
+    measurement: Measurement
+    taken: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
+
+    Without a `tolerance` it varies as `tolerance_of` assumes; `of_gpu` is that of a single GPU.
+    """
+
+    unit: str
+    meaning: str
+    tolerance: Tolerance | None = None
+    of_gpu: Tolerance | None = None
+
+
+CONNECTIVITY_METRICS = {
+    "tcp_egress": Metric("MB/s", "the best TCP stream from the node to another one (1e6 bytes)", TCP),
+    "tcp_ingress": Metric("MB/s", "the best TCP stream to the node from another one (1e6 bytes)", TCP),
+    "tcp_stream": Metric("MB/s", "one TCP stream over a link; recorded, not judged"),
+    "ssh_connect": Metric("ms", "the time until an SSH connection is up; recorded, not judged"),
+    "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
+}
+
+DEVICE_METRICS = {
+    "matmul": Metric("TFLOP/s", "matrix multiplication, bfloat16 on a GPU, float32 on processors", _SHARED, _GPU),
+    "memory_copy": Metric("GB/s", "memory copy (1e9 bytes, read and written)", _SHARED, _GPU),
+    "matmul_best": Metric("TFLOP/s", "the fastest matrix multiplication of a GPU that was found, by dtype", _GPU),
+    "matmul_stress": Metric("TFLOP/s", "multiplication while all GPUs of the node work, when they are warm", _GPU),
+    "host_to_device": Metric("GB/s", "copy from pinned memory to a GPU, by how many GPUs copy at once", _LINK),
+    "device_to_host": Metric("GB/s", "copy from a GPU to pinned memory, likewise", _LINK),
+    "peer_copy": Metric("GB/s", "copy from one GPU of a node to another one", _LINK),
+    "memory_tested": Metric("GB", "memory that held every pattern; recorded, not judged"),
+    "gpu_clock": Metric("MHz", "SM clock during the work; recorded, not judged"),
+    "gpu_power": Metric("W", "power during the work; recorded, not judged"),
+    "gpu_temperature": Metric("C", "temperature during the work; recorded, not judged"),
+    "disk_write": Metric("MB/s", "a file written in sequence (1e6 bytes), by tool and file system", _DISK),
+    "disk_read": Metric("MB/s", "the same file read", _DISK),
+}
+
+COLLECTIVE_METRICS = {
+    "busbw": Metric("GB/s", "bus bandwidth (1e9 bytes) by operation, arm, message size and placement"),
+    "busbw_plateau": Metric(
+        "GB/s", "the median of busbw over the three largest sizes, by operation and arm; in `intra` of each node"
+    ),
+    "busbw_share": Metric("", "the plateau as a fraction of what the links allow; recorded, not judged"),
+    "latency": Metric("us", "the time of the smallest message, by operation; in `latency` of every size", SINGLE_SIZE),
+}
+
+TRAINING_METRICS = {
+    "loss": Metric("nats", "the last loss, smoothed; recorded, not judged"),
+    "loss_drop": Metric("", "the fraction of the first loss that training took off"),
+    "throughput": Metric("samples/s", "over all ranks"),
+    "step_time": Metric("ms", "one step, of the cluster and of each node"),
+    "step_time_p99": Metric("ms", "the step that 99 of 100 are no slower than; recorded, not judged"),
+    "model_flops": Metric("TFLOP/s", "of each rank, by counted operations; recorded, not judged"),
+    "mfu": Metric("", "model_flops as a fraction of the GPU's data sheet; recorded, not judged"),
+    "communication_share": Metric(
+        "", "the fraction of a forward and backward pass that is gone without communication; recorded, not judged"
+    ),
+    "inference": Metric("samples/s", "over all ranks, where the suite has inference_steps"),
+    "token_rate": Metric("tokens/s", "of each GPU, of model: llama"),
+    "data_time": Metric("ms", "one step's wait for data, of each node's slowest rank; recorded, not judged"),
+    "forward_time": Metric("ms", "one step's forward pass, likewise; recorded, not judged"),
+    "backward_time": Metric("ms", "one step's backward pass, likewise; recorded, not judged"),
+    "optimizer_time": Metric("ms", "one step's optimizer, likewise; recorded, not judged"),
+    "waiting_time": Metric("ms", "the part of a step in which a rank waits for others; recorded, not judged"),
+    "alone_time": Metric("ms", "one step of a small decoder that each rank trains alone; judged on GPUs alone"),
+    "memory_peak": Metric("GB", "the most of a GPU's memory that the training takes; recorded, not judged"),
+    "checkpoint_write": Metric("GB/s", "a checkpoint written by all ranks (1e9 bytes); recorded, not judged"),
+    "checkpoint_read": Metric("GB/s", "a checkpoint read past the page cache; recorded, not judged"),
+    "checkpoint_blocked": Metric("s", "how long a checkpoint holds the training up; recorded, not judged"),
+    "goodput": Metric("", "productive time over the time that an interrupted training has its ranks"),
+    "compute_time": Metric("ms", "one step of a node before it waits for others; judged on GPUs alone"),
+}
+
+_ALL: Mapping[str, Metric] = CONNECTIVITY_METRICS | DEVICE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
+REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
+
+
+def tolerance_of(measurement: Measurement) -> Tolerance:
+    """The check's own for that metric and kind of subject.
+
+    Else one message size is a few timed iterations, and all else averages many.
+    """
+    usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
+    metric = _ALL.get(measurement.metric)
+    if metric and metric.of_gpu and measurement.subject.kind == "gpu":
+        return metric.of_gpu
+    return (metric and metric.tolerance) or usual
+
+
+def is_repeated_only_low(measurement: Measurement, check: str) -> bool:
+    """Whether a reading that looks well is not worth another one, though few runs are known."""
+    return check in REPEATED_WHOLE or tolerance_of(measurement).coarse

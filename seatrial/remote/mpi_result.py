@@ -1,0 +1,89 @@
+"""The result of an mpirun: its output, how it ended, and the causes that it names. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from seatrial.remote.ranks import rank_of
+
+if TYPE_CHECKING:
+    from seatrial.nccl import Finding
+
+FLOOD = "output flood: the ranks printed more than they may and were ended"
+
+
+@dataclass(frozen=True, slots=True)
+class MpiResult:
+    """The result of an mpirun.
+
+    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
+    middle of very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
+    and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
+    the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
+    `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
+    `waited_s`: how long a rank waited for a processor until its time was up, where all nodes share one machine's.
+    """
+
+    exit_status: int | None
+    lines: tuple[str, ...]
+    seconds: float
+    timed_out: bool = False
+    reaped: bool = False
+    flooded: bool = False
+    not_started: str | None = None
+    lost: bool = False
+    node_names: Mapping[str, str] = field(default_factory=dict)
+    rank_nodes: tuple[str, ...] = ()
+    waited_s: float = 0.0
+
+    @property
+    def starved(self) -> bool:
+        """Whether it ran past its time because the machine that plays all nodes is too busy."""
+        return self.timed_out and 2 * self.waited_s > self.seconds
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0 or self.reaped
+
+    @property
+    def findings(self) -> "tuple[Finding, ...]":
+        """The causes that the output names, the earliest primary one first, with the names of their nodes.
+
+        A rank speaks for itself alone: what it prints of other ranks and nodes is laid to it and its own.
+        """
+        from seatrial.nccl.classify import classify, weight
+
+        by_rank: dict[int | None, list[str]] = {}
+        for line in self.lines:
+            by_rank.setdefault(rank_of(line), []).append(line)
+        found = [(rank, finding) for rank, lines in by_rank.items() for finding in classify(lines)]
+        if len(by_rank) > 1:  # else they are in order
+            quoted = [" ".join(line.split())[:300] for line in self.lines]  # as the classifier quotes a line
+            at = {line: position for position, line in reversed(list(enumerate(quoted)))}
+            found.sort(key=lambda each: at.get(each[1].evidence, 0))
+            found.sort(key=lambda each: weight(each[1]))
+        laid = []
+        for rank, finding in found:
+            if rank is None:
+                laid.append(replace(finding, host=self.node_names.get(finding.host or "", finding.host)))
+            else:
+                own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
+                laid.append(replace(finding, rank=rank, host=own if finding.host else None))
+        return tuple(laid)
+
+    def node_of(self, line: str) -> str | None:
+        """The node of the rank that printed a line; None without a tag."""
+        rank = rank_of(line)
+        return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
+
+    @property
+    def cause(self) -> str | None:
+        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
+        if self.not_started is not None:
+            return f"the head node cannot start {self.not_started}"
+        if self.flooded:
+            return FLOOD
+        first = next(iter(self.findings), None)
+        if first is None:
+            return None
+        return first.cause + (f" on {first.host}" if first.host else "")
