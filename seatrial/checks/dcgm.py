@@ -24,15 +24,17 @@ from seatrial.remote.ssh import connected, on_each
 from seatrial.text.lines import last_line
 
 _NAME = "dcgm"
-_ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0}  # of a node with eight GPUs, by level
+_ABOUT_S = {1: 10.0, 2: 120.0, 3: 1200.0, 4: 5400.0}  # of a node with eight GPUs, by level
 _REMEDY = "install datacenter-gpu-manager in the image, and start nv-hostengine"
 
 
 class Dcgm(Strict):
     """`dcgmi diag` on every node at once; DCGM and its nv-hostengine must be there."""
 
-    level: int = Field(1, ge=1, le=3, description="of `dcgmi diag -r`: 1 seconds, 2 minutes, 3 about half an hour")
-    timeout_s: float = Field(3600, gt=0, le=86_400, description="seconds for all GPUs of one node")
+    level: int = Field(
+        1, ge=1, le=4, description="of `dcgmi diag -r`: 1 seconds, 2 minutes, 3 half an hour, 4 two hours"
+    )
+    timeout_s: float = Field(10_800, gt=0, le=86_400, description="seconds for all GPUs of one node")
 
 
 def dcgm(context: CheckContext) -> StepResult:

@@ -54,6 +54,9 @@ def _printable(value: str) -> str:
 ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_printable)]
 
 
+NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
+
+
 THIS_MACHINE = "this-machine"
 
 
@@ -315,6 +318,11 @@ class Cluster(Strict):
     )
     ssh_port: Port = Field(DEFAULT_PORT, description="of every node's sshd")
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")
+    nccl_tests: NodePath | None = Field(
+        None,
+        description="folder of nccl-tests on the nodes; PATH and the usual folders below /opt, /workspace and"
+        " /third_party when unset",
+    )
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
     faults: tuple[Fault, ...] = Field((), description="what is broken on purpose; platform local only")
     upload: Address | None = Field(

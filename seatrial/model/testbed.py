@@ -94,6 +94,8 @@ class Testbed:
 
     `after_check(name)` is called when a check is through, for a platform that breaks its nodes on purpose.
 
+    `nccl_tests` is the folder of nccl-tests on the nodes; empty where they are on PATH.
+
     `label` names a part of a testbed that runs beside other parts; it keeps their files apart.
 
     `groups` are the nodes that share a switch, rack or block, by its name; empty where the platform does not know.
@@ -115,6 +117,7 @@ class Testbed:
     blameless_reason: BlamelessReason = _blamed
     shared_cores: int | None = None
     launcher: RankLauncher | None = None
+    nccl_tests: str = ""
     after_check: Callable[[str], None] = field(default=_nothing, compare=False)
     label: str = ""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)

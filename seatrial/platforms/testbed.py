@@ -56,6 +56,7 @@ def testbed_of(
         mpirun_args=cluster.mpi.args,
         network=cluster.mpi.interface or network,
         env=tuple({**(env or {}), **cluster.env}.items()),
+        nccl_tests=cluster.nccl_tests or "",
     )
     return replace(testbed, blameless_reason=blameless_reason) if blameless_reason else testbed
 

@@ -17,6 +17,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Facts, read_answer, shown
 from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
+from seatrial.remote.probes.facts import NCCL_TESTS
 from seatrial.remote.ssh import HostKeyError, connect
 from seatrial.text.lines import last_line
 
@@ -179,7 +180,7 @@ class _Contact:
     def install_and_ask(self) -> Mapping[str, Any]:
         """Write the probes to the node and run `facts`."""
         python, workdir = self.testbed.python, self.testbed.workdir
-        argv = [python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun]
+        argv = [python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun, self._nccl_tests]
         answer = self._install(argv) if python else None
         if answer is None:
             answer = self._ask_shell()
@@ -193,11 +194,16 @@ class _Contact:
         """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
         folder, file = self.testbed.workdir, f"{self.testbed.workdir}/supervise.sh"
         install = f"mkdir -p {shlex.quote(folder)} && cat >{shlex.quote(file)}"
-        ask = shlex.join(["sh", "-s", self.testbed.mpirun])
+        ask = shlex.join(["sh", "-s", self.testbed.mpirun, self._nccl_tests])
         for command, script in ((install, "supervise.sh"), (ask, "facts.sh")):
             text = Path(__file__).with_name("shell").joinpath(script).read_bytes()
             done = run_command(self.transport, command, stdin=text, timeout_s=self._timeout_s)
         return last_line(done.output)
+
+    @property
+    def _nccl_tests(self) -> str:
+        """The folders that may have nccl-tests, as in PATH."""
+        return self.testbed.nccl_tests or NCCL_TESTS
 
     def install(self) -> None:
         """Write the probes to the node."""

@@ -91,6 +91,7 @@ class Containers:
             image.touch()
             _make_root(Path(f"{image}.root"))
         _make_root(self.folder / REFERENCE.replace("/", "+").replace(":", "+"))
+        (self.folder / "imports").mkdir()
         self._make_module()
         if not lacking():
             options = ["-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]

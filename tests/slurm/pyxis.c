@@ -5,10 +5,13 @@
  * plugstack.conf: required pyxis.so FOLDER
  * The image [USER@][REGISTRY#]IMAGE[:TAG] is the root file system FOLDER/REGISTRY+IMAGE+TAG, with / as + too; the file
  * PATH.sqsh is PATH.sqsh.root. ROOT/etc/environment has the image's variables, which win over those of the job unless
- * --container-env names them. Every task has a private /tmp and /run; Enroot's tasks on one node share them.
+ * --container-env names them. FOLDER/imports has an empty file for each time that a node unpacked an image: NODE.NAME for a
+ * container with a name, which is there afterwards, else NODE.JOB.STEP. Every task has a private /tmp and /run; tasks of
+ * Enroot on one node share them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <regex.h>
 #include <sched.h>
 #include <slurm/spank.h>
@@ -22,13 +25,13 @@
 
 SPANK_PLUGIN(pyxis, 1)
 
-enum { IMAGE, MOUNTS, ENV, WORKDIR, FLAG };
+enum { IMAGE, MOUNTS, ENV, WORKDIR, NAME, FLAG };
 
-static char *image, *mounts, *env_names, *workdir;
+static char *image, *mounts, *env_names, *workdir, *name;
 
 static int keep(int what, const char *value, int remote)
 {
-	char **place[] = {&image, &mounts, &env_names, &workdir};
+	char **place[] = {&image, &mounts, &env_names, &workdir, &name};
 
 	(void)remote;
 	if (what == FLAG)
@@ -47,6 +50,7 @@ static struct spank_option options[] = {
 	{"container-mounts", "SRC:DST[:FLAGS][,SRC:DST...]", "[pyxis] mounts", 1, MOUNTS, keep},
 	{"container-env", "NAME[,NAME...]", "[pyxis] variables", 1, ENV, keep},
 	{"container-workdir", "PATH", "[pyxis] working directory", 1, WORKDIR, keep},
+	{"container-name", "NAME", "[pyxis] keep the container", 1, NAME, keep},
 	{"container-mount-home", NULL, "[pyxis] mount the home", 0, FLAG, keep},
 	{"no-container-mount-home", NULL, "[pyxis] do not mount the home", 0, FLAG, keep},
 	{"container-remap-root", NULL, "[pyxis] be root inside", 0, FLAG, keep},
@@ -182,12 +186,31 @@ static int take_environment(spank_t sp, const char *root)
 	return 0;
 }
 
+static void count_import(spank_t sp, const char *folder)
+{
+	char path[4096], node[256] = "";
+	uint32_t job = 0, step = 0;
+	int file;
+
+	spank_getenv(sp, "SLURMD_NODENAME", node, sizeof(node));
+	spank_get_item(sp, S_JOB_ID, &job);
+	spank_get_item(sp, S_JOB_STEPID, &step);
+	if (name)
+		snprintf(path, sizeof(path), "%s/imports/%s.%s", folder, node, name);
+	else
+		snprintf(path, sizeof(path), "%s/imports/%s.%u.%u", folder, node, job, step);
+	if ((file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644)) >= 0)
+		close(file);
+}
+
 int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 {
 	char root[4096];
 
 	if (!image)
 		return 0;
+	if (ac > 0)
+		count_import(sp, av[0]);
 	if (ac < 1 || root_of(av[0], root, sizeof(root)) || take_environment(sp, root) || mount_all(root))
 		return -1;
 	if (chroot(root) || chdir(workdir ? workdir : "/"))

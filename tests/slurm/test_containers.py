@@ -1,5 +1,6 @@
 """Nodes in containers: Slurm parses the options of Pyxis, and a module brings Apptainer."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,27 @@ def test_variables_of_the_cluster_file_win_over_those_of_the_image(
         "network": f"# test P2P=1 ALGO=Ring ranks=4 image={image}",
     }, printed
     assert "needs one" in (logs / "training.log").read_text()  # torch of the mounted Python finds no GPU
+
+
+@pytest.mark.parametrize("container", ["pyxis"], indirect=True)
+def test_the_script_unpacks_the_image_once_on_each_node_and_removes_it(
+    slurm: SlurmCluster, folder: Path, container: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enroot = folder / "bin" / "enroot"
+    enroot.parent.mkdir()
+    enroot.write_text(f'#!/bin/sh\necho "$SLURMD_NODENAME $*" >>{folder}/removed\n')
+    enroot.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{enroot.parent}:{os.environ['PATH']}")
+    imports = slurm.containers.folder / "imports"
+    before = set(os.listdir(imports))
+    gpus = {"hardware": "H100-SXM", "gpus_per_node": 2}
+    printed, logs = submitted(slurm, folder, **gpus, **container)
+    job = logs.name.removeprefix("seatrial-")
+    nodes = set((logs / "hostnames.log").read_text().split())
+    assert {path.stem for path in logs.glob("intra-*.log")} == {f"intra-{node}" for node in nodes}
+    assert set(os.listdir(imports)) - before == {f"{node}.seatrial-{job}" for node in nodes}, printed
+    removed = (folder / "removed").read_text().splitlines()
+    assert sorted(removed) == sorted(f"{node} remove --force pyxis_seatrial-{job}" for node in nodes)
 
 
 def test_an_image_that_is_not_there_is_named(container: Any, tmp_path: Path) -> None:

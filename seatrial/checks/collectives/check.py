@@ -177,7 +177,7 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], ope
     return caused(not_tried(reason=reason), reason) if reason else None
 
 
-NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")
+NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests (images/common/build-nccl-tests)")
 
 COLLECTIVES = CheckType(
     name=_NAME,

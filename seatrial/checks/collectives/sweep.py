@@ -28,10 +28,11 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
-from seatrial.remote.mpi import flooding_nodes, mpirun, mpirun_argv, variables
+from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
 from seatrial.remote.ranks import is_from
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
 from seatrial.text.words import number, quantity
 
 log = logging.getLogger("seatrial.collectives")
@@ -153,7 +154,7 @@ def _argv(
     run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str, json_file: str | None
 ) -> list[str]:
     if testbed.has_gpus:
-        return nccl_argv(settings, planned.operation, json_file, planned.sizes)
+        return nccl_argv(settings, planned.operation, json_file, planned.sizes, testbed.nccl_tests)
     return gloo_argv(run, testbed, settings, planned, label)
 
 
@@ -197,23 +198,57 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
         env = _environment(testbed, planned.arm, verbose=verbose)
         bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
         argv = _argv(run, bed, settings, planned, planned.label, None)
-        values = {name: secrets.out_of_text(value) for name, value in variables(bed, env).items()}
-        words = [*(f"{name}={value}" for name, value in values.items()), *mpirun_argv(bed, argv, env)]
-        commands.append(shlex.join(words))
+        if planned.arm == INTRA:
+            commands += _by_node(secrets, bed, argv, env)
+        else:
+            commands.append(shlex.join(_words(secrets, bed, argv, env)))
     return commands
 
 
+def _words(secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """The words of mpirun behind the variables of its ranks, without secrets."""
+    values = variables(testbed, env).items()
+    assignments = [f"{name}={secrets.out_of_text(value)}" for name, value in values]
+    return [*assignments, *mpirun_argv(testbed, argv, env)]
+
+
+def _by_node(secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """The lines of a shell that start the sweep on each node of the hostfile by itself, on all at once."""
+    one = testbed.part([testbed.head.name], "$number")
+    own, words = hostfile_path(one), _words(secrets, one, argv, env)
+    quoted = [f'"{word}"' if word == own else shlex.quote(word) for word in words]
+    return [
+        "number=0",
+        "while read -r node; do",
+        "    number=$((number + 1))",
+        f'    echo "$node" >"{own}"',
+        f"    {' '.join(quoted)} </dev/null &",
+        f"done <{shlex.quote(hostfile_path(testbed))}",
+        "wait",
+    ]
+
+
 def nccl_argv(
-    settings: Collectives, operation: str, json_file: str | None, sizes: SweepSizes | None = None
+    settings: Collectives,
+    operation: str,
+    json_file: str | None,
+    sizes: SweepSizes | None = None,
+    folder: str | None = None,
 ) -> list[str]:
-    """The command line of nccl-tests; over the suite's sizes unless others are given."""
+    """The command line of nccl-tests in the folder, or on PATH; over the suite's sizes unless others are given."""
     sizes = sizes or settings.gpu
     gpus_each, args = (sizes.gpus_per_process, sizes.args) if isinstance(sizes, GpuSweepSizes) else (1, ())
     flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": gpus_each}
     flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
     written = ("-J", json_file) if json_file else ()
-    return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[settings.dtype], *args, *written]
+    program = program_of(operation, folder)
+    return [program, *words, "-d", _NCCL_TYPES[settings.dtype], *args, *written]
+
+
+def program_of(operation: str, folder: str | None) -> str:
+    """The program of nccl-tests for an operation, by its full path if a folder is given."""
+    return f"{folder}/{operation}_perf" if folder else f"{operation}_perf"
 
 
 def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = "") -> list[str]:
@@ -269,7 +304,8 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
     if not testbed.has_gpus:
         return False
     with suppress(RemoteError), connected(testbed, testbed.head, 30) as head:
-        return "-J" in run_command(head, f"{operation}_perf --help", timeout_s=30).output
+        program = program_of(operation, testbed.nccl_tests)
+        return "-J" in run_command(head, f"{program} --help", timeout_s=30).output
     return False
 
 

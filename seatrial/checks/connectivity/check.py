@@ -6,8 +6,9 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.connectivity.inventory import (
@@ -49,6 +50,7 @@ from seatrial.remote.mpi import mpirun
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams
+from seatrial.remote.probes.facts import NCCL_TESTS
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import count, some_of
@@ -250,7 +252,17 @@ def connectivity(context: CheckContext) -> StepResult:
     facts = {name: contact.facts for name, contact in contacts.items()}
     versions = facts[findings.testbed.head.name]["versions"] if findings.testbed.nodes else {}
     fingerprint = {package: version for package, version in versions.items() if version}
-    return StepResult(findings.check(), findings.testbed, facts, fingerprint, tuple(notes), findings)
+    testbed = with_nccl_tests(findings.testbed, facts)
+    return StepResult(findings.check(), testbed, facts, fingerprint, tuple(notes), findings)
+
+
+def with_nccl_tests(testbed: Testbed, facts: Mapping[str, Mapping[str, Any]]) -> Testbed:
+    """The testbed with the folder of nccl-tests, where the nodes have them in a usual folder beside PATH."""
+    if not testbed.nodes or not testbed.has_gpus:
+        return testbed
+    folder = str(facts[testbed.head.name]["nccl_tests"]).rpartition("/")[0]
+    beside_path = NCCL_TESTS.split(":")[1:]
+    return replace(testbed, nccl_tests=folder) if folder in beside_path else testbed
 
 
 def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:

@@ -15,6 +15,7 @@ from seatrial.config.run import Run
 from seatrial.model.setup import ENVIRONMENT, INTRA, NETWORK
 from seatrial.platforms.container import apptainer_exec, apptainer_image, bind
 from seatrial.platforms.slurm import SlurmPlatform
+from seatrial.remote.probes.facts import NCCL_TESTS
 
 NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
 
@@ -99,10 +100,13 @@ class Container:
     command: tuple[str, ...] = ()
 
 
-def container_of(cluster: Cluster, image: str, names: Iterable[str] = (), mounts: Sequence[str] = ()) -> Container:
+def container_of(
+    cluster: Cluster, image: str, names: Iterable[str] = (), mounts: Sequence[str] = (), name: str = ""
+) -> Container:
     """The container of the cluster file; empty if nodes run their own software.
 
-    `names` are variables that win over those of the image; `mounts` further binds, as words for a shell.
+    `names` are variables that win over those of the image; `mounts` further binds, and `name` that of the container
+    which Pyxis keeps for later steps, as words for a shell.
     """
     settings = cluster.platform
     assert isinstance(settings, SlurmPlatform)
@@ -113,6 +117,8 @@ def container_of(cluster: Cluster, image: str, names: Iterable[str] = (), mounts
         options = [f"--container-image={shlex.quote(pyxis_image(image))}"]
         if binds:
             options.append(f"--container-mounts={','.join(binds)}")
+        if name:
+            options.append(f'--container-name="{name}"')
         if exported := sorted(names):
             options.append(f"--container-env={','.join(exported)}")
         # The user stays the same, for the login; the entry point would start another sshd.
@@ -161,7 +167,36 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
     echo "$(date +%H:%M:%S) $name"
     "$@" >"$out/$name.log" 2>&1 || status=$?
     [ "$status" = 0 ] || { echo "$name: exit status $status, see $out/$name.log"; failed=1; }
+    return "$status"
 }"""
+
+_AT_ONCE = 128  # steps of srun, one for each node
+
+# A container with a name is unpacked once on each node; Pyxis keeps it, so the job removes it.
+_UNPACK = """\
+container=seatrial-$SLURM_JOB_ID
+remove_container() {{
+    srun --mpi=none --ntasks={nodes} --ntasks-per-node=1 sh -c \\
+        'command -v enroot >/dev/null && enroot remove --force "pyxis_$1"' sh "$container" >/dev/null 2>&1
+}}
+trap remove_container EXIT
+srun --mpi=none --ntasks={nodes} --ntasks-per-node=1 \\
+    {options} true ||
+    {{ echo "container: the image cannot be unpacked on every node"; failed=1; }}"""
+
+_BY_NODE = """\
+# NVLink only: each node by itself, all of them at once.
+steps=()
+for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+    [ "$(jobs -rp | wc -l)" -lt {at_once} ] || wait -n
+    options=(--nodes=1 --ntasks={gpus} --nodelist="$node")
+    {assignments} \\
+        measure "intra-$node" ranks {sweep} &
+    steps+=("$!")
+done
+for step in "${{steps[@]}}"; do wait "$step" || failed=1; done
+options=()
+"""
 
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
@@ -169,7 +204,8 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
     cluster, names = run.cluster, list(_probe_names(run))
     variables = {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}
     plain, probing = (
-        container_of(cluster, run.nodes_image, variables, mounts) for mounts in ((), ['"$probes":"$probes":ro'])
+        container_of(cluster, run.nodes_image, variables, mounts, "$container")
+        for mounts in ((), ['"$probes":"$probes":ro'])
     )
     lines = [
         "#!/bin/bash",
@@ -187,6 +223,7 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
         "# What NCCL is told begins each log: `seatrial judge` knows an arm by it.",
         *_ranks("ranks", cluster, settings, plain),
         "",
+        *_unpacking(cluster, plain),
         "# Connectivity: a task starts on every node of the job.",
         f"measure hostnames srun --mpi=none --ntasks={cluster.nodes} --ntasks-per-node=1 hostname",
         f'[ "$(sort -u "$out/hostnames.log" | wc -l)" = {cluster.nodes} ] ||',
@@ -198,6 +235,15 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _unpacking(cluster: Cluster, container: Container) -> Iterator[str]:
+    """The lines that unpack the image of Pyxis once on each node, instead of for each measurement."""
+    if container.options:
+        options = " \\\n    ".join(container.options)
+        yield "# The image is unpacked once on each node."
+        yield _UNPACK.format(nodes=cluster.nodes, options=options)
+        yield ""
 
 
 def _in_folder(settings: SlurmPlatform, name: str) -> str:
@@ -216,7 +262,8 @@ def _ranks(name: str, cluster: Cluster, settings: SlurmPlatform, container: Cont
     yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
     yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
     yield from (f"        {option} \\" for option in (*container.options, '${options[@]+"${options[@]}"}'))
-    yield "        " + " ".join((*container.command, '"$@"'))
+    find = f'PATH={NCCL_TESTS}; exec "$@"'  # which are not on the PATH of every image
+    yield "        " + " ".join((*container.command, "sh", "-c", shlex.quote(find), "sh", '"$@"'))
     yield "}"
 
 
@@ -230,27 +277,22 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     if section is None or left_out(COLLECTIVES, run):
         return
     section = section.with_a_gpu_per_process()
-    sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None))
+    folder = cluster.nccl_tests
+    sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None, folder=folder))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
     for operation in section.operations:
-        yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None))}"
+        yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None, folder=folder))}"
     yield ""
     if cluster.gpus > 1:
-        yield "# NVLink only: each node by itself."
-        yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
-        yield f'    options=(--nodes=1 --ntasks={cluster.gpus} --nodelist="$node")'
-        yield f"    {' '.join(_assignments(settings, ENVIRONMENT[INTRA]))} \\"
-        yield f'        measure "intra-$node" ranks {sweep}'
-        yield "done"
-        yield "options=()"
-        yield ""
+        assignments = " ".join(_assignments(settings, ENVIRONMENT[INTRA]))
+        yield _BY_NODE.format(at_once=_AT_ONCE, gpus=cluster.gpus, assignments=assignments, sweep=sweep)
     if cluster.nodes > 1:
         yield "# The network alone: GPUs of one node use it too, and Ring loads every link alike."
         yield f"{' '.join(_assignments(settings, ENVIRONMENT[NETWORK]))} \\"
         yield f"    measure network ranks {sweep}"
         yield ""
     yield "# Latency: small messages, many times."
-    latency = nccl_argv(section, ARM_OPERATION, None, section.latency_sizes(gpus=True))
+    latency = nccl_argv(section, ARM_OPERATION, None, section.latency_sizes(gpus=True), folder)
     yield f"measure latency ranks {shlex.join(latency)}"
     yield ""
 

@@ -26,13 +26,16 @@ GPU_UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,64}")
 DMI = "/sys/class/dmi/id/"
 FEWEST_CHARACTERS = 6  # of a serial; boards without one say "None", "0" or "To Be Filled"
 MAX_IDS = 64
+# Where images have nccl-tests that are not on PATH: NVIDIA's PyTorch, clouds' recipes, our own.
+NCCL_TESTS = "$PATH:/opt/nccl-tests/build:/workspace/nccl-tests/build:/third_party/nccl-tests/build"
 
 
 def main():
-    print(json.dumps(facts(sys.argv[1] if len(sys.argv) > 1 else "mpirun")), flush=True)
+    print(json.dumps(facts(*sys.argv[1:3])), flush=True)
 
 
-def facts(mpirun):
+def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):
+    """The facts; `nccl_tests` are the folders that may have all_reduce_perf, as in PATH."""
     gpus = gpu_models()
     return {
         "hostname": os.uname().nodename,
@@ -47,7 +50,7 @@ def facts(mpirun):
         "architecture": os.uname().machine,
         "mpirun": which(mpirun),
         "sshd": sshd(),
-        "nccl_tests": which("all_reduce_perf"),
+        "nccl_tests": shutil.which("all_reduce_perf", path=os.path.expandvars(nccl_tests)) or "",
         "versions": versions(mpirun),
     }
 

@@ -1,4 +1,4 @@
-# The facts of a node without Python, in the form of seatrial/remote/probes/facts.py. Read by `sh -s MPIRUN`.
+# The facts of a node without Python, in the form of seatrial/remote/probes/facts.py. Read by `sh -s MPIRUN NCCL_TESTS`.
 # What only Python knows is unknown; torch, which needs it, is not installed.
 set -u
 
@@ -7,6 +7,10 @@ path() { command -v "$1" 2>/dev/null | word; }
 version() { "$@" 2>&1 </dev/null | grep -oE '[0-9]+\.[0-9]+[.0-9a-z]*' | word; }
 
 mpirun=$1
+nccl_tests=${2:-"\$PATH"} # the folders that may have all_reduce_perf, as in PATH
+case $nccl_tests in
+    "\$PATH"*) nccl_tests=$PATH${nccl_tests#"\$PATH"} ;;
+esac
 models=''
 gpus=0
 if [ -n "$(path nvidia-smi)" ]; then
@@ -22,6 +26,6 @@ driver=$(sed -n 's/.*  \([0-9][0-9.]*\)  .*/\1/p' /proc/driver/nvidia/version 2>
 printf '{"hostname": "%s", "cpus": %d, "memory_gb": %s, "gpus": %s, "gpu_model": "%s", "gpu_clock_mhz": null' \
     "$(uname -n | word)" "$(nproc)" "${memory:-0}" "$gpus" "$(printf '%s\n' "$models" | sort -u | word)"
 printf ', "hardware_ids": [], "cpu_model": "%s", "architecture": "%s", "mpirun": "%s", "sshd": null, "nccl_tests": "%s"' \
-    "$cpu" "$(uname -m | word)" "$(path "$mpirun")" "$(path all_reduce_perf)"
+    "$cpu" "$(uname -m | word)" "$(path "$mpirun")" "$(PATH=$nccl_tests command -v all_reduce_perf 2>/dev/null | word)"
 printf ', "versions": {"kernel": "%s", "python": "", "torch": "", "openmpi": "%s", "openssh": "%s", "driver": "%s", "cuda": null, "nccl": null}}\n' \
     "$(uname -r | word)" "$(version "$mpirun" --version)" "$(version ssh -V)" "$driver"

@@ -60,6 +60,9 @@ HELD_AGAINST = {
     "bucket on the host's network": changed(
         "job", {"host_network": True, "volumes": [{"kind": "gcs", "mount": "/gcs", "bucket": "tokens"}]}
     ),
+    "A4 on the host's network": changed(
+        "a4", {"host_network": True, "container": {"securityContext": {"privileged": True}}}
+    ),
     "only avoided nodes": changed("a3-ultra", {"avoid_nodes": ["node-7"]}),
     "another port and less time": changed("jobset", {"deadline_s": 600}, ssh_port=2222),
 }
@@ -102,7 +105,11 @@ def values_for(file: Values) -> Values:
                 for each in settings.secret_env
             ],
         },
-        "network": {"sshPort": cluster.ssh_port, "hostNetwork": settings.host_network},
+        "network": {
+            "sshPort": cluster.ssh_port,
+            "hostNetwork": settings.host_network,
+            "privileged": settings.container.get("securityContext", {}).get("privileged", False),
+        },
         "volumes": _volumes(settings),
         "keys": KEYS,
     }

@@ -20,8 +20,11 @@
 {{- if and $has (or (lt $gpus 1) (and (gt $gpus $has) (mod $gpus $has))) -}}
 {{- fail (printf "workload.gpus: machine %s has %d per node, so 1 to %d or a multiple of %d is legal, is %d" $machine $has $has $has $gpus) -}}
 {{- end -}}
-{{- if and .Values.network.hostNetwork $profile.network_annotations -}}
-{{- fail (printf "network.hostNetwork: must be false on machine %s, whose fabric comes by networks of the pod's own" $machine) -}}
+{{- if and .Values.network.hostNetwork $profile.network_annotations (not .Values.network.privileged) -}}
+{{- fail (printf "network.hostNetwork: needs network.privileged on machine %s, whose RDMA devices come by networks of the pod's own otherwise" $machine) -}}
+{{- end -}}
+{{- if and .Values.network.privileged (not .Values.network.hostNetwork) -}}
+{{- fail "network.privileged: is for network.hostNetwork alone; leave it out" -}}
 {{- end -}}
 {{- if and .Values.network.hostNetwork (eq (int .Values.network.sshPort) 22) -}}
 {{- fail "network.sshPort: is taken by the host's own sshd with network.hostNetwork; choose another" -}}

@@ -10,7 +10,9 @@ metadata:
   annotations:
     kubectl.kubernetes.io/default-container: node
     {{- with $machine.annotations }}{{ toYaml . | nindent 4 }}{{ end }}
+    {{- if not .Values.network.hostNetwork }}
     {{- with $machine.network_annotations }}{{ toYaml . | nindent 4 }}{{ end }}
+    {{- end }}
     {{- if .Values.volumes.gcsMounts }}
     gke-gcsfuse/volumes: "true"
     gke-gcsfuse/cpu-limit: "0"
@@ -107,7 +109,10 @@ spec:
         {{- end }}
       {{- end }}
       securityContext:
-        allowPrivilegeEscalation: false
+        {{- if .Values.network.privileged }}
+        privileged: true
+        {{- end }}
+        allowPrivilegeEscalation: {{ .Values.network.privileged }}
         capabilities:
           drop: [ALL]
           add: [CHOWN, DAC_OVERRIDE, FOWNER, NET_BIND_SERVICE, SETGID, SETUID, SYS_CHROOT{{ if $gpus }}, IPC_LOCK{{ end }}]
