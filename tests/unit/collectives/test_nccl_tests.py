@@ -1,8 +1,11 @@
 """How nccl-tests are called, which network NCCL took, and the file that they write their results to."""
 
 import json
+import os
+import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
@@ -184,3 +189,22 @@ def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> li
     monkeypatch.setattr(sweep, "connected", lambda bed, node, timeout_s: nullcontext())
     monkeypatch.setattr(sweep, "run_command", run_command)
     return commands
+
+
+def test_sweeps_by_hand_start_the_arm_of_each_node_on_every_node(tmp_path: Path) -> None:
+    """The lines of the shell, with an mpirun that says what it is given."""
+    cluster = {"name": "c", "nodes": 3, "gpus_per_node": 4, "hardware": "H100-SXM", "platform": {"kind": "local"}}
+    run = Run("r", Cluster.model_validate(cluster), load_suite("nightly"), tmp_path)
+    testbed = replace(make_testbed(3, gpus=4), workdir=str(tmp_path), nccl_tests="/opt/nccl-tests/build")
+    commands = sweep.sweep_commands(run, testbed)
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text('#!/bin/sh\necho "$2 $3 $4 $5 $6 $(cat "$3") $*"\n')
+    mpirun.chmod(0o755)
+    (tmp_path / "hostfile").write_text("".join(f"10.0.0.{i} slots=4\n" for i in range(3)))
+    script = "\n".join(commands)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    intra = [line for line in done.stdout.splitlines() if "hostfile-" in line]
+    assert sorted(line.partition(" slots")[0].rpartition(" ")[2] for line in intra) == [f"10.0.0.{i}" for i in range(3)]
+    assert all(" -np 4 " in line and "/opt/nccl-tests/build/all_reduce_perf" in line for line in intra)
+    assert all("NCCL_P2P_LEVEL" in line for line in intra)
