@@ -30,11 +30,12 @@ from seatrial.checks.collectives.logs import (
 )
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
 from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
+from seatrial.checks.failures import log_reason
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.log_cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
 from seatrial.model.curves import SHARE
-from seatrial.model.reason import Reason, caused, code_of, join, rewritten
+from seatrial.model.reason import Reason, caused, code_of, join, placed, rewritten
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
 from seatrial.model.sizes import format_size
@@ -42,6 +43,7 @@ from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
 from seatrial.nccl.causes import GENERIC
 from seatrial.nccl.collectives import COLLECTIVES
+from seatrial.readers.ports import against_port
 from seatrial.text.headline import conclude as conclude_logs
 from seatrial.text.words import fraction, number, some_of
 
@@ -89,7 +91,7 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     judged = [_judged_arm(arm, arms, claim, nodes) for arm, claim in zip(arms, claims, strict=True)]
     flaw = no_control([arm for _, arm in judged], nodes)
     in_turn = (check for check, _ in judged)
-    of_parts = [part if isinstance(part, Check) else next(in_turn) for part in parts]
+    of_parts = [against_port(part, config.fabric) if isinstance(part, Check) else next(in_turn) for part in parts]
     checks = (*of_parts, *([flaw] if flaw else []))
     verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
     if len(checks) == 1:
@@ -144,6 +146,9 @@ def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Cla
 def _outcome(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     """Conclude from one sweep by itself, as in a run."""
     operation = whole.collective or "all_reduce"  # where there are no rows, any will do
+    if unread := _without_a_measurement(whole):
+        named = placed(whole.collective, unread) if whole.collective else unread
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, named)
     each = claim.gpus_per_node or usual_gpus(claim.hardware)
     problem = not_all_ranks(claim.nodes, each and each * claim.nodes, whole)
     if problem and not whole.findings:
@@ -176,6 +181,16 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: str) -> SweepOutcom
 def _unplaced(claim: Claim, sweep: Sweep) -> str | None:
     """The reason not to hold the numbers against anything, if the number of nodes is unknown."""
     return None if claim.is_placed else Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
+
+
+def _without_a_measurement(sweep: Sweep) -> Reason | None:
+    """The reason of a log that holds another program's table, or a header after which nothing came."""
+    of_mscclpp = next((finding for finding in sweep.findings if finding.code == "log-mscclpp"), None)
+    if of_mscclpp:
+        return log_reason(of_mscclpp)
+    if sweep.outcome == "truncated" and sweep.devices and not sweep.rows and not sweep.findings:
+        return Reason.of("log-hung-at-first-size")
+    return None
 
 
 def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:

@@ -99,6 +99,12 @@ REASONS = {
         "A note to the verdict. The log names events that do not count: a run survives them, or they are not its own.",
         "`seatrial judge --json` lists them with their next steps.",
     ),
+    "log-hung-at-first-size": Explanation(
+        "the output ends early, without a cause: a header and no row, so it hung at the first size",
+        "The ranks started and listed their devices, and no collective ended. The log names no cause (`inconclusive`).",
+        "Run it again with `NCCL_DEBUG=INFO`; if `NCCL_P2P_DISABLE=1` lets it pass, boot with `iommu=pt` and turn ACS"
+        " off.",
+    ),
     "log-empty": Explanation(
         "no nccl-tests output in it",
         "The log has no output of nccl-tests.",

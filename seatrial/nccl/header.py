@@ -31,6 +31,8 @@ _NAMES = {
     "#wrong": "wrong", "wrong": "wrong", "nwrong": "wrong", "error": "error", "res": "error",
     "i_min": "i_min", "i_max": "i_max", "i_p99": "i_p99", "i_cv%": "i_cv%",
 }  # fmt: skip
+# Of the time stamp (-S), and of rccl-tests' -A or -M: algorithm, protocol, channels
+_IGNORED = frozenset({"#", "", "timestamp", "algo", "algorithm", "proto", "protocol", "nchannels", "channels"})
 _LEADING = frozenset({"size", "count", "type", "redop", "root"})
 _SIDE = re.compile(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 
@@ -122,7 +124,7 @@ def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
         text = match[1]
     separator = "," if text.count(",") >= 3 else None
     words = [word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())]
-    words = [word for word in words if word not in ("#", "", "timestamp")]
+    words = [word for word in words if word not in _IGNORED]
     columns = _columns([word.lstrip("#") if word == "#size" else word for word in words], in_place_only)
     if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
         return None

@@ -24,6 +24,7 @@ NotRow = Literal["short", "glued", "no"]
 
 _START = re.compile(rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)")
 _STAMP = re.compile(r"(?<!\s)\s++\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
+_CHOICE = re.compile(r"(?<!\s)\s++[A-Za-z][\w+]{1,20}\s+(?:LL\d*|Simple)\s+\d{1,4}\s*$")  # of rccl-tests' -A or -M
 _NUMBER = re.compile(r"\A[-+]?(?:\d[\d_,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3})?\*?$")
 _PLACEHOLDER = re.compile(r"\A[\dXx?*.,eE+\-/NA]+$")
 _PIECE = re.compile(r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
@@ -50,7 +51,9 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     start = _START.search(text)
     if start is None:
         return _bare(text, layout) if layout is not None and not layout.typed else "no"
-    tokens = _STAMP.sub("", text[start.start() :]).split()
+    tokens = _CHOICE.sub("", _STAMP.sub("", text[start.start() :])).split()
+    if layout is not None and tokens[len(layout.columns) :] == ["N/A", "N/A", "N/A"]:
+        tokens = tokens[:-3]
     if columns := _fit(tokens, layout) or _shape(tokens, layout):
         return _row(dict(zip(columns, tokens, strict=True)))
     column_count = len(layout.columns) if layout is not None and layout.typed else 13

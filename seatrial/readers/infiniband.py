@@ -104,7 +104,12 @@ def read_ports(lines: Sequence[str]) -> Report:
         if port.rate_gb and "active" in port.state:
             fastest[port.layer] = max(port.rate_gb, fastest.get(port.layer, 0.0))
     results = [result for port in ports for result in _of_port(port, fastest.get(port.layer, 0.0))]
-    return Report("InfiniBand ports", tuple(results))
+    rates = tuple(
+        Measurement("port_rate", port.rate_gb / 8, "GB/s", Subject("node", port.name))
+        for port in ports
+        if port.rate_gb and "active" in port.state and port.layer == "infiniband"
+    )
+    return Report("InfiniBand ports", tuple(results), rates)
 
 
 def _ports(lines: Sequence[str]) -> Iterator[_Port]:
@@ -166,7 +171,7 @@ _COUNTER = re.compile(r"\[?(\w{3,40}) == (\d{1,20})")
 _DOTTED = re.compile(r"(\w{3,40}):\.{2,60}(\d{1,20})\s*$")
 _PERFQUERY = re.compile(r"# Port (?:extended )?counters: (.{1,60}?)(?: \(|$)")
 ERRORS_BEGINS = re.compile(
-    rf"(?:Errors for (?:0x|\")|\s{0, 40}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})"
+    rf"(?:Errors for (?:0x|\")|\s{{0,40}}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})"
 )
 ERRORS_LINE = re.compile(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
 

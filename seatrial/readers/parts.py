@@ -24,7 +24,7 @@ from seatrial.readers.table import READERS
 Part = Sweep | Check
 _MAX_PARTS = 1000
 _MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
-_MAX_LABELS = 4096
+_MAX_LABELS, _MAX_MARKS, _MAX_REFUSED = 4096, 1000, 20
 _NEEDLE = any_of(needle for reader in READERS for needle in reader.needles)
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
 _NCCL_TESTS = re.compile(r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place")
@@ -38,14 +38,22 @@ class _Open:
     label: str
     place: tuple[int, int]
     lines: list[str] = field(default_factory=list)
+    marks: set[str] = field(default_factory=set)  # that it began with: one that comes again begins another part
     characters: int = 0
     foreign: int = 0
 
-    def add(self, line: str) -> None:
+    def add(self, line: str, *, is_mark: bool) -> None:
+        if is_mark and len(self.marks) < _MAX_MARKS:
+            self.marks.add(line)
         self.foreign = 0
         self.characters += len(line)
-        if len(self.lines) < _MAX_LINES and self.characters < _MAX_CHARACTERS:
+        if not self.is_full:
             self.lines.append(line)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more lines are kept."""
+        return len(self.lines) >= _MAX_LINES or self.characters >= _MAX_CHARACTERS
 
 
 class PartReader:
@@ -56,7 +64,7 @@ class PartReader:
         self._name = name
         self._open: dict[tuple[str, Reader], _Open] = {}  # by label and tool, the latest last
         self._labels: set[str] = set()
-        self._begun = 0
+        self._begun = self._refused = 0
         self._reports: list[tuple[tuple[int, int], str, Report]] = []
 
     def feed(self, raw: str) -> None:
@@ -99,10 +107,11 @@ class PartReader:
         reader = _beginning(text) if begins else None
         own = [part for part in self._open.values() if part.label == label or not part.reader.is_labelled]
         for part in reversed(own):
-            is_other = reader is not None and reader is not part.reader and not part.reader.ends
+            is_again = reader is part.reader and reader.is_labelled and text in part.marks
+            is_other = reader is not None and not part.reader.ends and (reader is not part.reader or is_again)
             if not is_other and (part.reader.ends or part.reader.belongs.match(text)):
-                part.add(text)
-                if part.reader.ends and part.reader.ends.search(text):
+                part.add(text, is_mark=reader is not None)
+                if part.reader.ends and (part.reader.ends.search(text) or part.is_full):
                     self._close(part)
                 return True
         if reader:
@@ -123,7 +132,7 @@ class PartReader:
             self._close(before)
         part = self._open[key] = _Open(reader, label, (self._sweeps.begun, self._begun))
         self._begun += 1
-        part.add(text)
+        part.add(text, is_mark=True)
         if reader.ends and reader.ends.search(text):
             self._close(part)
 
@@ -131,10 +140,19 @@ class PartReader:
         del self._open[part.label, part.reader]
         report = part.reader.read(part.lines)
         if report is None:
-            for line in part.lines:
-                self._sweeps.feed(line)
+            self._give_back(part)
         elif len(self._reports) < _MAX_PARTS:
             self._reports.append((part.place, part.label, report))
+
+    def _give_back(self, part: _Open) -> None:
+        """Read the lines of a part that was none; in those of a document other parts may begin."""
+        self._refused += 1
+        self._sweeps.feed(part.lines[0])
+        for line in part.lines[1:]:
+            if part.reader.ends and self._refused < _MAX_REFUSED:
+                self.feed(line)
+            else:
+                self._sweeps.feed(line)
 
 
 def _beginning(text: str) -> Reader | None:

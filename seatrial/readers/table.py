@@ -178,8 +178,8 @@ READERS = (
         "",
         "",
         ("{",),
-        re.compile(r"\s{0,40}\{\s*$|\s{0,40}\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes)"),
+        re.compile(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes)"),
         _read_json,
-        ends=re.compile(r"\A\}|\A\s*\{.*\}\s*\Z"),
+        ends=re.compile(r"\A\}|\A\{.*\}\s*\Z"),
     ),
 )

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from seatrial.cli.logs import judge
 from seatrial.model.reason import code_of
 from seatrial.nccl import telling
+from seatrial.nccl.causes import REASONS as OF_LOGS
 from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem, waits_for
 from seatrial.platforms.slurm.jobs import read_nodes_log
 from seatrial.remote import probes
@@ -119,6 +120,65 @@ JUDGED = [
     ("151-slurmctld-gres-lower", f"H100-SXM {EIGHT}", 1, "log-slurm-node-short", "(7 < 8)) on node-31", ""),
     ("155-mpich-ofi-ptlte-not-found", "other --nodes 8 --gpus-per-node 4", 1, "log-cxi-peer", "node-a (rank 519)", ""),
     ("158-gb200-old-nccl-corrupted-chunks", "GB200-NVL72 --nodes 10 --gpus-per-node 4", 1, "log-heap", "corrupted", ""),
+    (
+        "83-dcgm4-table-names-the-gpu",
+        "",
+        1,
+        "tool-gpu-memory",
+        "memory fail on GPU 1: Detected a volatile DBE",
+        "GPU 0",
+    ),
+    (
+        "87-perftest-half-of-the-link",
+        "H100-SXM --fabric IB-8x400G",
+        1,
+        "port-below-rate",
+        "mlx5_4 reaches 196 of 400",
+        "",
+    ),
+    ("101-dcgm-ok-then-ssh-unresolved", f"H100-SXM {TWO}", 1, "log-name-unresolved", "on node-b", ""),
+    ("113-amdgpu-athub-after-healthy-sweep", f"MI300X {EIGHT}", 1, "log-amdgpu-ras", "(0000:1c:00.0)", ""),
+    (
+        "115-edac-corrected-after-healthy-sweep",
+        f"H100-SXM {EIGHT}",
+        0,
+        None,
+        "noted: corrected errors of a host DIMM",
+        "",
+    ),
+    ("127-dcgm4-text-warning", "", 1, "tool-gpu-pcie", "pcie fail on GPU 2: Detected 12 PCIe replays", "GPU 0"),
+    ("133-fabric-manager-log", f"H100-SXM {EIGHT}", 1, "tool-nvswitch", "NVSwitch at 00000000:06:00.0 port 44", ""),
+    ("135-ibqueryerrors-port", f"H100-SXM {EIGHT}", 1, "tool-port-errors", "node-a mlx5_0: LinkDownedCounter 25", ""),
+    (
+        "136-ibstat-port-polling",
+        f"H100-SXM {EIGHT}",
+        1,
+        "tool-port-down",
+        "mlx5_3:1 has no link (down, polling)",
+        "mlx5_4",
+    ),
+    (
+        "137-imex-ctl-degraded",
+        "GB200-NVL72 --nodes 3 --gpus-per-node 4",
+        1,
+        "tool-imex",
+        "IMEX on 10.0.0.98",
+        "10.0.0.81",
+    ),
+    ("139-mlxlink-rx-los", f"H100-SXM {EIGHT}", 1, "tool-port-module", "lane 3 receives no light", ""),
+    ("140-mscclpp-test-in-place-first", f"A100-SXM {EIGHT}", 3, "log-mscclpp", "one kernel of MSCCL++", ""),
+    (
+        "141-nvidia-smi-xml-row-failure",
+        f"H100-SXM {EIGHT}",
+        1,
+        "tool-gpu-memory",
+        "GPU 00000000:1B:00.0: rows could",
+        "",
+    ),
+    ("143-smi-nvlink-errors", "", 1, "tool-gpu-nvlink", "GPU 0 link 7: 184467 Replay, 12 Recovery, 9021 CRC", "link 0"),
+    ("144-smi-nvlink-inactive", "", 1, "tool-gpu-nvlink", "GPU 3: links 3, 5 inactive", ""),
+    ("161-rccl-hang-after-header", "", 3, "log-hung-at-first-size", "it hung at the first size", ""),
+    ("164-xid-145-fatal-whole-fabric", f"B300 {EIGHT}", 1, "log-xid-nvlink5", "0000:66:00, also on 0000:76:00", ""),
 ]
 STEPS = {  # what a night engineer is told to do, by case
     "01": "power-cycle", "06": "drain the node and reset", "07": "reset", "13": "fabricmanager", "15": "fabric manager",
@@ -158,7 +218,7 @@ def test_a_log_is_judged_by_its_cause(
 
 def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
     for case, asked, _, code, *_ in JUDGED:
-        if code and code.startswith("log-"):
+        if code in OF_LOGS:
             found = json.loads(judged(case, asked, "--json").output)["findings"]
             assert found[0]["evidence"] and all(entry["next_step"] for entry in found)
             assert found[0]["evidence"][:100] in judged(case, asked).output.replace("\n", " ")

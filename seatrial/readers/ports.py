@@ -1,0 +1,79 @@
+"""What tools measured of a port against the rate that the fabric's name gives it. Pure."""
+
+from dataclasses import replace
+
+from seatrial.catalog import nic_of
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Explanation, Reason, join
+from seatrial.model.result import Check, Expected, Judgement
+from seatrial.model.verdict import Verdict, worst
+
+_SLOW, _LIMIT = 0.8, 0.5  # of the port's rate: below it is degraded, and fail
+_AS_RATED = 0.95  # of the rate that a port itself reports
+_MOST = 1.05  # a number above was not measured on such a port
+_CODES = {Verdict.PASS: "port-as-rated", Verdict.INCONCLUSIVE: "port-above-rate"}
+_CODES |= {Verdict.DEGRADED: "port-below-rate", Verdict.FAIL: "port-below-rate"}
+_LARGE = 1 << 16  # bytes: smaller messages do not fill a port
+
+
+def against_port(check: Check, fabric: str | None) -> Check:
+    """The check with its RDMA bandwidth, and the rates of its ports, held against one NIC of the fabric."""
+    rate_gb = nic_of(fabric).gbit_s
+    if not rate_gb:
+        return check
+    judgements = [_judged(measurement, rate_gb / 8) for measurement in _fastest(check.measurements)]
+    if not judgements:
+        return check
+    bad = [judgement.reason for judgement in judgements if judgement.verdict is not Verdict.PASS]
+    verdict = worst([check.verdict, *(judgement.verdict for judgement in judgements)])
+    return replace(check, verdict=verdict, reason=join((*bad, check.reason)), judgements=tuple(judgements))
+
+
+def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
+    """The fastest large message of each device and test, and the rates of ports."""
+    kept: dict[tuple[str, str], Measurement] = {}
+    for measurement in measurements:
+        size = measurement.conditions.get("message_bytes", _LARGE)
+        if measurement.metric not in ("rdma_bandwidth", "port_rate") or int(size) < _LARGE:
+            continue
+        key = (measurement.metric, measurement.subject.name)
+        if key not in kept or measurement.value > kept[key].value:
+            kept[key] = measurement
+    return list(kept.values())
+
+
+def _judged(measurement: Measurement, port_gb_s: float) -> Judgement:
+    ways = 2 if measurement.conditions.get("bidirectional") else 1
+    share = measurement.value / (ways * port_gb_s)
+    enough = _AS_RATED if measurement.metric == "port_rate" else _SLOW
+    verdict = Verdict.PASS if share <= _MOST else Verdict.INCONCLUSIVE
+    if share < enough:
+        verdict = Verdict.FAIL if share < _LIMIT else Verdict.DEGRADED
+    reason = Reason.of(
+        _CODES[verdict],
+        device=measurement.subject.name,
+        value=f"{measurement.value * 8:.0f}",
+        rate=f"{ways * port_gb_s * 8:.0f}",
+        percent=f"{share * 100:.0f}",
+    )
+    expected = Expected(low=enough * ways * port_gb_s)
+    return Judgement(measurement, verdict, reason, "physics", expected, share - 1, share=share)
+
+
+REASONS = {
+    "port-below-rate": Explanation(
+        "{device} reaches {value} of {rate} Gb/s, {percent} % of its port",
+        "A test of RDMA, or the port itself, has less than the rate that `--fabric` gives a NIC: below 80 % is"
+        " `degraded`, below half is `fail`.",
+        "`mlxlink -d DEVICE` and `lspci -vv` on that node: width and speed of the link and of PCIe, then its cable.",
+    ),
+    "port-above-rate": Explanation(
+        "{device} reaches {value} Gb/s, {percent} % of the {rate} Gb/s of a port: it is no port of that fabric",
+        "The number is above what a NIC of `--fabric` can carry (`inconclusive`).",
+        "Correct `--fabric`: `ibstat DEVICE` on that node says the port's rate.",
+    ),
+    "port-as-rated": Explanation(
+        "{device} reaches {value} of {rate} Gb/s, {percent} % of its port",
+        "The port has the rate that `--fabric` gives it.",
+    ),
+}

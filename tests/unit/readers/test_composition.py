@@ -1,0 +1,105 @@
+"""A file of several parts: what is healthy hides nothing that stands before it or after it."""
+
+import pytest
+
+from seatrial.judge.log_cluster import LogsConfig
+from seatrial.judge.logs import Log, LogsJudgement, judge_logs
+from seatrial.model.reason import code_of
+from seatrial.model.verdict import Verdict
+from seatrial.readers.parts import read_text
+from tests.unit.nccl.test_foreign_lines import TABLE
+from tests.unit.readers.healthy import BURN, DIAG_4, HEALTH, IBSTAT, NVLINK_STATUS, OUTPUTS, SMI
+
+SWEEP = "\n".join(TABLE) + "\n"
+FROM_KERNEL = {  # each the last word of a node's hardware
+    "log-xid-79": "[   42.0] NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.",
+    "log-sxid": "[ 1012.2] nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 44 LTSSM Fault Up",
+    "log-gsp": "[ 3947.5] NVRM: _kgspRpcRecvPoll: GSP RM heartbeat timed out",
+    "log-host-memory": "[Mon Oct  3 13:52:42 2022] EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0",
+    "log-amdgpu-ras": "[  918.6] amdgpu 0000:15:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT)",
+    "log-pcie-slot": "Jun  3 10:00:00 node-0 kernel: pcieport 0000:72:00.0: pciehp: Slot(15): Link Down",
+    "log-hca-health": "[ 99.1] mlx5_core 0000:b1:00.0: print_health_info:423:(pid 0): Health issue observed, firmware "
+    "internal error, severity(3) ERROR:",
+}
+ELSEWHERE = {
+    "log-ib-timeout": "node-a:77:91 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
+    "10.0.0.7<4242> with status=12 opcode=0 len=0 vendor err 129 (Send)",
+    "log-name-unresolved": "ssh: Could not resolve hostname node-b: Name or service not known",
+}
+
+
+def judged(text: str) -> LogsJudgement:
+    return judge_logs([Log("log", tuple(read_text(text, "log", "log")))], LogsConfig())
+
+
+@pytest.mark.parametrize("tool", OUTPUTS)
+def test_each_output_alone_passes(tool: str) -> None:
+    found = judged(OUTPUTS[tool])
+    assert found.verdict is Verdict.PASS, found.reason
+    assert len(found.checks) == 1
+
+
+@pytest.mark.parametrize("tool", OUTPUTS)
+@pytest.mark.parametrize("code", [*FROM_KERNEL, *ELSEWHERE])
+def test_an_event_counts_before_and_after_a_healthy_report(tool: str, code: str) -> None:
+    line = (FROM_KERNEL | ELSEWHERE)[code]
+    for text in (f"{line}\n{OUTPUTS[tool]}", f"{OUTPUTS[tool]}{line}\n", f"{OUTPUTS[tool]}{line}\n{OUTPUTS[tool]}"):
+        found = judged(text)
+        assert (found.verdict, code_of(found.reason)) == (Verdict.FAIL, code), found.reason
+
+
+@pytest.mark.parametrize("code", [*FROM_KERNEL, "log-ib-timeout"])
+def test_an_event_counts_before_and_after_a_healthy_sweep(code: str) -> None:
+    line = (FROM_KERNEL | ELSEWHERE)[code]
+    for text in (f"{line}\n{SWEEP}", f"{SWEEP}{line}\n"):
+        found = judged(text)
+        assert found.verdict is Verdict.FAIL and code in {code_of(check.reason) for check in found.checks}, found.reason
+
+
+@pytest.mark.parametrize("tool", OUTPUTS)
+def test_a_sweep_is_read_beside_each_report(tool: str) -> None:
+    for text in (SWEEP + OUTPUTS[tool], OUTPUTS[tool] + SWEEP):
+        found = judged(text)
+        assert found.verdict is Verdict.PASS and "every result right" in found.reason, found.reason
+        assert len(found.checks) == 2
+
+
+BAD = {
+    "dcgmi diag": DIAG_4.replace("| memory                    | Pass", "| memory                    | Fail"),
+    "dcgmi health": HEALTH.replace("Healthy", "Failure"),
+    "nvidia-smi": SMI.replace("                   0 |", "                ERR! |"),
+    "nvlink": NVLINK_STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>", 1),
+    "gpu_burn": BURN.replace("GPU 0: OK", "GPU 0: FAULTY"),
+    "ibstat": IBSTAT.replace("Active", "Down").replace("LinkUp", "Polling"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("tool", OUTPUTS)
+def test_a_bad_report_counts_beside_each_healthy_one(tool: str, bad: str) -> None:
+    alone = judged(BAD[bad])
+    assert alone.verdict.is_fault, alone.reason
+    for text in (BAD[bad] + OUTPUTS[tool], OUTPUTS[tool] + BAD[bad]):
+        found = judged(text)
+        assert (found.verdict, code_of(found.reason)) == (alone.verdict, code_of(alone.reason)), found.reason
+
+
+def test_labelled_lines_are_parts_of_their_hosts() -> None:
+    """As pdsh prints them, in any order."""
+    bad = BAD["ibstat"].splitlines()
+    mixed = [f"{host}: {line}" for good, ill in zip(IBSTAT.splitlines(), bad, strict=True) for host, line in
+             (("node-a", good), ("node-b", ill))]  # fmt: skip
+    found = judged("\n".join(mixed))
+    assert found.verdict is Verdict.FAIL and "on node-b: mlx5_0:1 has no link" in found.reason
+    assert len(found.checks) == 2
+
+
+def test_the_first_cause_in_time_is_the_cause() -> None:
+    xid, bad = FROM_KERNEL["log-xid-79"], BAD["dcgmi diag"]
+    assert code_of(judged(f"{xid}\n{bad}").reason) == "log-xid-79"
+    assert code_of(judged(f"{bad}{xid}\n").reason) == "tool-gpu-memory"
+
+
+def test_a_generic_line_never_hides_a_specific_one() -> None:
+    generic = "srun: error: node-a: task 3: Exited with exit code 1\n"
+    assert code_of(judged(generic + BAD["dcgmi diag"]).reason) == "tool-gpu-memory"
