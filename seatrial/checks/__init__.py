@@ -71,7 +71,8 @@ REASONS = {
     "mpirun-failed": Explanation(
         "{problem}",
         "mpirun ended without a result, and its output names no cause.",
-        "Read the raw log, and the kernel's log on the nodes.",
+        "Run it again with `NCCL_DEBUG=INFO`, and `dmesg -T` on the nodes; for a hang at the first size on AMD"
+        " boot with `iommu=pt`.",
         formerly=("output-truncated",),
     ),
     "program-missing": Explanation(
@@ -97,7 +98,7 @@ REASONS = {
     "single-gpu": Explanation(
         "{check} left out: it needs at least two GPUs, and the cluster is a single one",
         "The check measures between GPUs, and a single GPU has no other one to exchange data with.",
-        "Ask for a second GPU or node to measure the links between them; a single GPU needs no action.",
+        "Set `nodes` or `gpus_per_node` to 2 to measure the links between them; a single GPU needs no action.",
     ),
     "ranks-output-flood": Explanation(
         "output flood: the ranks printed more than they may and were ended after {seconds}",

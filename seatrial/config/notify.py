@@ -27,7 +27,8 @@ def _legal_address(value: str) -> str:
     has_login = "@" in value.partition("//")[2].partition("/")[0]
     if not re.fullmatch(r"https?://[^\s<>|\"'`]+", value) or unknown or has_login:
         raise ValueError(
-            "must be an http or https address without a login, such as https://reports.example.com/{run_id}/report.html;"
+            "must be an http or https address without a login, such as"
+            " https://reports.example.com/{run_id}/report.html;"
             f" {{run_id}} and {{cluster}} are filled in, is {value!r}"
         )
     return value

@@ -10,7 +10,8 @@ REASONS = {
         "slow between two groups of nodes: {slow} of {tests} tests across, at {percent} % of like tests; {fine} of"
         " {inside} within: {side} | {other}",
         "Nodes are fast within each group and slow across: the path between the groups lacks bandwidth, no node does.",
-        "Check the links and switches between the two groups for errors, missing uplinks and congestion.",
+        "Run `ibqueryerrors` (`ethtool -S` for Ethernet) on the switches between the two groups, and replace the"
+        " uplink with errors.",
     ),
     "localize-switch": Explanation(
         f"the uplink of {{name}}: {_WITH_IT} and others outside",
@@ -43,12 +44,14 @@ REASONS = {
         f"{_WITH_IT}; the node's other GPUs are fine",
         "Tests with this GPU of one node are slow, tests with the node's other GPUs are not: the GPU, its NIC or its"
         " port of the rail.",
-        "Check that GPU, the NIC beside it, and the cable and port of that NIC.",
+        "Run `nvidia-smi -q -i GPU` and `mlxlink -d DEVICE -m` for the NIC beside it on that node; replace what"
+        " shows errors.",
     ),
     "localize-link": Explanation(
         "slow in {slow} of {tests} tests of the two, at {percent} % of like tests; both are fine with others",
         "Two nodes are slow with each other, and fine with others: a path between them is slow.",
-        "Check the routes between the two nodes for a bad cable or port.",
+        "Run `ibtracert LID LID` (`traceroute` for Ethernet) between the two nodes, and `ibqueryerrors` on the"
+        " switches that it lists.",
     ),
     "localize-undecided": Explanation(
         "cannot tell {causes} apart; next test: {next_test}",

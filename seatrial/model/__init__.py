@@ -113,12 +113,13 @@ REASONS = {
     "not-finite": Explanation(
         "{number} is not a finite number, so nothing was measured",
         "The measurement is NaN or infinite.",
-        "Read the raw log of the check.",
+        "Read the check's file in `logs/` of the run for the line with that number, and run `dcgmi diag -r 3` on"
+        " its node.",
     ),
     "not-positive": Explanation(
         "{number} cannot be: a {quantity} is above 0, so the clock or the log is wrong",
         "A time or a rate is zero or negative.",
-        "Read the raw log of the check, and compare the clocks of the nodes.",
+        "Run `chronyc tracking` on the nodes, and read the check's file in `logs/` of the run.",
     ),
     "rounded-to-zero": Explanation(
         "{number} is rounded to zero at so small a message, so it is not judged",
@@ -127,12 +128,13 @@ REASONS = {
     "zero-rate": Explanation(
         "{number} is no rate at all: nothing was moved in the time",
         "The benchmark moved no data.",
-        "Read the raw log of the check.",
+        "Read the check's file in `logs/` of the run for the line with that number, and run `dcgmi diag -r 3` on"
+        " its node.",
     ),
     "nodes-unmeasured": Explanation(
         "{metric} was measured on {measured} of {nodes} nodes ({missing})",
         "Some nodes have no such number, and no check says why.",
-        "Read the raw log of the check for those nodes.",
+        "Run `grep NODE` on the check's file in `logs/` of the run, and `seatrial run CLUSTER --only CHECK` again.",
     ),
     "far-below-links": Explanation(
         "{operation} between nodes reaches {value} GB/s, under 2 % of a GPU's links ({links} GB/s); fabric: {fabric}",
@@ -200,13 +202,13 @@ REASONS = {
         _OUTSIDE,
         "The number is worse than the published numbers for this hardware: `degraded` outside the interval, `fail`"
         " beyond the floor.",
-        "Compare the set-up with the source that the line names.",
+        "Set driver, NCCL and its variables as in the source that the line names, and run it again.",
     ),
     "worse-than-model": Explanation(
         _OUTSIDE,
         "The number is worse than what healthy nodes reach of such links: `degraded` outside the interval, `fail`"
         " beyond the floor.",
-        "Compare the fabric with the cluster file, then look for slow links.",
+        "Correct `fabric` in the cluster file, or run `seatrial localize` for the slow links.",
     ),
     "worse-than-physics": Explanation(
         _OUTSIDE,

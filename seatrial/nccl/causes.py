@@ -123,7 +123,10 @@ _OTHERS = {
         "NCCL warns",
         "run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that failed",
     ),
-    TRACEBACK: ("a Python program failed", "read the traceback above the line, on the rank that failed first"),
+    TRACEBACK: (
+        "a Python program failed",
+        "run grep -n -m1 Traceback on the log of each rank: the earliest is the cause",
+    ),
 }
 _MEANING = {
     "fatal": "The log names this cause.",

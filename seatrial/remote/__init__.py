@@ -11,12 +11,12 @@ REASONS = {
     "ssh-timeout": Explanation(
         "{address} port {port}: connection timed out",
         "No packet came back from the node: it is down, or a firewall or a cable stops the packets.",
-        "Ping the node, then check its link, its routes and its firewall.",
+        "Run `ping NODE` and `nc -vz NODE 222` from this host; open the firewall, or correct the route.",
     ),
     "ssh-unreachable": Explanation(
         "{address} port {port}: {problem}",
         "The connection to the SSH port failed. The end of the line has the error of the operating system.",
-        "Check the address, the routes and the network policy between this host and the node.",
+        "Run `ip route get ADDRESS` on this host, and correct the route or the network policy.",
     ),
     "ssh-no-server": Explanation(
         "{address} port {port}: no SSH server answers: {problem}",
@@ -92,7 +92,7 @@ REASONS = {
     "node-facts-unreadable": Explanation(
         "does not {what}: {answer}",
         "A probe that reads the facts or the time of the node printed something else.",
-        "Check the login shell of the node for programs that print.",
+        "Run `ssh NODE true` by hand: remove from the login shell of the node what prints.",
         formerly=("node-clock-unreadable",),
     ),
     "probe-failed": Explanation(

@@ -16,7 +16,8 @@ REASONS = {
     "server-does-not-stay-up": Explanation(
         "{name} does not stay up (exit status {status}); its last words are above",
         "The Prefect server or the runner of `seatrial serve` ends again and again.",
-        "Read its last words above: a database that cannot be opened, a port, or memory.",
+        "Run `prefect server start` by hand: a database that cannot be opened, a port that is taken, or memory"
+        " is in its last words.",
     ),
     "upload-package-missing": Explanation(
         "{cluster}: upload: {problem}",
@@ -51,7 +52,7 @@ REASONS = {
     "prerequisite-failed": Explanation(
         "{step} did not work",
         "This step was not tried, because an earlier step did not work.",
-        "Look at the reason of that step.",
+        "Run `seatrial explain` with the code of that step's reason.",
     ),
     "prerequisite-missing": Explanation(
         "step {step} did not run",
@@ -99,12 +100,12 @@ REASONS = {
     "leftovers-remain": Explanation(
         "{count} of {left} leftovers cannot be removed: {problems}",
         "Some of what killed runs left could not be removed. The rest is gone.",
-        "Look at the reason of each run, then run `seatrial reap CLUSTER` again.",
+        "Run `seatrial reap CLUSTER` again when the cause that each run names is gone.",
     ),
     "alerts-failed": Explanation(
         "alerts: {words}",
         "The flow `watch` could not deliver an alert.",
-        "Check the settings of the receiver that the line names (docs/alerts.md), then its host and the network.",
+        "Run `seatrial doctor CLUSTER`, and correct the settings of the receiver that the line names (docs/alerts.md).",
     ),
     "run-json-not-written": Explanation(
         "{out}: run.json cannot be written: {strerror}; choose another --out",
@@ -114,7 +115,7 @@ REASONS = {
     "upload-timeout": Explanation(
         "not through within {timeout_s} s",
         "The upload took too long. No verdict changes.",
-        "Check the address and the network to it.",
+        "Run `curl -v ADDRESS` on this machine, and correct the address, the proxy or the firewall.",
     ),
 }
 

@@ -11,7 +11,7 @@ REASONS = {
     "operation-not-tried": Explanation(
         "{operation} was not tried: {reason}",
         "An earlier operation showed that nothing can be measured any more (`not_run`).",
-        "Look at the reason of that operation.",
+        "Run `seatrial explain` with the code of that operation's reason.",
         formerly=("fabric-gone",),
     ),
     "gpus-per-process-uneven": Explanation(
@@ -69,7 +69,8 @@ REASONS = {
     "network-arm-broke": Explanation(
         "{reason}; the same works with NVLink and shared memory, so no node is blamed",
         "NCCL could not run without NVLink and shared memory (`inconclusive`). Not every network joins GPUs of a node.",
-        "Look at the reason in the line. If the network cannot do it, leave the arm out: `arms: [intra, latency]`.",
+        "Remove the cause that the line names. If the network cannot do it, leave the arm out: `arms: [intra,"
+        " latency]`.",
     ),
     "sweeps-interleaved": Explanation(
         "the rows are of several programs that wrote at the same time",
@@ -89,7 +90,8 @@ REASONS = {
     "small-messages-slow": Explanation(
         "messages of up to 64K take {time} us in the median, and {limit} us is slow for so many ranks",
         "Small messages take milliseconds where tens of microseconds are healthy (`degraded`).",
-        "Check GPUDirect RDMA, the NICs' interrupts, the cores of NCCL's proxy threads, and power states of the CPUs.",
+        "Run with `NCCL_DEBUG=INFO` (`GDRDMA` must be there) and `cpupower idle-info`; pin NCCL's proxy threads"
+        " and the NICs' interrupts to the cores beside them.",
     ),
     "middle-sizes-slow": Explanation(
         "messages of {first} to {last} reach {reached} GB/s of the {best} GB/s of larger ones, far less than latency "
@@ -120,7 +122,7 @@ REASONS = {
     "sizes-missing": Explanation(
         "{missing} of {sizes} sizes are missing: {names}{cause}",
         "The sweep ended early, or memory ends before `max_bytes` (`inconclusive`).",
-        "Look at the cause in the line, or lower `max_bytes`.",
+        "Remove the cause that the line names, or lower `max_bytes`.",
     ),
     "control-has-no-effect": Explanation(
         "{control} is no control: {collective} with {off} is as fast as {treatment} without ({slow} and "

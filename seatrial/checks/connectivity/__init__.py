@@ -11,7 +11,8 @@ REASONS = {
     "link-ssh-failed": Explanation(
         "SSH fails between them, not elsewhere: {problem}",
         "Both nodes reach the other nodes, and not each other.",
-        "Check cable, port, routes and network policy between the two nodes.",
+        "Run `ping` and `traceroute` between the two nodes, then replace the cable or correct the port, route or"
+        " network policy.",
     ),
     "tcp-node-slow": Explanation(
         "{what} of TCP at best, the faster half of the nodes {usual} MB/s",
@@ -22,13 +23,14 @@ REASONS = {
     "tcp-link-slow": Explanation(
         "{rate} MB/s of TCP between them, the faster half of the nodes {usual} MB/s; neither end is slow elsewhere",
         "One link is much slower than all others, after three tries (`degraded`).",
-        "Check what only these two nodes share: an uplink between their switches, a route, a tunnel.",
+        "Run `traceroute` between these two nodes, and replace the uplink or correct the route that only they share.",
     ),
     "tcp-cut-slow": Explanation(
         "TCP is slow between {parties}: {rate} MB/s at best on {streams} streams across, {usual} MB/s within each side",
         "The nodes fall into groups. Within a group streams are fast; all streams between groups that were measured are"
         " slow (`degraded`).",
-        "Check the uplinks, routes and tunnels between the groups.",
+        "Run `traceroute` from a node of one group to one of the other, and replace the uplink or correct the"
+        " tunnel where it ends.",
     ),
     "tcp-nodes-divided": Explanation(
         "{slow} of {nodes} nodes ({names}) send or receive far less than the {usual} MB/s that the faster half reaches:"
@@ -44,12 +46,13 @@ REASONS = {
     "fabric-cut": Explanation(
         "cut between {parties}: {pairs} pairs fail, and within each side all reach each other: {problem}",
         "The nodes fall into groups that do not reach each other. It is unknown which side is at fault.",
-        "Check the switches, uplinks, routes and network policies between the groups.",
+        "Run `traceroute` from a node of one group to one of the other, and correct the switch, route or network"
+        " policy where it ends.",
     ),
     "no-pair-works": Explanation(
         "none of {pairs} pairs of nodes reach each other: {problem}",
         "No node reaches any other one, so the set-up is at fault and no node is blamed (`inconclusive`).",
-        "Check the network, its policies, the firewall of the nodes and the SSH port.",
+        "Run `nc -vz NODE PORT` from the control host to a node: open its firewall or network policy for the SSH port.",
     ),
     "node-ssh-failed": Explanation(
         "SSH fails between it and {failed} of {others} nodes: {problem}",
@@ -70,7 +73,7 @@ REASONS = {
     "gpu-recovery-action": Explanation(
         "the driver asks for: {action}",
         "The driver names what the GPU needs after an error (`gpu_recovery_action`, Xid 154).",
-        "Drain the node and do what it names: reset the GPU, or reboot the node.",
+        "Drain the node, then reset the GPU (`nvidia-smi --gpu-reset -i GPU`) or reboot the node, as it says.",
     ),
     "gpu-fabric-down": Explanation(
         "it is not registered with fabric manager: {state}",
@@ -113,12 +116,12 @@ REASONS = {
     "gpu-xid": Explanation(
         "{kind} {number} ({meaning}) {count} times on {nodes}, last {age} ago: {step}",
         "The driver reported the error since the machine started (a note, no verdict). `dmesg` names the GPU.",
-        "Take the step at the end of the line; drain the node first if it resets a GPU.",
+        "Drain the node, then run the command at the end of the line.",
     ),
     "kernel-event": Explanation(
         "{cause} {count} times on {nodes}, last {age} ago: {step}",
         "The kernel reported a failure of hardware, without an Xid, since the machine started (a note, no verdict).",
-        "Take the step at the end of the line. `dmesg` names the device.",
+        "Run `dmesg -T` on the node for the device, and the command at the end of the line.",
     ),
     "link-errors-rose": Explanation(
         "{counter} of {links} during the run",
@@ -136,7 +139,7 @@ REASONS = {
     "errors-in-run": Explanation(
         "during the run: {what}",
         "The kernel or the driver reported a failure of hardware while the run measured (a note, no verdict).",
-        "Take the step at the end of the line; `dmesg` names the device and the time.",
+        "Run `dmesg -T` on the node, and the command at the end of the line.",
     ),
     "acs-redirects": Explanation(
         "PCIe ACS redirects traffic between peers on {nodes} ({switches} switch ports)",

@@ -6,7 +6,8 @@ REASONS = {
     "localize-measured-again": Explanation(
         "measured again after the collectives: {found}",
         "The numbers of single nodes were fine at first, and are not when measured again after the collectives.",
-        "Look at what slowed the part since: clocks and temperature, link errors, another process.",
+        "Run `nvidia-smi -q -d CLOCK,TEMPERATURE` and `ibqueryerrors` on that part, and look for another process"
+        " on its nodes.",
     ),
     "localize-budget-spent": Explanation(
         "stopped after {rounds} rounds: the {budget_s} s of budget_s are spent",

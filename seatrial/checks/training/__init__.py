@@ -6,12 +6,13 @@ REASONS = {
     "training-ranks-missing": Explanation(
         "{ranks} of {world_size} ranks took part",
         "Some ranks did not reach the end of the training.",
-        "Look at the reasons of the check connectivity.",
+        "Run `seatrial explain` with the codes that the check connectivity has.",
     ),
     "parameters-differ": Explanation(
         "the ranks ended with different parameters: {odd}",
         "all_reduce gave the ranks different sums (`corrupt`).",
-        "Check the node of the odd rank first, then the links.",
+        "Run `dcgmi diag -r 3` on the node of the odd rank, then `seatrial run CLUSTER --only connectivity` for"
+        " the links.",
     ),
     "sums-wrong": Explanation(
         "all_reduce by torch: {wrong} wrong elements on {bad} of {ranks} ranks, first in round {first} of {rounds}",
@@ -21,7 +22,8 @@ REASONS = {
     "rank-sums-wrong": Explanation(
         "rank {rank} received {wrong} wrong elements, first in round {first}, and most ranks received none",
         "The sum of the ranks' numbers arrived changed on this rank (`corrupt`).",
-        "Check the node of that rank first, then its links.",
+        "Run `dcgmi diag -r 3` on the node of that rank, then `seatrial run CLUSTER --only connectivity` for its"
+        " links.",
     ),
     "learned-too-little": Explanation(
         "{fell}, {drop} off, expected at least {min_loss_drop}",
@@ -80,7 +82,8 @@ REASONS = {
     "rank-parameters-differ": Explanation(
         "rank {rank} ended with parameters {checksum}, the majority has others",
         "One rank has other parameters than the majority (`corrupt`).",
-        "Check the node of that rank first, then the links.",
+        "Run `dcgmi diag -r 3` on the node of that rank, then `seatrial run CLUSTER --only connectivity` for the"
+        " links.",
     ),
 }
 

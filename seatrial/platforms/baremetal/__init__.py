@@ -21,7 +21,7 @@ REASONS = {
     "baremetal-host-failed": Explanation(
         "{host}: {problem}",
         "The login works, and the run's sshd could not be started or ended there.",
-        "Do what the end of the line says; `seatrial doctor FILE` lists what each host lacks.",
+        "Run `seatrial doctor FILE`: it lists what each host lacks.",
     ),
     "baremetal-host-lacks": Explanation(
         "{host}: {programs} missing or cannot be run",

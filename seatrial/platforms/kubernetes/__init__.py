@@ -66,7 +66,7 @@ REASONS = {
         "{where}: {problem}: {step}",
         "A Secret, the service account, the priority class or the driver for buckets that the cluster file names does"
         " not exist, or cannot be used for that.",
-        "Do what the end of the line says, or correct the name.",
+        "Create the object that the end of the line names, or correct the name.",
         formerly=(
             "secret-missing",
             "secret-wrong-type",
@@ -84,7 +84,7 @@ REASONS = {
         "platform.volumes: claim {claim} {wrong}",
         "The nodes cannot use a claim of `platform.volumes`: it is not there, has no volume, or has another access"
         " mode.",
-        "Do what the end of the line says.",
+        "Run `kubectl describe pvc NAME`, and correct the claim or its storage class.",
         formerly=("claim-not-found", "claim-not-bound", "claim-for-one-node", "claim-read-only"),
     ),
     "not-logged-in": Explanation(
@@ -107,7 +107,7 @@ REASONS = {
     "api-server-refused": Explanation(
         "cannot {doing}: {message}",
         "The API server refused the request. The end of the line has its words.",
-        "Look for an admission policy, a quota, or a field that this cluster does not know.",
+        "Run `seatrial render CLUSTER | kubectl apply --dry-run=server -f -`: it names the policy, quota or field.",
     ),
     "queue-not-found": Explanation(
         "queue {queue}: no such LocalQueue in namespace {namespace}; {there}",
@@ -139,7 +139,7 @@ REASONS = {
     "admission-check-pending": Explanation(
         "quota is reserved; waiting for admission check {words}",
         "The quota is reserved. An admission check, such as that of an autoscaler, decides.",
-        "Check the controller of that admission check.",
+        "Run `kubectl describe admissioncheck`, and restart the controller that it names.",
     ),
     "no-workload": Explanation(
         "Kueue made no Workload of the {kind} within {unmanaged_s} s: {asked}",
@@ -160,18 +160,18 @@ REASONS = {
     "workload-deactivated": Explanation(
         "Kueue {did}: {words}",
         "Kueue gave the run up, or considers it finished although it is not.",
-        "Do what the words ask for, then submit the run again.",
+        "Run `kubectl describe workload NAME` for why, change what it names, then submit the run again.",
         formerly=("workload-finished",),
     ),
     "launch-timeout": Explanation(
         "not up within {limit_s} s (platform.{setting}): {story}",
         "The nodes were not up in time. The end of the line says what they waited for last.",
-        "Look up that reason, or raise the time limit that the line names.",
+        "Run `kubectl describe pod` for that reason, or raise the time limit that the line names.",
     ),
     "object-deleted": Explanation(
         "somebody deleted the {kind} {plan} while it came up",
         "Somebody deleted the run's object while its nodes came up. It was not seatrial.",
-        "Find out who else works in that namespace.",
+        "Run `kubectl get events -n NAMESPACE` for who deleted it, and use a namespace of its own.",
     ),
     "pods-do-not-end": Explanation(
         "{pods} on {where}; are the kubelets alive?",
@@ -204,12 +204,13 @@ REASONS = {
     "pod-deleted": Explanation(
         "pod {name} was deleted {why_deleted}",
         "Somebody deleted the pod.",
-        "The line says when and how. No node is blamed.",
+        "Run `kubectl get events -n NAMESPACE` for who deleted it, then run it again. No node is blamed.",
     ),
     "container-exited": Explanation(
         "{what} ended with status {exit_code}{cause}",
         "The container of a pod ended.",
-        "Read its last words: the image needs openssh-server. Status 137 with OOMKilled needs more memory.",
+        "Run `kubectl logs POD --previous`. Install openssh-server in the image; for status 137 with OOMKilled"
+        " give it more memory.",
         formerly=("pod-exited",),
     ),
     "pods-unscheduled": Explanation(
@@ -220,7 +221,7 @@ REASONS = {
     "nodes-not-ready": Explanation(
         "{ready} of {requested} nodes answer{wait}",
         "All pods have a node, and not all of them answer.",
-        "The line says what most wait for: an image, a volume, or sshd.",
+        "Run `kubectl describe pod`: it says what each waits for, an image, a volume, or sshd.",
     ),
     "image-pull": Explanation(
         "{problem} ({waiting}): {message}",

@@ -40,7 +40,7 @@ REASONS = {
     "runai-node-failed": Explanation(
         "{pod}: {problem}",
         "The pod runs, and sshd could not be started in it.",
-        "Do what the end of the line says. The image needs openssh-server, openssh-client, awk and Python 3.",
+        "Install openssh-server, openssh-client, awk and Python 3 in the image, as the end of the line names them.",
     ),
 }
 

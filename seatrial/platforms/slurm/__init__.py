@@ -61,7 +61,7 @@ REASONS = {
     "slurm-step-failed": Explanation(
         "{node}: {problem}",
         "The step of the job could not start sshd on the node.",
-        "Do what the end of the line says; `logs/nodes/NODE.log` has the rest.",
+        "Read `logs/nodes/NODE.log`, and remove the error that the end of the line names.",
     ),
     "slurm-job-cancelled": Explanation(
         "job {job} was {how}{detail}",
