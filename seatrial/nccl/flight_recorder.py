@@ -36,7 +36,8 @@ REASONS = {
     "rank-stands-elsewhere": Explanation(
         "rank {rank}{place} does not wait for the others, who wait{stands}{gpu}",
         "All ranks but this one stand in communication; what they wait for has no number.",
-        "Look at what the rank does there: its data loader, its file system, its own GPU.",
+        "Run `py-spy dump --native --pid PID` on that rank: it shows the data loader, the file system or the GPU"
+        " that it waits for.",
     ),
     "ranks-wait-in-a-circle": Explanation(
         "ranks {ranks} wait for each other in groups {groups}",

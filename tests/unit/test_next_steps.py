@@ -8,7 +8,7 @@ from seatrial.runs.explanations import CATALOG
 
 ACTS = frozenset((
     "accept", "add", "boot", "build", "change", "clean", "copy", "correct", "create", "cut", "disable", "drain",
-    "end", "enlarge", "export", "free", "give", "grant", "have", "install", "keep", "leave", "let", "limit",
+    "end", "enlarge", "export", "free", "give", "grant", "install", "keep", "leave", "let", "limit",
     "log", "lower", "make", "mount", "move", "name", "open", "pass", "pin", "plug", "power-cycle", "push",
     "put", "raise", "reboot", "rebuild", "reinstall", "reload", "remove", "rename", "repeat", "replace",
     "report", "request", "reseat", "reset", "restart", "retry", "run", "set", "start", "stop", "submit",

@@ -57,7 +57,7 @@ REASONS = {
     "node-ssh-failed": Explanation(
         "SSH fails between it and {failed} of {others} nodes: {problem}",
         "The node does not reach several of the other nodes.",
-        "Check cable, port, routes and network policy of that node, and what the nodes it fails with have in common.",
+        "Run `ping` and `ibstat` on that node, and correct its cable, port, route or network policy.",
         formerly=("links-ssh-failed",),
     ),
     "gpu-rows-failed": Explanation(

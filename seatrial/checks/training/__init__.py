@@ -43,7 +43,8 @@ REASONS = {
     "training-hangs": Explanation(
         "a step does not end: {late}",
         "The ranks wait for each other, and what PyTorch's flight recorder holds names the one that is late.",
-        "Look at what that rank does: its data loader, its file system, its GPU.",
+        "Run `py-spy dump --native --pid PID` on that rank: it shows the data loader, the file system or the GPU"
+        " that it waits for.",
     ),
     "training-interrupted": Explanation(
         "a rank was killed on purpose",
@@ -77,7 +78,8 @@ REASONS = {
     "rank-sums-differ": Explanation(
         "rank {rank} computed right gradients and received wrong sums of them",
         "The gradients of all ranks had the same bits before they were summed: the transport changed data (`corrupt`).",
-        "Check the links of that rank's node.",
+        "Run `seatrial run CLUSTER --only connectivity`, and `ibstat` on that rank's node for a link that is"
+        " down or slow.",
     ),
     "rank-parameters-differ": Explanation(
         "rank {rank} ended with parameters {checksum}, the majority has others",
