@@ -105,7 +105,7 @@ REASONS = {
     "alerts-failed": Explanation(
         "alerts: {words}",
         "The flow `watch` could not deliver an alert.",
-        "Run `seatrial doctor CLUSTER`, and correct the settings of the receiver that the line names (docs/alerts.md).",
+        "Run `seatrial doctor CLUSTER`, and correct the receiver's settings (docs/alerts.md).",
     ),
     "run-json-not-written": Explanation(
         "{out}: run.json cannot be written: {strerror}; choose another --out",
