@@ -1,6 +1,7 @@
 """Commands that need no nodes: parse, judge, explain and simulate."""
 
 import os
+import re
 import sys
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ from seatrial.cli import complete
 from seatrial.cli.options import baseline_option, json_option, print_json, waiting
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import exit_status
+from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
@@ -112,60 +114,87 @@ def judge(
 
     Hardware, nodes, GPUs per node and fabric are read from the logs; an option fills in what they do not say.
 
-    LOGS are files, text or JSON, or folders with files NAME.log; - is standard input. Output of dcgmi diag,
-    nvbandwidth, perftest and nvidia-smi -q may be among them. Exit status: 0 pass, 1 degraded, fail or corrupt,
-    2 bad input, 3 inconclusive or not_run.
+    LOGS are files, text or JSON, or folders, of which every file is judged or listed; - is standard input. Output of
+    dcgmi, nvbandwidth, perftest, nvidia-smi and training programs may be among them. Exit status: 0 pass, 1 degraded,
+    fail or corrupt, 2 bad input, 3 inconclusive or not_run.
     """
     with waiting("reading the logs"):
         from seatrial.judge.log_cluster import LogsConfig
         from seatrial.judge.logs import judge_logs
         from seatrial.report.terminal import show_judged, to_dict
 
-        read = _read(logs)
+        read, not_judged = _read(logs)
         judged = judge_logs(read, LogsConfig(hardware, nodes, gpus_per_node, fabric))
     if as_json:
-        print_json(to_dict(judged, read))
+        print_json({**to_dict(judged, read), "not_judged": not_judged})
     else:
-        show_judged(judged)
-    sys.exit(exit_status(judged.verdict, judged.coverage, require_baseline))
+        show_judged(judged, not_judged)
+    status = exit_status(judged.verdict, judged.coverage, require_baseline)
+    sys.exit(Verdict.INCONCLUSIVE.exit_status if require_baseline and not_judged and status == 0 else status)
 
 
-def _read(paths: tuple[str, ...]) -> "list[Log]":
-    """Read the logs, each under its shortest unique name. Raises InputError if none has output that is known."""
+def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
+    """Read the logs, each under its shortest unique name, and list the files of folders that hold nothing known.
+
+    Raises InputError if none has output that is known.
+    """
+    from seatrial.judge.logs import Log
+
+    files = [file for path in paths for file in _files(path)]
+    stems = [Path(file).stem for file, _ in files]
+    read: list[Log] = []
+    not_judged: list[str] = []
+    nothing: NothingFoundError | None = None
+    for (file, is_listed), stem in zip(files, stems, strict=True):
+        name = stem if stems.count(stem) == 1 else file
+        try:
+            read.append(_log(file, name))
+        except NothingFoundError as error:
+            nothing = error
+            if is_listed and Path(file).suffix != ".log":
+                not_judged.append(Path(file).name)
+            else:
+                read.append(Log(name, ()))
+    if nothing and not any(log.parts for log in read):
+        raise nothing
+    return read, not_judged
+
+
+def _log(file: str, name: str) -> "Log":
+    """Read one log. Raises InputError if it cannot be read, NothingFoundError if it holds nothing known."""
     from seatrial.judge.logs import Log
     from seatrial.readers.parts import read_file, read_text
 
-    paths = tuple(file for path in paths for file in _files(path))
-    stems = [Path(path).stem for path in paths]
-    read: list[Log] = []
-    nothing: NothingFoundError | None = None
-    for path, stem in zip(paths, stems, strict=True):
-        name = stem if stems.count(stem) == 1 else path
-        try:
-            parts = read_text(sys.stdin, "standard input", name) if path == "-" else read_file(path, name)
-        except NothingFoundError as error:
-            nothing = error
-            if Path(path).name in _OTHERS:
-                continue
-            parts = []
-        read.append(Log(name, tuple(parts)))
-    if nothing and not any(log.parts for log in read):
-        raise nothing
-    return read
+    if Path(file).name == HOSTNAMES and (hosts := _hosts(file)):
+        return Log(name, (), hosts)
+    parts = read_text(sys.stdin, "standard input", name) if file == "-" else read_file(file, name)
+    return Log(name, tuple(parts))
 
 
-_OTHERS = ("hostnames.log", "training.log")  # of the script for Slurm, and no collectives
-_MOST_FILES = 10_000
+HOSTNAMES = "hostnames.log"  # of the script for Slurm: what `hostname` prints on each node
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
+_MOST_FILES, _MOST_HOSTS = 10_000, 100_000
 
 
-def _files(path: str) -> list[str]:
-    """Return the logs of a folder, else the path itself. Raises InputError for a folder of none or of too many."""
+def _hosts(file: str) -> tuple[str, ...]:
+    """Return the host names of a file that has one a line; none if it has another line."""
+    with Path(file).open(encoding="utf-8", errors="replace") as lines:
+        names = [line.strip() for line in islice(lines, _MOST_HOSTS)]
+    return tuple(filter(None, names)) if all(_HOST.fullmatch(name) for name in names if name) else ()
+
+
+def _files(path: str) -> list[tuple[str, bool]]:
+    """Return the files below a folder, each marked as listed, else the path itself.
+
+    Raises InputError for a folder of none or of too many.
+    """
     if not os.path.isdir(path):
-        return [path]
-    found = sorted(str(file) for file in islice(Path(path).glob("*.log"), _MOST_FILES + 1))
+        return [(path, False)]
+    below = (file for file in Path(path).rglob("*") if not file.name.startswith(".") and file.is_file())
+    found = sorted(str(file) for file in islice(below, _MOST_FILES + 1))
     if not found or len(found) > _MOST_FILES:
-        raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files NAME.log")
-    return found
+        raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files")
+    return [(file, True) for file in found]
 
 
 @click.command()

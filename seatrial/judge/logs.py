@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from seatrial.catalog import usual_gpus, with_links
+from seatrial.catalog.hardware_names import gpu_model
 from seatrial.catalog.log_facts import mixed_models, other_model, other_network
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
+from seatrial.catalog.published import figures_beside
 from seatrial.catalog.reach import one_nic_less
 from seatrial.checks.collectives.logs import (
     Arm,
@@ -54,10 +56,14 @@ _CUT_OFF = 4  # small sizes at the beginning that people leave out of what they 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other tools' output."""
+    """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other tools' output.
+
+    `hosts` are the names in a list of hosts.
+    """
 
     name: str
     parts: tuple[Sweep | Check, ...]
+    hosts: tuple[str, ...] = ()
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -91,8 +97,13 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     judged = [_judged_arm(arm, arms, claim, nodes) for arm, claim in zip(arms, claims, strict=True)]
     flaw = no_control([arm for _, arm in judged], nodes)
     in_turn = (check for check, _ in judged)
-    of_parts = [against_port(part, config.fabric) if isinstance(part, Check) else next(in_turn) for part in parts]
-    checks = (*of_parts, *([flaw] if flaw else []))
+    hardware = config.hardware or next((claim.hardware for claim in claims if claim.hardware), "")
+    of_parts = [
+        _judged_tool(against_port(part, config.fabric), hardware) if isinstance(part, Check) else next(in_turn)
+        for part in parts
+    ]
+    of_hosts = [_hosts_check(log, config.nodes or (nodes if arms else None)) for log in logs if log.hosts]
+    checks = (*of_parts, *of_hosts, *([flaw] if flaw else []))
     verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
     if len(checks) == 1:
         reason = checks[0].reason
@@ -102,9 +113,29 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     return LogsJudgement(verdict, reason, checks)
 
 
+def _hosts_check(log: Log, nodes: int | None) -> Check:
+    """The check of a list of hosts: as many different ones as nodes."""
+    found = len(set(log.hosts))
+    if nodes is not None and found < nodes:
+        return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=found, nodes=nodes))
+    return Check(log.name, Verdict.PASS, f"{found} hosts")
+
+
+def _judged_tool(check: Check, hardware: str) -> Check:
+    """The check of another tool; a training's throughput is held against what is published of its GPUs."""
+    trained = next((m for m in check.measurements if m.metric == "throughput" and "ranks" in m.conditions), None)
+    if trained is None:
+        return check
+    named = gpu_model(str(trained.conditions.get("device", ""))) or hardware
+    setup = with_links(Setup(named, 1, int(trained.conditions["ranks"]), int(trained.conditions["ranks"])))
+    (judged,) = assess([check], Knowledge(setup)).checks
+    beside = figures_beside(judged, setup)
+    return replace(judged, reason=join((judged.reason, *beside))) if beside else judged
+
+
 def _named_parts(log: Log) -> Iterator[Arm | Check]:
     """The parts of a log under its name, with a number if it has several."""
-    if not log.parts:
+    if not log.parts and not log.hosts:
         yield Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty"))
     for place, part in enumerate(log.parts, start=1):
         name = log.name if len(log.parts) == 1 else f"{log.name}#{place}"

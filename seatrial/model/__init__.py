@@ -39,6 +39,11 @@ REASONS = {
         "the table begins at {first}, the header at {asked}",
         "A note to the verdict. The small sizes were left out of the log, so latency is not judged.",
     ),
+    "log-hosts-missing": Explanation(
+        "a task started on {found} of {nodes} nodes",
+        "The list of host names has fewer different ones than the run has nodes.",
+        "Run `srun --nodes=N hostname`, and look at the state of the missing nodes (`sinfo -R`).",
+    ),
     "log-nodes-unknown": Explanation(
         "neither the log nor an option says on how many nodes {ranks} ranks ran: give --nodes",
         "The header with the hosts is lost, so the numbers are held against nothing (`inconclusive`).",

@@ -12,9 +12,12 @@ from seatrial.readers import (
     report,
     stragglers,
     training,
+    training_results,
 )
 
-_MODULES = (report, nvidia_smi, dcgm, bandwidth, infiniband, fabric, ports, training, stragglers, nccl_ras)
+_MODULES = (
+    report, nvidia_smi, dcgm, bandwidth, infiniband, fabric, ports, training, training_results, stragglers, nccl_ras,
+)  # fmt: skip
 REASONS = {code: entry for module in _MODULES for code, entry in module.REASONS.items()}
 
 register(REASONS)

@@ -6,7 +6,17 @@ The first reader whose mark a line has takes it. A new tool is an entry here, an
 import re
 from collections.abc import Sequence
 
-from seatrial.readers import bandwidth, dcgm, fabric, infiniband, nccl_ras, nvidia_smi, stragglers, training
+from seatrial.readers import (
+    bandwidth,
+    dcgm,
+    fabric,
+    infiniband,
+    nccl_ras,
+    nvidia_smi,
+    stragglers,
+    training,
+    training_results,
+)
 from seatrial.readers.documents import document_of
 from seatrial.readers.report import Reader, Report
 
@@ -17,7 +27,7 @@ def _read_json(lines: Sequence[str]) -> Report | None:
     document = document_of(lines)
     if document is None:
         return None
-    for read in (dcgm.read_document, bandwidth.read_document, fabric.read_document):
+    for read in (dcgm.read_document, bandwidth.read_document, fabric.read_document, training_results.read_document):
         if report := read(document):
             return report
     return None
@@ -96,6 +106,14 @@ READERS = (
         bandwidth.BURN_BEGINS,
         bandwidth.read_gpu_burn,
         belongs=bandwidth.BURN_LINE,
+    ),
+    Reader(
+        "`results.json` of a training, and what `seatrial probe training` prints",
+        "`corrupt` for a loss that is not finite and for ranks that differ; a throughput is held against the catalog",
+        ('{"event"',),
+        training_results.EVENT,
+        training_results.read_events,
+        belongs=training_results.EVENT,
     ),
     Reader(
         "logs of Megatron-LM, torchtitan, NeMo, Composer, Hugging Face, lines of JSON",
@@ -178,7 +196,7 @@ READERS = (
         "",
         "",
         ("{",),
-        re.compile(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes)"),
+        re.compile(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes|model|throughput)"),
         _read_json,
         ends=re.compile(r"\A\}|\A\{.*\}\s*\Z"),
     ),

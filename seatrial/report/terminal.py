@@ -199,7 +199,7 @@ def _next_step(code: str) -> str | None:
     return explanation.next_step if explanation else None
 
 
-def show_judged(judged: "LogsJudgement") -> None:
+def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = ()) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = output()
     rows: list[Sequence[str | Text]] = [
@@ -209,6 +209,7 @@ def show_judged(judged: "LogsJudgement") -> None:
     console.print()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
     told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
+    told += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
     steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
     told += [f"next step: {step}" for code in steps if (step := _next_step(code))]
     for line in (*told, verdict_line(judged.verdict, judged.coverage, judged.reason)):

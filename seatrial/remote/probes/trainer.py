@@ -246,6 +246,12 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     return {
         "event": "summary",
         "model": model_name(options),
+        "precision": options.precision,
+        "data": options.data,
+        "compile": options.compile,
+        "batch_size_per_gpu": options.batch,
+        "image_size": options.image_size,
+        "device": torch.cuda.get_device_name() if trainer.device.type == "cuda" else "cpu",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "torch": torch.__version__,
         "backend": dist.get_backend(),
