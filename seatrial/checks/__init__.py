@@ -75,6 +75,11 @@ REASONS = {
         " boot with `iommu=pt`.",
         formerly=("output-truncated",),
     ),
+    "mpi-daemon-failed": Explanation(
+        "mpirun's daemon does not start on {node}: its login ended with exit status {status}{said}",
+        "mpirun logs in to each node and starts `orted` there (Open MPI 5: `prted`). On this node that ended.",
+        "Run `ssh -p 222 NODE 'command -v orted; orted --version'` on the first node, and mend what it prints.",
+    ),
     "program-missing": Explanation(
         "{program} is missing {where}: {remedy}",
         "The check needs a program or a Python package that the nodes do not have.",

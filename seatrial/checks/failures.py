@@ -86,9 +86,23 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     setup = next((finding for finding in findings if finding.code in _SETUP), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
         return _SETUP[setup.code], log_reason(setup)
-    if not began and any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
-        return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
+    if not began and (not_started := _not_started(result)):
+        return not_started
     return _fault(result, findings, next(iter(messages), None), began=began)
+
+
+def _not_started(result: MpiResult) -> tuple[Verdict, str] | None:
+    """The verdict and the reason where mpirun's daemon failed on a node, or a program does not know an option.
+
+    What mpirun prints of other daemons then is that it ends them.
+    """
+    failed = next((session for session in result.sessions if session.failed), None)
+    if failed:
+        said = f": {failed.lines[-1]}" if failed.lines else ""
+        return Verdict.FAIL, Reason.of("mpi-daemon-failed", node=failed.node, status=failed.exit_status, said=said)
+    if any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
+        return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
+    return None
 
 
 def _of_themselves(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match[str]]:
@@ -211,6 +225,7 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
     """The nodes, by the clearest sign that there is; none without a sign, or if most ranks have it."""
     complaints = _complaints(result)
     signs = (
+        _without_daemon(result),
         _killed(result, testbed, complaints),
         _without_memory(result, testbed),
         _failed_by_own_word(testbed, complaints),
@@ -223,6 +238,14 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
         if by_node:
             return tuple(by_node.values()) if 2 * len(by_node) <= max(len(names), 2) else ()
     return ()
+
+
+def _without_daemon(result: MpiResult) -> Iterator[Suspect]:
+    """Nodes on which mpirun's daemon did not start."""
+    for session in result.sessions:
+        if session.failed:
+            evidence = Reason.of("mpi-daemon-failed", node=session.node, status=session.exit_status, said="")
+            yield Suspect("node", session.node, 0.9, evidence)
 
 
 def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:

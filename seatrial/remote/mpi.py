@@ -13,13 +13,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from seatrial.model.errors import RemoteError
+from seatrial.model.errors import LaunchError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import is_piece, run_command, start_process
-from seatrial.remote.mpi_result import MpiResult
+from seatrial.remote.mpi_result import MpiResult, Session
 from seatrial.remote.ranks import RankLine, SrunLines, rank_of, split_tags
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
@@ -64,6 +65,8 @@ SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
 _LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
 OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
+_SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2  # of each node, and of all
+_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
 _LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
 _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
 # Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
@@ -137,9 +140,10 @@ def mpirun(
     program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
     ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
     command = shlex.join([*program, str(timeout_s), *ranks])
+    sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
-            environment = launcher.environment(ranks_env) if launcher else ranks_env
+            environment = launcher.environment(ranks_env) if launcher else _agent(testbed, sessions) | ranks_env
             process.send((json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n")
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
@@ -149,7 +153,8 @@ def mpirun(
             done = _Follower(process, timeout_s, settle_s, file, on_line, is_done, most).follow()
             names = {node.address: node.name for node in testbed.nodes}
             waited_s = 0.0 if testbed.shared_cores is None else done.waited_s
-            return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed), waited_s=waited_s)
+            logins = () if launcher or done.ok else _sessions(testbed, sessions, hidden)
+            return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed), waited_s=waited_s, sessions=logins)
 
 
 def _for_shell(environment: Mapping[str, str]) -> bytes:
@@ -160,6 +165,37 @@ def _for_shell(environment: Mapping[str, str]) -> bytes:
 
 def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
     return tuple(node.name for node in testbed.nodes for _ in range(node.slots))
+
+
+def _agent(testbed: Testbed, sessions: str) -> dict[str, str]:
+    """The variables that name mpirun's remote shell: Open MPI 4's and 5's. A cluster file may have another one."""
+    agent = f"sh {testbed.workdir}/rsh_agent.sh {sessions}"
+    return {"OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
+
+
+def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session, ...]:
+    """The logins by mpirun that printed something or failed. What one printed is no other node's word."""
+    first = f'FNR <= {_SESSION_LINES} {{ print FILENAME ":" substr($0, 1, {_SESSION_CHARACTERS}) }}'
+    files = "find . -type f -size +0 ! -name '*.ssh'"
+    command = f"cd {shlex.quote(folder)} && {files} -exec awk {shlex.quote(first)} {{}} +"
+    try:
+        with connected(testbed, testbed.head, 30) as head:
+            output = run_command(head, command, timeout_s=30, max_bytes=_SESSIONS_BYTES).output
+    except (RemoteError, LaunchError):  # what failed says more
+        return ()
+    by_file: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        file, _, words = line.removeprefix("./").partition(":")
+        by_file.setdefault(file, []).append(secrets.out_of_line(words))
+    sessions = []
+    for node in testbed.nodes:
+        file = _FILE_NAME.sub("_", node.address)
+        status = "".join(by_file.get(f"{file}.status", ()))
+        exit_status = int(status) if re.fullmatch(r"\d{1,3}", status) else None
+        session = Session(node.name, tuple(by_file.get(file, ())), exit_status)
+        if session.lines or session.failed:
+            sessions.append(session)
+    return tuple(sessions)
 
 
 @contextmanager

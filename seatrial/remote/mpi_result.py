@@ -12,6 +12,23 @@ if TYPE_CHECKING:
 FLOOD = "output flood: the ranks printed more than they may and were ended"
 
 
+SSH_FAILED = 255  # the exit status of ssh where it has no session; it says why
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A login by which mpirun started its daemon on a node: what it printed, and its exit status if it ended."""
+
+    node: str
+    lines: tuple[str, ...] = ()
+    exit_status: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the daemon, and not the way to its node, failed."""
+        return self.exit_status not in (None, 0, SSH_FAILED)
+
+
 @dataclass(frozen=True, slots=True)
 class MpiResult:
     """The result of an mpirun.
@@ -22,6 +39,7 @@ class MpiResult:
     the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
     `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
     `waited_s`: how long a rank waited for a processor until its time was up, where all nodes share one machine's.
+    `sessions`: the logins of mpirun's daemons that printed something or failed, if it failed.
     """
 
     exit_status: int | None
@@ -35,6 +53,7 @@ class MpiResult:
     node_names: Mapping[str, str] = field(default_factory=dict)
     rank_nodes: tuple[str, ...] = ()
     waited_s: float = 0.0
+    sessions: tuple[Session, ...] = ()
 
     @property
     def starved(self) -> bool:
@@ -69,7 +88,9 @@ class MpiResult:
             else:
                 own = self.rank_nodes[rank] if rank < len(self.rank_nodes) else None
                 laid.append(replace(finding, rank=rank, host=own if finding.host else None))
-        return tuple(laid)
+        for session in self.sessions:
+            laid += [replace(finding, rank=None, host=session.node) for finding in classify(session.lines)]
+        return tuple(sorted(laid, key=weight))
 
     def node_of(self, line: str) -> str | None:
         """The node of the rank that printed a line; None without a tag."""

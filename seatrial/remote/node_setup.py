@@ -192,13 +192,13 @@ class _Contact:
 
     def _ask_shell(self) -> str:
         """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
-        folder, file = self.testbed.workdir, f"{self.testbed.workdir}/supervise.sh"
-        install = f"mkdir -p {shlex.quote(folder)} && cat >{shlex.quote(file)}"
+        folder = shlex.quote(self.testbed.workdir)
+        for script in ("supervise.sh", "rsh_agent.sh"):
+            install = f"mkdir -p {folder} && cat >{folder}/{script}"
+            run_command(self.transport, install, stdin=_script(script).encode(), timeout_s=self._timeout_s)
         ask = shlex.join(["sh", "-s", self.testbed.mpirun, self._nccl_tests])
-        for command, script in ((install, "supervise.sh"), (ask, "facts.sh")):
-            text = Path(__file__).with_name("shell").joinpath(script).read_bytes()
-            done = run_command(self.transport, command, stdin=text, timeout_s=self._timeout_s)
-        return last_line(done.output)
+        facts = run_command(self.transport, ask, stdin=_script("facts.sh").encode(), timeout_s=self._timeout_s)
+        return last_line(facts.output)
 
     @property
     def _nccl_tests(self) -> str:
@@ -241,7 +241,11 @@ def standard_library_program(testbed: Testbed, name: str) -> list[str]:
 
 @cache
 def _probe_sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in PROBES}
+    return {path.name: path.read_text() for path in PROBES} | {"rsh_agent.sh": _script("rsh_agent.sh")}
+
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name("shell").joinpath(name).read_text()
 
 
 def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:

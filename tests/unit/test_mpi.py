@@ -171,7 +171,7 @@ def test_a_cause_names_its_host() -> None:
 
 def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path: Path) -> None:
     _, process, command = play(iter([["n0"]]), env={"TOKEN": "s3cret"}, log_file=tmp_path / "x.log")
-    assert json.loads(process.sent) == {"NCCL_NET": "gIB", "TOKEN": "s3cret"}
+    assert json.loads(process.sent).items() >= {"NCCL_NET": "gIB", "TOKEN": "s3cret"}.items()
     assert "-x TOKEN" in command
     assert "s3cret" not in command + (tmp_path / "x.log").read_text()
 

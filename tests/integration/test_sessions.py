@@ -1,0 +1,101 @@
+"""What a node's login prints while mpirun starts its daemon there is that node's word alone.
+
+node-1 has an `orted` of its own, which prints what the head, another rank or mpirun would print, and goes on or not.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.checks.collectives.check import collectives
+from seatrial.checks.contract import CheckContext
+from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.config.run import Run
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.node_setup import set_up_node
+from seatrial.remote.ssh import on_each
+from tests.integration.conftest import LocalTestbed
+
+TABLE = """\
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+    16777216       4194304     float     sum      -1     3000  5592.4  7456.5      0     3000  5592.4  7456.5      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 7456.5
+"""
+FORGED = {
+    "table": TABLE,
+    "tagged table": "".join(f"[1,0]<stdout>:{line}\n" for line in TABLE.splitlines()),
+    "supervisor": "seatrial-supervisor: time is up; 0.0 s of it a process waited for a processor\n",
+    "signal": "mpirun noticed that process rank 2 with PID 77 on node node-2 exited on signal 9 (Killed).\n",
+    "NCCL": "node-2:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : node-2 Got async event : port error\n",
+    "wrong": "# Out of bounds values : 5 FAILED\n",
+}
+
+
+@pytest.fixture
+def forging(
+    local_testbed: LocalTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Run, Testbed, Path]]:
+    """Three nodes; node-1's daemon first runs the returned script."""
+    programs, script = tmp_path / "programs", tmp_path / "script"
+    programs.mkdir()
+    script.write_text("")
+    daemon = programs / "orted"
+    daemon.write_text(f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && . {script}\nexec /usr/bin/orted "$@"\n')
+    daemon.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")  # which nodes take over
+    with local_testbed(nodes=3) as (run, testbed):
+        for contact in on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 60)).values():
+            assert not isinstance(contact, Exception), contact
+            contact.transport.close()
+        yield run, testbed, script
+
+
+def says(text: str, then: str) -> str:
+    return f"cat <<'END'\n{text}END\ncat >&2 <<'END'\n{text}END\n{then}\n"
+
+
+def test_no_word_of_a_session_is_in_the_output_and_a_failure_is_laid_to_its_node(
+    forging: tuple[Run, Testbed, Path],
+) -> None:
+    """Each forgery, going on and leaving with 1."""
+    _, testbed, script = forging
+    for name, text in FORGED.items():
+        script.write_text(says(text, ""))
+        went_on = _hostnames(testbed)
+        assert (went_on.exit_status, sorted(went_on.lines)) == (0, ["node-0", "node-1", "node-2"]), name
+        script.write_text(says(text, "exit 1"))
+        left = _hostnames(testbed)
+        assert left.exit_status not in (0, None), name
+        assert not set(text.splitlines()) & set(left.lines), name
+        assert [(session.node, session.exit_status) for session in left.sessions] == [("node-1", 1)], name
+        verdict, reason = classify_failure(left, began=False)
+        assert verdict is Verdict.FAIL, name
+        assert reason.startswith("mpirun's daemon does not start on node-1: its login ended with exit status 1: "), name
+        assert [suspect.name for suspect in lost_ranks(left, testbed)] == ["node-1"], name
+
+
+def _hostnames(testbed: Testbed) -> MpiResult:
+    return mpirun(testbed, ["uname", "-n"], timeout_s=60)
+
+
+@pytest.mark.parametrize("name", ["tagged table", "wrong"])
+def test_a_sweep_has_the_numbers_of_its_ranks(forging: tuple[Run, Testbed, Path], name: str) -> None:
+    run, testbed, script = forging
+    script.write_text(says(FORGED[name], ""))
+    check = collectives(CheckContext(run, testbed)).check
+    assert check.verdict is Verdict.PASS, check.reason
+    assert max(m.value for m in check.measurements if m.metric == "busbw") < 1000
+
+
+def test_a_daemon_that_is_not_there_is_named_with_its_node(forging: tuple[Run, Testbed, Path]) -> None:
+    run, testbed, script = forging
+    script.write_text("echo 'sh: 1: orted: not found' >&2; exit 127\n")
+    check = collectives(CheckContext(run, testbed)).check
+    assert check.verdict is not Verdict.PASS
+    assert "node-1" in check.reason
