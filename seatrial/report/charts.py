@@ -248,7 +248,7 @@ def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 
 def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
     for verdict in set(Verdict) - {Verdict.PASS}:
-        colour = BAD if verdict in (Verdict.FAIL, Verdict.CORRUPT) else WEAK
+        colour = BAD if verdict in _WORST else WEAK
         marked = [(p.message_bytes, p.busbw_gb_s) for p in points if p.verdict is verdict]
         if marked:
             axes.plot(*_columns(marked), "x", color=colour, ms=5, mew=1.8, zorder=5)
@@ -276,7 +276,7 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     return [Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}")) for n, loss in steps if math.isfinite(loss)]
 
 
-_COLOURS = {Verdict.FAIL: BAD, Verdict.CORRUPT: BAD, Verdict.DEGRADED: WEAK}
+_WORST = (Verdict.FAIL, Verdict.CORRUPT)
 
 
 def trend_chart(name: str, headline: Headline) -> str:
@@ -293,7 +293,8 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
     axes.plot(range(len(trend)), [then.value for then in trend], color=SERIES[0], lw=1, alpha=0.45)
     for verdict in dict.fromkeys(then.verdict for then in trend):
         at = [i for i, then in enumerate(trend) if then.verdict is verdict]
-        colour, sign = (_COLOURS[verdict], "x") if verdict in _COLOURS else (SERIES[0], "o")
+        passed = verdict in (None, Verdict.PASS)
+        colour, sign = (SERIES[0], "o") if passed else (BAD if verdict in _WORST else WEAK, "x")
         axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4, clip_on=False)
     axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
     low, high = headline.expected.low, headline.expected.high

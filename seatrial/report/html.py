@@ -148,7 +148,7 @@ def section(check: Check, context: ReportContext) -> Section:
 
     return Section(
         check=check,
-        blamed=check.suspects[:MAX_SUSPECTS],
+        blamed=(check.suspects or check.raw.suspects)[:MAX_SUSPECTS],  # run.json has only the check's own
         busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
         loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
         legend=charts.busbw_caption(curves, last),
