@@ -15,7 +15,8 @@ from seatrial.checks.failures import classify_failure, lost_ranks
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.mpi import mpirun
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
 from tests.integration.conftest import LocalTestbed
