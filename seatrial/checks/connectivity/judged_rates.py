@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.checks.connectivity.rates import SLOW_FACTOR, Streams, slow_cut, usual_by_node
+from seatrial.checks.connectivity.rates import SLOW_FACTOR, slow_cut, usual_by_node
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import measured, quantity
-
-Usual = Mapping[str, float]  # MB/s that nodes of the same model carry, by node
 
 
 def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgement]:
@@ -19,29 +17,46 @@ def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgeme
     `model_by_node` are the nodes that are alike. The rates and suspects are those of the check itself, so that a stored
     run is judged in the same way.
     """
-    readings = once(check.measurements)
-    streams = _streams(readings)
-    usual = usual_by_node(streams, model_by_node)
-    if not usual:
-        return []
+    rates = _Rates(once(check.measurements), model_by_node)
     judgements = []
-    for suspect in check.raw.suspects:
+    for suspect in check.raw.suspects if rates.usual else ():
         match code_of(suspect.evidence):
             case "tcp-node-slow":
-                found = _of_node(readings, suspect.name, usual)
+                judgements += rates.of_node(suspect.name)
             case "tcp-link-slow":
-                found = _of_link(readings, suspect.name, usual)
+                judgements += rates.of_link(suspect.name)
             case "tcp-cut-slow":
-                found = _across_cut(readings, streams, model_by_node, usual)
-            case _:
-                continue
-        judgements += found
+                judgements += rates.across_cut()
     return judgements
 
 
-def _streams(readings: Sequence[Measurement]) -> Streams:
-    of_links = (m for m in readings if m.metric == "tcp_stream")
-    return {_ends(m): m.value for m in of_links if m.finite and len(m.subject.nodes) == 2}
+class _Rates:
+    """The rates of a check; `usual` is what nodes of the same model carry, MB/s by node."""
+
+    def __init__(self, readings: Sequence[Measurement], model_by_node: Mapping[str, str]) -> None:
+        self._model_by_node = model_by_node
+        self._of_nodes = [m for m in readings if m.metric in ("tcp_egress", "tcp_ingress")]
+        self._of_links = [m for m in readings if m.metric == "tcp_stream" and len(m.subject.nodes) == 2]
+        self._streams = {_ends(m): m.value for m in self._of_links if m.finite}
+        self.usual = usual_by_node(self._streams, model_by_node)
+
+    def of_node(self, node: str) -> list[Judgement]:
+        """What the node sends and receives, as far as it is slow."""
+        if node not in self.usual:
+            return []
+        own = [m for m in self._of_nodes if m.subject.name == node]
+        return _slow([(m, self.usual[node]) for m in own])
+
+    def of_link(self, link: str) -> list[Judgement]:
+        """Both directions of the link, as far as they are slow."""
+        own = [m for m in self._of_links if m.subject.name == link and m.finite]
+        return _slow([(m, min(self.usual[node] for node in _ends(m))) for m in own])
+
+    def across_cut(self) -> list[Judgement]:
+        """The streams from one side of the cut to another one."""
+        across = slow_cut(self._streams, self._model_by_node)
+        within = min(self.usual.values())
+        return _slow([(m, within) for m in self._of_links if _ends(m) in across])
 
 
 def _ends(stream: Measurement) -> tuple[str, str]:
@@ -49,23 +64,6 @@ def _ends(stream: Measurement) -> tuple[str, str]:
     first, second = stream.subject.nodes
     sender = str(stream.conditions.get("from", first))
     return sender, second if sender == first else first
-
-
-def _of_node(readings: Sequence[Measurement], node: str, usual: Usual) -> list[Judgement]:
-    own = [m for m in readings if m.subject.name == node and m.metric in ("tcp_egress", "tcp_ingress")]
-    return _slow([(m, usual[node]) for m in own if node in usual])
-
-
-def _of_link(readings: Sequence[Measurement], link: str, usual: Usual) -> list[Judgement]:
-    own = [m for m in readings if m.subject.name == link and m.metric == "tcp_stream"]
-    return _slow([(m, min(usual[node] for node in _ends(m))) for m in own if usual.keys() >= set(_ends(m))])
-
-
-def _across_cut(
-    readings: Sequence[Measurement], streams: Streams, model_by_node: Mapping[str, str], usual: Usual
-) -> list[Judgement]:
-    across = slow_cut(streams, model_by_node)
-    return _slow([(m, min(usual.values())) for m in readings if m.metric == "tcp_stream" and _ends(m) in across])
 
 
 def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
