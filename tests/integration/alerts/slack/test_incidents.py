@@ -24,7 +24,7 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     assert "*node-5 (10.20.0.16)*, 97 % sure" in message.shown
     assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in message.shown
     assert "driver 570.124.06 → 575.57" in message.shown
-    assert "next: read logs/run.log of the run" in message.shown
+    assert "next: node-5: Read 'logs/run.log' of the run" in message.shown
     assert slack.files(message)["busbw.png"].startswith(b"\x89PNG")
     assert b"the report" in slack.files(message)["report.html"]
     (detailed,) = slack.replies(message)
