@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from seatrial.config.notify import Notify, legal_channel
 from seatrial.model.errors import InputError
+from seatrial.system.extras import has_module, how_to_install
 from seatrial.text.addresses import is_loopback, split
 from seatrial.text.redact import redacted
 from seatrial.text.words import plain
@@ -183,6 +184,8 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
     """Return the problems of addresses that apprise does not understand, by number: the address itself is secret."""
     if not urls:
         return {}
+    if not has_module("apprise"):
+        return {1: f"{_URLS}: {how_to_install('apprise')}"}
     import apprise
 
     problems = {}

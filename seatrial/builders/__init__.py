@@ -221,6 +221,11 @@ REASONS = {
         "buildah: check the free space and the owner of its storage. Cloud Build: list the image under `images` in"
         " `cloudbuild.yaml`. docker: update buildx.",
     ),
+    "extra-missing": Explanation(
+        "{what} {remedy}",
+        "A package that this builder alone needs is not installed.",
+        "Run the command in the line, or install seatrial with that extra (docs/install.md).",
+    ),
     "google-login-missing": Explanation(
         "the Google credentials are missing: {problem}; run gcloud auth application-default login",
         "Cloud Build needs application default credentials, and this machine has none that work.",

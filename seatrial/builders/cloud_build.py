@@ -27,6 +27,7 @@ from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import TIMEOUT_S, CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason
+from seatrial.system.extras import has_module, how_to_install
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
 
@@ -47,6 +48,9 @@ class GoogleClients:
     """Clients of one project, each made when it is first used."""
 
     def __init__(self, project: str) -> None:
+        """Raises MissingError if Google's packages are not installed."""
+        if not (has_module("google.cloud.storage") and has_module("google.cloud.devtools.cloudbuild_v1")):
+            raise MissingError(Reason.of("extra-missing", what="builder: cloud-build", remedy=how_to_install("google")))
         self._project = project
 
     @cached_property

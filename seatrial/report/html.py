@@ -31,6 +31,7 @@ from seatrial.report import charts
 from seatrial.report.context import NO_CONTEXT, Headline, LogFile, ReportContext, headline_numbers, software
 from seatrial.report.heatmap import HeatMap, heat_map
 from seatrial.report.pairs import pair_matrix
+from seatrial.system.extras import how_to_install
 from seatrial.text import words
 from seatrial.text.headline import lines, own_reason
 from seatrial.text.printable import printable
@@ -167,6 +168,9 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
     """Draw a chart; an error is added to `problems` and not raised."""
     try:
         return draw()
+    except ImportError:
+        problems[:] = dict.fromkeys((*problems, f"a picture {how_to_install('charts')}; the numbers are below"))
+        return ""
     except Exception as error:
         log.warning("a chart of the report could not be drawn: %s: %s", type(error).__name__, error)
         problems.append(f"a chart could not be drawn ({type(error).__name__}: {error}); the numbers are below")
