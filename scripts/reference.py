@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SUITE_SCHEMA = "seatrial/checks/suites/suite.schema.json"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
+_NOT_SHOWN = ("unset", "none", "its fields' own")  # defaults that say nothing
 _PIPE = "\\|"  # within a table
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
@@ -93,17 +94,16 @@ def _first_paragraph(text: str) -> str:
 
 
 def _reference(model: type[BaseModel]) -> Iterator[str]:
-    """A table for the model and for each model in it; fields that an earlier section has are named beside it."""
+    """A list of the model's fields and for each model in it; fields that an earlier section has are named beside it."""
     before: dict[Field, Section] = {}
     for section in sections(model, _link):
         yield from (f"## {section.title}", "", _first_paragraph(section.purpose), "")
         new = [field for field in section.fields if field not in before]
         own = [field for field in new if f", {field.name} {field.legal.strip('`')}" not in section.title]
-        if own:
-            yield from ("| field | default | meaning |", "|---|---|---|")
         for field in own:
             default = field.default or _FILES_OWN.get(section.title, {}).get(field.name, "**required**")
-            yield _row(f"`{field.name}`", default, _meaning(field))
+            shown = "" if default in _NOT_SHOWN else f" ({default})"
+            yield f"- `{field.name}`{shown}: {_meaning(field)}"
         for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
             shared = [field for field in section.fields if field in before and before[field].title == earlier]
             names = ", ".join(f"`{field.name}`" for field in shared)
