@@ -192,7 +192,7 @@ static void count_import(spank_t sp, const char *folder)
 	uint32_t job = 0, step = 0;
 	int file;
 
-	spank_getenv(sp, "SLURMD_NODENAME", node, sizeof(node));
+	gethostname(node, sizeof(node) - 1);
 	spank_get_item(sp, S_JOB_ID, &job);
 	spank_get_item(sp, S_JOB_STEPID, &step);
 	if (name)

@@ -78,7 +78,7 @@ def test_the_script_unpacks_the_image_once_on_each_node_and_removes_it(
 ) -> None:
     enroot = folder / "bin" / "enroot"
     enroot.parent.mkdir()
-    enroot.write_text(f'#!/bin/sh\necho "$SLURMD_NODENAME $*" >>{folder}/removed\n')
+    enroot.write_text(f'#!/bin/sh\necho "$(hostname) $*" >>{folder}/removed\n')
     enroot.chmod(0o755)
     monkeypatch.setenv("PATH", f"{enroot.parent}:{os.environ['PATH']}")
     imports = slurm.containers.folder / "imports"
