@@ -30,6 +30,11 @@ REASONS = {
         "Kubeconfigs of GKE, EKS and AKS call `gke-gcloud-auth-plugin`, `aws` and `kubelogin`.",
         "Install it, or use a token (docs/kubernetes.md#access). In a pod no kubeconfig is needed.",
     ),
+    "login-plugin-failed": Explanation(
+        "the program by which the kubeconfig logs in failed: {problem}",
+        "The program is there and gives no login: its own has expired, or its settings are wrong.",
+        "Log in again (`gcloud auth login`, `aws sso login`, `az login`), and run `kubectl get nodes` to try it.",
+    ),
     "kube-context-unknown": Explanation(
         "no cluster to talk to: {problem}; {known}",
         "The kubeconfig does not have the context of the cluster file, or no current context.",

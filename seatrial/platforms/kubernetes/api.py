@@ -1,10 +1,12 @@
 """The client of the API server. Objects are dicts, as in YAML; errors are seatrial's own."""
 
+import io
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +18,7 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import Kind, Object
 from seatrial.text.lines import last_bytes, one_line
-from seatrial.text.redact import redacted
+from seatrial.text.redact import Secrets, redacted
 
 
 class UnknownKindError(MissingError):
@@ -68,8 +70,8 @@ def connect(context: str | None) -> Any:
         if not context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
             config.load_incluster_config(client_configuration=configuration)
         else:
-            _require_plugin(kubeconfig, context)
-            config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
+            with _plugin_errors(asks=_require_plugin(kubeconfig, context)):
+                config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
         raise MissingError(_lacking(kubeconfig, context)) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
@@ -79,8 +81,38 @@ def connect(context: str | None) -> Any:
     return client.ApiClient(configuration)
 
 
-def _require_plugin(kubeconfig: str, context: str | None) -> None:
-    """Raise MissingError if the program that logs the context's user in is not there: the library goes on without."""
+@contextmanager
+def _plugin_errors(asks: bool) -> Iterator[None]:
+    """Raise MissingError if the program that logs the user in fails: the library logs that, and goes on without.
+
+    On a terminal the library lets the program write there, which only one that `asks` the user needs.
+    """
+    said: list[str] = []
+    listener = logging.Handler(logging.ERROR)
+    listener.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    root = logging.getLogger()
+    root.addHandler(listener)
+    try:
+        with nullcontext() if asks else redirect_stdout(io.StringIO()):  # by which the library tells a terminal
+            yield
+    finally:
+        root.removeHandler(listener)
+    if said:
+        words = said[0].removeprefix("exec: ")
+        problem = (
+            "its words are above" if "NoneType" in words else Secrets.of(os.environ).out_of_text(short(words))
+        )  # the library's, without its output
+        raise MissingError(Reason.of("login-plugin-failed", problem=problem))
+
+
+_ASKS_NOTHING = ("gke-gcloud-auth-plugin", "aws", "aws-iam-authenticator", "gcloud")
+
+
+def _require_plugin(kubeconfig: str, context: str | None) -> bool:
+    """Return whether the program that logs the context's user in may ask the user something.
+
+    Raises MissingError if it is not there: the library goes on without.
+    """
     from kubernetes import config
 
     contexts, active = config.list_kube_config_contexts(kubeconfig)
@@ -90,6 +122,8 @@ def _require_plugin(kubeconfig: str, context: str | None) -> None:
     command = (user.get("exec") or {}).get("command")
     if command and "/" not in command and not shutil.which(command):  # a path may be relative to the kubeconfig
         raise MissingError(Reason.of("login-plugin-missing", program=command))
+    plugin = user.get("exec") or {}
+    return plugin.get("interactiveMode") != "Never" and os.path.basename(command or "") not in _ASKS_NOTHING
 
 
 def _lacking(kubeconfig: str, context: str | None) -> str:

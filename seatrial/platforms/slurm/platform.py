@@ -130,6 +130,7 @@ class SrunLauncher:
 log = logging.getLogger("seatrial.launch")
 
 _KIND = "slurm"
+_NOT_SUBMITTED = "not-submitted"  # a file of a run that has no job, whose end needs none of Slurm's commands
 _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
@@ -175,12 +176,13 @@ class Slurm(RunsWithState[SlurmState]):
         if warning := check_time_limit(run, self._settings):
             log.warning("%s", warning)
         folder, run_key, host_key = states.begin(run, _KIND)
+        (folder / _NOT_SUBMITTED).touch(0o600)
         self._login.keep_files_in(folder)
         there = script.run_folder(self._settings, run.run_id)
         self._login.shell(f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir {shlex.quote(there)}")
         for name, text in self._files(run, run_key, host_key).items():
             self._login.write(f"{there}/{name}", text)
-        job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
+        job_id = self._submit(folder, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
         state = SlurmState(
             host_key=host_key.public,
@@ -195,6 +197,16 @@ class Slurm(RunsWithState[SlurmState]):
         state.save(folder, testbed)
         write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
         return replace(testbed, groups=switches(self._login, [node.name for node in testbed.nodes]))
+
+    def _submit(self, folder: Path, job_script: str) -> str:
+        """Submit the job, and return its id. Raises LaunchError, MissingError where there is no sbatch."""
+        not_submitted = folder / _NOT_SUBMITTED
+        not_submitted.unlink()
+        try:
+            return submit(self._login, job_script)
+        except MissingError:
+            not_submitted.touch(0o600)
+            raise
 
     def _workdir(self, run_id: str) -> str:
         """The folder of the probes; on the shared file system if the login node starts the ranks."""
@@ -257,7 +269,8 @@ class Slurm(RunsWithState[SlurmState]):
 
     def teardown(self, run_id: str) -> None:
         folder = self._folder(run_id)
-        end_jobs(self._login, run_id)
+        if not (folder / _NOT_SUBMITTED).exists():
+            end_jobs(self._login, run_id)
         self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
         states.remove_folder(folder)
 

@@ -170,6 +170,11 @@ def test_a_kubeconfig_whose_login_program_is_missing_is_said(monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingError, match=r"by the program gke-gcloud-auth-plugin, which this machine does not have"):
         connect(None)
+    plugin = tmp_path / "gke-gcloud-auth-plugin"
+    plugin.write_text("#!/bin/sh\necho 'ERROR: Reauthentication failed' >&2\nexit 1\n")
+    plugin.chmod(0o755)
+    with pytest.raises(MissingError, match=r"logs in failed: process returned 1\. ERROR: Reauthentication failed$"):
+        connect(None)
 
 
 class Refusal:
