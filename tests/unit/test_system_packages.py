@@ -27,7 +27,22 @@ TABLES = re.compile(r"_?(PACKAGES|TOOLS|REQUIRED|PROGRAMS)$", re.IGNORECASE)
 # Of packages that every Debian has: bash, coreutils, dash, hostname, mawk, mount, sed, tar, util-linux.
 ESSENTIAL = {
     *("awk", "bash", "cat", "chroot", "cp", "date", "hostname", "id", "mkfifo", "mount", "mv", "nice", "nsenter", "od"),
-    *("rm", "runuser", "sed", "setpriv", "setsid", "sh", "sleep", "stat", "stty", "sync", "tail", "tar", "tee"),
+    *(
+        "rm",
+        "runuser",
+        "sed",
+        "sha256sum",
+        "setpriv",
+        "setsid",
+        "sh",
+        "sleep",
+        "stat",
+        "stty",
+        "sync",
+        "tail",
+        "tar",
+        "tee",
+    ),
     *("timeout", "true", "umount", "uname", "unshare", "apt-get", "dpkg"),
 }
 BEFORE = {"git", "make", "python", "python3"}  # who has a checkout and calls make has them
