@@ -1,8 +1,8 @@
 """Candidate causes of slow tests, and the tests that each of them slows. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log
 from typing import Literal
@@ -11,13 +11,16 @@ import numpy as np
 
 from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
 
-CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link"]
+CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link", "socket", "leaf"]
 
 ALWAYS = 0.999  # the probability with which a cause slows each of its tests
-PENETRANCES = (ALWAYS, 0.5, 0.2)  # of a rail: which path data takes is up to a hash
+PENETRANCES = (ALWAYS, 0.75, 0.5, 0.2)  # of an intermittent one: a path is up to a hash, a port flaps
+_SOMETIMES = 0.03  # the share of faults with each of the lower penetrances; of a rail as many as always slow
+_LEAST_SLOW = 4  # groups of nodes in which an intermittent cause shows, at the least; of a link as many tests
 # How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
 _EXPECTED: Mapping[CauseKind, float] = {
     "cut": 0.3, "switch": 0.3, "placement": 0.3, "rail": 0.5, "node": 1.0, "gpu": 0.5, "link": 0.5,
+    "socket": 0.3, "leaf": 0.3,
 }  # fmt: skip
 _MANY = 40  # tests, of which a cause slows at least a fifth of what it should: less is chance in one of a thousand
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
@@ -26,15 +29,17 @@ PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on differ
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One explanation. `nodes` are those that it lies in: of a cut, one side.
+    """One explanation. `nodes` are those that it lies in: of a cut, one side. `gpus` are addresses on these nodes.
 
-    Causes with the same kind and name blame the same part: a rail has one for each `penetrance`, and others that slow
-    its tests only where it is `at_one_end`.
+    Causes with the same kind and name blame the same part: one for each `penetrance`, and of a rail others that slow
+    its tests only where it is `at_one_end`. A cut into more than two groups has all of them as `sides`.
     """
 
     kind: CauseKind
     name: str
     nodes: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    sides: tuple[tuple[str, ...], ...] = ()
     penetrance: float = ALWAYS
     at_one_end: bool = False
     log_prior: float = 0.0
@@ -62,14 +67,54 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
     links = len({pair for test in tests for pair in test.neighbours})
     candidates = [
         *_of("node", _nodes(tests)),
-        *_of("gpu", *_gpus(observed)),
+        *_gpus(observed),
         *_of("link", _links(observed), links),
         *_of("switch", switches),
         *_of("cut", cuts),
         *_of("placement", _placements(tests)),
         *_rails(tests),
     ]
-    return plausible(candidates, observed, observed.bad, np.zeros(len(tests)))
+    return with_penetrances(telling(candidates, observed), observed)
+
+
+def telling(candidates: Iterable[Column], observed: Observed) -> list[Column]:
+    """The columns without the tests of a kind of which the cause would slow all: their level would be as slow."""
+    fewer = []
+    for column in candidates:
+        tests = column.tests
+        number = np.bincount(observed.like[tests], minlength=len(observed.like_sizes))
+        all_alike = (number >= observed.like_sizes) & (observed.like_sizes > 0)
+        kept = tests if not all_alike.any() else tests[observed.failed[tests] | ~all_alike[observed.like[tests]]]
+        if len(kept):
+            fewer.append(replace(column, tests=kept))
+    return fewer
+
+
+def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[Column]:
+    """The plausible columns, and for those with slow tests and fine ones others that slow a share of their tests."""
+    explained = np.zeros(len(observed.tests))
+    every = [
+        replace(
+            column, cause=replace(column.cause, penetrance=penetrance, log_prior=column.cause.log_prior + log_share)
+        )
+        for column in candidates
+        for penetrance, log_share in _shares_of_faults(column, observed)
+    ]
+    return plausible(every, observed, observed.bad, explained)
+
+
+def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
+    """The penetrances that fit a column, each with the log of the share of faults that have it."""
+    rail = column.cause.kind == "rail"
+    always = [] if rail and column.cause.penetrance < ALWAYS else [(ALWAYS, 0.0)]
+    slow = column.tests[observed.bad[column.tests]]
+    if not rail and len(slow) >= _LEAST_SLOW and column.cause.kind != "link":
+        slow = np.unique([hash(frozenset(observed.tests[i].nodes)) for i in slow])
+    if len(slow) < (1 if rail else _LEAST_SLOW) or observed.bad[column.tests].all():
+        return always
+    hashed = rail and (column.cause.at_one_end or column.cause.penetrance < ALWAYS)  # one GPU of each node
+    log_share = 0.0 if hashed else log(_SOMETIMES)
+    return always + [(penetrance, log_share) for penetrance in PENETRANCES[1:]]
 
 
 def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
@@ -98,6 +143,18 @@ def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> 
     return Column(cause, np.flatnonzero((inside > 0) & (inside < whole)))
 
 
+def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], nodes: int) -> Column:
+    """The spine between more than two groups: each number of groups is as likely, and each choice of their nodes."""
+    group_of = {node: i for i, group in enumerate(groups) for node in group}
+    numbers = [len({group_of[node] for node in test.nodes if node in group_of}) for test in tests]
+    choices = lgamma(nodes + 1) - sum(lgamma(len(group) + 1) for group in groups) - lgamma(len(groups) + 1)
+    sides = tuple(tuple(sorted(group)) for group in sorted(groups, key=min))
+    members = tuple(node for side in sides for node in side)
+    name = " | ".join(" ".join(side) for side in sides)
+    cause = Cause("cut", name, members, sides=sides, log_prior=log(_EXPECTED["cut"] / nodes) - choices)
+    return Column(cause, np.flatnonzero(np.array(numbers) > 1))
+
+
 Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 
@@ -119,23 +176,56 @@ def _nodes(tests: Sequence[GroupTest]) -> Places:
     return places
 
 
-def _gpus(observed: Observed) -> tuple[Places, int]:
-    """GPUs of nodes that were slow with some of them, and how many GPUs there are.
+def _gpus(observed: Observed) -> list[Column]:
+    """GPUs of nodes that were slow with some of them; those that always were tested together are one candidate.
 
-    Where a node took part with the same GPUs in all tests, node and GPU are one.
+    So are all GPUs of a socket. Where a node took part with the same GPUs in all tests, node and GPU are one.
     """
     by_node: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     bad = {node for i in np.flatnonzero(observed.bad) for node in observed.tests[i].nodes}
     for i, test in enumerate(observed.tests):
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
             by_node[node][addresses].append(i)
-    places: Places = {}
+    total = sum(len(set().union(*tests)) for tests in by_node.values())
+    found = []
     for node, tests in by_node.items():
-        if len(tests) > 1 and node in bad:
-            for address in {address for addresses in tests for address in addresses}:
-                where = [i for addresses, some in tests.items() if address in addresses for i in some]
-                places[f"{node}/{address}"] = ((node,), sorted(where))
-    return places, sum(len(set().union(*tests)) for tests in by_node.values())
+        if len(tests) < 2 or node not in bad:
+            continue
+        together = _together(tests)
+        for addresses, where in together.items():
+            share = _EXPECTED["gpu"] * len(addresses) / total
+            found.append(_on_node("gpu" if len(addresses) == 1 else "socket", node, addresses, where, share))
+        for socket in socket_halves(address for addresses in tests for address in addresses):
+            where = sorted(i for addresses, some in tests.items() if socket & set(addresses) for i in some)
+            if tuple(sorted(socket)) not in together:
+                found.append(
+                    _on_node("socket", node, tuple(sorted(socket)), where, _EXPECTED["socket"] / 2 / len(by_node))
+                )
+    return found
+
+
+def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list[int], prior: float) -> Column:
+    cause = Cause(kind, f"{node}/{' '.join(addresses)}", (node,), addresses, log_prior=log(prior))
+    return Column(cause, np.array(where, dtype=np.int64))
+
+
+def _together(tests: Mapping[tuple[str, ...], list[int]]) -> dict[tuple[str, ...], list[int]]:
+    """The tests of each group of addresses that took part in the same ones."""
+    where: dict[str, list[int]] = defaultdict(list)
+    for addresses, some in tests.items():
+        for address in dict.fromkeys(addresses):
+            where[address] += some
+    alike: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for address in sorted(where):
+        alike[tuple(sorted(where[address]))].append(address)
+    return {tuple(addresses): list(places) for places, addresses in alike.items()}
+
+
+def socket_halves(addresses: Iterable[str]) -> list[frozenset[str]]:
+    """The addresses on each of two sockets; none where all are on one."""
+    seen = frozenset(addresses)
+    second = frozenset(address for address in seen if _bus(address) >= _SECOND_SOCKET)
+    return [half for half in (seen - second, second) if len(half) > 1 and half != seen]
 
 
 def _links(observed: Observed) -> Places:
@@ -151,37 +241,42 @@ def _links(observed: Observed) -> Places:
 def _rails(tests: Sequence[GroupTest]) -> list[Column]:
     """Columns of GPU addresses on all nodes, for addresses that some tests have and some have not.
 
-    Its rail slows all tests with it. Where one GPU of each node takes part, a hash may choose the path, so that only a
-    part of the tests with it is slow, or of those that have it at one end alone.
+    Those that always take part together are one. A rail slows all tests with it, or those where one GPU of each node
+    takes part, or of these the ones that have it at one end alone: which path data takes may be up to a hash.
     """
-    columns: dict[tuple[str, str], list[int]] = defaultdict(list)
-    nodes: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    users: dict[str, set[str]] = defaultdict(set)
     by_gpus: dict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
+    users: dict[str, set[str]] = defaultdict(set)
     for i, test in enumerate(tests):
         by_gpus[test.gpus].append(i)
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
-            nodes[addresses].add(node)
-    for addresses, some in nodes.items():
-        for address in addresses:
-            users[address] |= some
+            for address in addresses:
+                users[address].add(node)
+    by_address: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    single, one_end = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     for gpus, where in by_gpus.items():
         ends = Counter(address for addresses in gpus for address in set(addresses))
-        single = all(len(addresses) == 1 for addresses in gpus)
-        for address, count in ends.items():
-            columns[address, "always"] += where
-            columns[address, "single"] += where if single else []
-            columns[address, "one end"] += where if single and count == 1 and len(gpus) > 1 else []
-    rails = [rail for rail, some in users.items() if len(some) > 1 and len(columns[rail, "always"]) < len(tests)]
+        by_address[tuple(ends)] += where
+        if all(len(addresses) == 1 for addresses in gpus):
+            for address, count in ends.items():
+                single[address] += where
+                one_end[address] += where if count == 1 and len(gpus) > 1 else []
+    rails = {
+        addresses: where
+        for addresses, where in _together(by_address).items()
+        if len(where) < len(tests) and len(users[addresses[0]]) > 1
+    }
+    found = []
     log_prior = log(_EXPECTED["rail"] / max(1, len(rails)) / (2 * len(PENETRANCES)))
-    variants_of_rails = []
-    for rail in rails:
-        variants = [("always", PENETRANCES[:1]), ("single", PENETRANCES[1:]), ("one end", PENETRANCES)]
-        for variant, penetrances in variants:
-            places = np.array(sorted(columns[rail, variant]), dtype=np.int64)
-            causes = [Cause("rail", rail, (), each, variant == "one end", log_prior) for each in penetrances]
-            variants_of_rails += [Column(cause, places) for cause in causes if len(places)]
-    return variants_of_rails
+    for addresses, where in rails.items():
+        rail = Cause("rail", " ".join(addresses), (), addresses, log_prior=log_prior)
+        found.append(Column(rail, np.array(where, dtype=np.int64)))
+        some = sorted(i for address in addresses for i in single[address])
+        if 0 < len(some) < len(where):
+            found.append(Column(replace(rail, penetrance=PENETRANCES[1]), np.array(some, dtype=np.int64)))
+        some = sorted(i for address in addresses for i in one_end[address])
+        if some:
+            found.append(Column(replace(rail, at_one_end=True), np.array(some, dtype=np.int64)))
+    return found
 
 
 def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Places, Places]:
@@ -209,9 +304,14 @@ def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) 
 def _placements(tests: Sequence[GroupTest]) -> Places:
     placed = [i for i, test in enumerate(tests) if len(test.gpus) > 1]
     crossed = [i for i in placed if tests[i].crossed]
-    across = [i for i in placed if len({_sockets(addresses) for addresses in tests[i].gpus}) > 1]
+    across = [i for i in placed if across_sockets(tests[i])]
     places = {PLACEMENTS["rails"]: crossed, PLACEMENTS["sockets"]: across}
     return {name: ((), where) for name, where in places.items() if len(where) < len(tests)}
+
+
+def across_sockets(test: GroupTest) -> bool:
+    """Whether the nodes took part with GPUs on different sockets."""
+    return len({_sockets(addresses) for addresses in test.gpus}) > 1
 
 
 @lru_cache(1024)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -30,6 +31,37 @@ def best_side(tests: Sequence[GroupTest], weight: Floats) -> frozenset[str]:
     best = max((graph.improved(graph.spectral(random)) for _ in range(_STARTS)), key=graph.across)
     smaller = best < 0 if (best < 0).sum() <= len(names) / 2 else best > 0
     return frozenset(name for name, inside in zip(names, smaller, strict=True) if inside)
+
+
+def groups_apart(tests: Sequence[GroupTest], weight: Floats) -> list[frozenset[str]]:
+    """Groups of nodes with the least `weight` over pairs within, of any number: correlation clustering, greedily.
+
+    Each node begins alone; the two groups between which the sum is lowest become one, as long as it is below zero
+    (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
+    """
+    between: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for test, each in zip(tests, weight.clip(-_CAP, _CAP).tolist(), strict=True):
+        if len(set(test.nodes)) == 2:
+            a, b = set(test.nodes)
+            between[a][b] += each
+            between[b][a] += each
+    members = {node: {node} for node in between}
+    lowest = [(sum_, a, b) for a, others in between.items() for b, sum_ in others.items() if a < b and sum_ < 0]
+    heapify(lowest)
+    while lowest:
+        sum_, a, b = heappop(lowest)
+        if a not in members or b not in members or between[a].get(b) != sum_:
+            continue
+        members[a] |= members.pop(b)
+        for other, more in between.pop(b).items():
+            del between[other][b]
+            if other == a:
+                continue
+            between[a][other] += more
+            between[other][a] = between[a][other]
+            if between[a][other] < 0:
+                heappush(lowest, (between[a][other], min(a, other), max(a, other)))
+    return [frozenset(group) for group in members.values()]
 
 
 class _Graph:

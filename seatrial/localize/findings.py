@@ -1,5 +1,6 @@
 """From the posterior to findings, suspects, a verdict, and the next test where the tests do not decide. Pure."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -9,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seatrial.localize.causes import Cause, CauseKind
-from seatrial.localize.next_test import NextTest, most_telling, repeated
-from seatrial.localize.observations import Bools, GroupTest, Ints, Observed, observe
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind
+from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
+from seatrial.localize.observations import BANDS, Band, Bools, GroupTest, Ints, Observed, observe
 from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior, infer
 from seatrial.model.reason import Reason, code_of, join
 from seatrial.model.result import Suspect, SuspectKind
@@ -26,15 +27,25 @@ _ROWS, _NODES_SHOWN = 6, 8
 # Slow tests that a cause needs, so that no stray names a part.
 _ENOUGH: Mapping[CauseKind, int] = {
     "cut": LEAST_OF_A_CUT, "switch": 3, "placement": 3, "rail": 4, "node": 2, "gpu": 3, "link": 2,
+    "socket": 3, "leaf": 4,
 }  # fmt: skip
+_MORE_IF_SOMETIMES = 2  # tests, of a cause that slows only a share of its tests
 _SUSPECTS: Mapping[CauseKind, SuspectKind] = {
-    "node": "node", "gpu": "gpu", "rail": "rail", "link": "link", "switch": "switch",
+    "node": "node", "gpu": "gpu", "rail": "rail", "link": "link", "switch": "switch", "leaf": "switch",
 }  # fmt: skip
-FindingKind = Literal["cut", "rail", "node", "link", "placement", "none"]
+FindingKind = Literal["cut", "rail", "node", "link", "placement", "socket", "leaf", "none"]
 _FINDINGS: Mapping[CauseKind, FindingKind] = {
     "cut": "cut", "switch": "cut", "placement": "placement", "rail": "rail", "gpu": "rail", "node": "node",
-    "link": "link",
+    "link": "link", "socket": "socket", "leaf": "leaf",
 }  # fmt: skip
+_STRAYS = 0.03  # the share of tests that are slow for a reason of their own, at the most
+_OFTEN = 0.1  # the share of tests that are slow in an operation that a cause slows, at the least
+_REASONS = 4
+_WORDS: Mapping[Band, str] = {
+    "largest": "in the largest messages alone", "middle": "in messages of middle size", "small": "in small messages",
+}  # fmt: skip
+_SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAIL)
+_MISFIT = 0.3  # of the slow tests, that no cause explains
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +69,11 @@ class Finding:
     kind: FindingKind
     confidence: float
     reason: str
-    sides: tuple[tuple[str, ...], tuple[str, ...]]
+    sides: tuple[tuple[str, ...], ...]
     rows: tuple[Evidence, ...]
     slowdown: float  # median log slowdown of its slow tests; infinite where they fail
+    band: Band = "large"  # of message sizes, that shows it
+    told_apart: bool = True  # whether tests tell its GPUs from each other
 
     @property
     def named(self) -> bool:
@@ -71,10 +84,15 @@ class Finding:
         return _called(self.cause)
 
     @property
-    def suspect(self) -> Suspect | None:
-        """None for cuts and placements: no part is to blame."""
+    def suspects(self) -> tuple[Suspect, ...]:
+        """None for cuts and placements: no part is to blame. GPUs of a socket are suspects by node."""
+        confidence = round(self.confidence, 3)
+        if self.cause.kind == "socket":
+            gpus = printable(" ".join(self.cause.gpus))
+            names = (f"{printable(node)}/{gpus}" for node in self.cause.nodes)
+            return tuple(Suspect("gpu", name, confidence, self.reason) for name in names)
         kind = _SUSPECTS.get(self.cause.kind)
-        return Suspect(kind, printable(self.cause.name), round(self.confidence, 3), self.reason) if kind else None
+        return (Suspect(kind, printable(self.cause.name), confidence, self.reason),) if kind else ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -82,6 +100,10 @@ class Finding:
             "kind": self.kind,
             "sides": [list(map(printable, side)) for side in self.sides],
             "confidence": round(self.confidence, 3),
+            "nodes": list(map(printable, self.cause.nodes)),
+            "gpus": list(map(printable, self.cause.gpus)),
+            "told_apart": self.told_apart,
+            "sizes": self.band,
             "evidence": self.reason,
             "tests": [row.to_dict() for row in self.rows],
         }
@@ -99,7 +121,7 @@ class Localization:
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
-        return tuple(suspect for finding in self.findings if (suspect := finding.suspect))
+        return tuple(suspect for finding in self.findings for suspect in finding.suspects)
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `seatrial localize --json` prints."""
@@ -117,19 +139,47 @@ class Localization:
 def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | None = None) -> Localization:
     """Say what slows tests, among nodes, GPUs, rails, links, cuts and placements.
 
-    `groups` are nodes that share a switch, rack or block, by its name.
+    `groups` are nodes that share a switch, rack or block, by its name. The large messages are looked at first, then
+    those of other sizes for faults that only these show.
     """
     observed = observe(tests)
-    posterior = infer(observed, groups or {})
+    found = _localized(observed, groups or {}, "large")
+    for band in BANDS[1:]:
+        of_band = observe(tests, band)
+        if (of_band.slow & ~observed.slow).sum() >= min(_ENOUGH.values()):
+            found = _with_band(found, _localized(of_band, groups or {}, band))
+    return found
+
+
+def _with_band(found: Localization, of_band: Localization) -> Localization:
+    """What was found, with what other sizes name beside it; what they cannot decide, if all was fine so far."""
+    known = {node for finding in found.findings for node in finding.cause.nodes}
+    fleetwide = any(not finding.cause.nodes or finding.kind == "cut" for finding in found.findings)
+    named = [f for f in of_band.findings if f.named and known.isdisjoint(f.cause.nodes)]
+    new = [f for f in named if not fleetwide and (f.cause.nodes or not known) and (f.kind != "cut" or not known)]
+    if new:
+        findings = tuple(sorted((*found.findings, *new), key=_rank))
+        reasons = [found.reason] if any(finding.named for finding in found.findings) else []
+        reason = join([*reasons, *(_placed(finding) for finding in new[:_REASONS])])
+        verdict = max(_verdict(findings), found.verdict, key=_SEVERITY.index)
+        return replace(found, verdict=verdict, reason=reason, findings=findings)
+    if found.verdict is Verdict.PASS and of_band.findings:
+        return of_band
+    return found
+
+
+def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: Band) -> Localization:
+    posterior = infer(observed, groups)
     proven = tuple(effect for effect in posterior.effects if _supported(posterior, effect))
     posterior = replace(posterior, effects=proven)
-    findings = [finding for effect in proven for finding in _findings(posterior, effect)]
+    findings = [finding for effect in proven for finding in _findings(posterior, effect, band)]
     together = None
     if apart := _never_together(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
         findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
         cut = Cause("cut", "", tuple(sorted(apart)))
         nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
-        findings += [_finding(posterior, cause, 0.5) for cause in (cut, *nodes)]
+        always = {cause.name: cause for cause in (cut, *nodes) if cause.penetrance == ALWAYS}
+        findings += [_finding(posterior, cause, 0.5, band) for cause in always.values()]
         together = NextTest(tuple(sorted(apart)[:2]))
     if behind := _behind_a_cut(posterior, findings):
         findings = [replace(f, confidence=min(f.confidence, 0.5)) if f in behind else f for f in findings]
@@ -137,23 +187,43 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
     if or_nodes := _as_well_of_nodes(posterior, findings):
         findings = [replace(f, confidence=min(f.confidence, 0.5)) if f in or_nodes else f for f in findings]
         together = together or _with_a_fine_node(posterior, or_nodes[0])
-    findings.sort(key=lambda finding: -finding.confidence)
-    return _concluded(posterior, tuple(findings), together)
+    misfit = _misfits(posterior)
+    if misfit:
+        findings = [replace(f, confidence=min(f.confidence, 0.5)) for f in findings]
+    findings.sort(key=_rank)
+    return _concluded(posterior, tuple(findings), together, misfit)
+
+
+def _misfits(posterior: Posterior) -> bool:
+    """Whether more slow tests are left than strays could be, and not just a few of all that are slow.
+
+    Then the right cause is none of the candidates, and the best of them is no more than that.
+    """
+    observed = posterior.observed
+    left = int(np.flatnonzero(unsettled(posterior) & observed.bad).size)
+    usual = _STRAYS * int((~observed.alone).sum())
+    return left > usual + 3 * usual**0.5 + 1 and left > _MISFIT * int(observed.bad.sum())
 
 
 def _never_together(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
-    """Two or more nodes that no test has together with another of them: nodes that are named, or one side of a cut."""
+    """Two or more nodes that no test has together with another: nodes that are named, or of fine ones a cut's side."""
     everywhere = {node for test in posterior.observed.tests for node in test.nodes}
     named = _apart(posterior, {f.cause.nodes[0] for f in findings if f.cause.kind == "node" and f.named})
     if len(named) > 1:
         return named
     cuts = [set(f.cause.nodes) for f in findings if f.cause.kind == "cut" and f.named]
     smaller = [min(side, everywhere - side, key=len) for side in cuts]
-    return next((side for side in smaller if _apart(posterior, side) == side), set())
+    return next((side for side in smaller if _apart(posterior, side, fine=True) == side), set())
 
 
-def _apart(posterior: Posterior, nodes: set[str]) -> set[str]:
-    met = [nodes.intersection(test.nodes) for test in posterior.observed.tests]
+def _apart(posterior: Posterior, nodes: set[str], fine: bool = False) -> set[str]:
+    """Those of the nodes that no test has together with another of them, or no `fine` one."""
+    observed = posterior.observed
+    met = [
+        nodes.intersection(test.nodes)
+        for test, is_fine in zip(observed.tests, observed.fine, strict=True)
+        if is_fine or not fine
+    ]
     return nodes - {node for some in met if len(some) > 1 for node in some}
 
 
@@ -173,7 +243,7 @@ def _as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list
     clear = _fine_nodes(observed, _told(observed))
 
     def is_sure(finding: Finding) -> bool:
-        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
+        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu", "socket", "leaf") else ()
         tests = posterior.tests_of(finding.cause)
         bad = tests[observed.bad[tests]]
         sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]
@@ -237,26 +307,41 @@ def _across(posterior: Posterior, link: Finding) -> NextTest:
     )
 
 
-def _concluded(posterior: Posterior, findings: tuple[Finding, ...], together: NextTest | None) -> Localization:
+def _concluded(
+    posterior: Posterior, findings: tuple[Finding, ...], together: NextTest | None, misfit: bool
+) -> Localization:
     observed = posterior.observed
     named = [finding for finding in findings if finding.named]
     open_effects = [effect for effect in posterior.effects if max(_shares(effect).values()) < NAMED]
     odd = np.flatnonzero(unsettled(posterior))
+    next_test: NextTest | None
     compared = int((~observed.alone & ~observed.failed).sum())
-    if open_effects or together:
+    if misfit:
+        next_test = repeated(observed.tests[odd[0]])
+        bad = int(observed.bad.sum())
+        best = _called(findings[0].cause) if findings else "none"
+        doubt = Reason.of("localize-misfit", odd=len(odd), slow=bad, best=best, next_test=next_test)
+    elif open_effects or together:
         causes = [f"{_called(f.cause)} ({f.confidence:.2f})" for f in findings if not f.named]
-        next_test: NextTest | None = together or most_telling(posterior, open_effects[0])
-        doubt = Reason.of("localize-undecided", causes=some_of(causes), next_test=next_test)
+        next_test = together or most_telling(posterior, open_effects[0])
+        code = "localize-undecided" if len(causes) > 1 else "localize-unsure"
+        doubt = Reason.of(code, causes=some_of(causes), next_test=next_test)
     elif len(odd):
         next_test = repeated(observed.tests[odd[0]])
         doubt = Reason.of("localize-odd", odd=len(odd), tests=len(observed.tests), next_test=next_test)
     else:
         next_test, doubt = None, None
+    if not doubt:
+        blamed = next((finding.cause for finding in named if not finding.told_apart), None)
+        next_test = dividing(posterior, blamed) if blamed else None
+        if blamed and next_test:
+            gpus = printable(" ".join(blamed.gpus))
+            doubt = Reason.of("localize-together", gpus=gpus, next_test=next_test)
     if named:
-        reasons = [_placed(finding) for finding in named[:4]]
-        below_half = any(finding.slowdown > np.log(2) for finding in named)
-        fault = Verdict.FAIL if below_half else Verdict.DEGRADED
-        return Localization(fault, join([*reasons, *([doubt] if doubt else [])]), findings, next_test, posterior)
+        reasons = [_placed(finding) for finding in named[:_REASONS]]
+        return Localization(
+            _verdict(named), join([*reasons, *([doubt] if doubt else [])]), findings, next_test, posterior
+        )
     if doubt:
         return Localization(Verdict.INCONCLUSIVE, doubt, findings, next_test, posterior)
     nodes = len({node for test in observed.tests for node in test.nodes})
@@ -265,6 +350,16 @@ def _concluded(posterior: Posterior, findings: tuple[Finding, ...], together: Ne
         few = Reason.of("localize-too-few", tests=compared, next_test=next_test or "any pair of nodes")
         return Localization(Verdict.INCONCLUSIVE, few, (), next_test, posterior)
     return Localization(Verdict.PASS, Reason.of("localize-none", tests=compared, nodes=nodes), (), None, posterior)
+
+
+def _rank(finding: Finding) -> tuple[bool, float, float]:
+    """The key to sort by: what is named first, the worst before the surest; then what may be, the likeliest first."""
+    return (not finding.named, -finding.slowdown if finding.named else -finding.confidence, -finding.confidence)
+
+
+def _verdict(findings: Sequence[Finding]) -> Verdict:
+    below_half = any(finding.named and finding.slowdown > np.log(2) for finding in findings)
+    return Verdict.FAIL if below_half else Verdict.DEGRADED
 
 
 def unsettled(posterior: Posterior) -> Bools:
@@ -303,19 +398,21 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
     hit = tests[odd[tests]]
     # Of so many tests two strays may be of one pair.
     more = 1 if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS else 0
+    if cause.penetrance < ALWAYS and cause.kind != "rail":
+        more += _MORE_IF_SOMETIMES
     return bool(observed.slow[hit].sum() + observed.failed[hit].sum() // 2 >= _ENOUGH[cause.kind] + more)
 
 
-def _findings(posterior: Posterior, effect: Effect) -> list[Finding]:
+def _findings(posterior: Posterior, effect: Effect, band: Band) -> list[Finding]:
     first: dict[tuple[CauseKind, str], Cause] = {}
     for cause in effect.causes:
         first.setdefault(cause.key, cause)
     shares = _shares(effect)
     shown = [key for key, share in shares.items() if share >= SHOWN]
-    return [_finding(posterior, first[key], min(shares[key], 0.999)) for key in shown]
+    return [_finding(posterior, first[key], min(shares[key], 0.999), band) for key in shown]
 
 
-def _finding(posterior: Posterior, cause: Cause, confidence: float) -> Finding:
+def _finding(posterior: Posterior, cause: Cause, confidence: float, band: Band) -> Finding:
     observed, tests = posterior.observed, posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
     hit = tests[observed.bad[tests]]
@@ -325,6 +422,8 @@ def _finding(posterior: Posterior, cause: Cause, confidence: float) -> Finding:
     partners = {node for i in hit for node in observed.tests[i].nodes} - set(cause.nodes)
     values = {
         "name": printable(cause.name),
+        "gpus": printable(" ".join(cause.gpus)),
+        "on": some_of(map(printable, cause.nodes), _NODES_SHOWN),
         "end": " at one end" if cause.at_one_end else "",
         "slow": len(hit),
         "tests": len(tests),
@@ -334,12 +433,52 @@ def _finding(posterior: Posterior, cause: Cause, confidence: float) -> Finding:
         "rest": len(without),
         "inside": len(without),
         "fine": int(observed.fine[without].sum()),
+        "groups": len(sides),
         "side": some_of(map(printable, sides[0]), _NODES_SHOWN),
         "other": some_of(map(printable, sides[1]), _NODES_SHOWN),
+        "sides": " | ".join(some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]),
+        "more": _circumstances(observed, tests, band),
     }
-    dead = cause.kind == "node" and slowdown == float("inf")
-    reason = Reason.of("localize-node-fails" if dead else f"localize-{cause.kind}", **values)
-    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, _rows(observed, hit, tests), slowdown)
+    code = _code(cause, dead=slowdown == float("inf"))
+    reason = Reason.of(code, **values)
+    rows = _rows(observed, hit, tests)
+    told_apart = cause.kind != "socket" or dividing(posterior, cause) is None
+    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown, band, told_apart)
+
+
+def _code(cause: Cause, dead: bool) -> str:
+    if cause.kind == "node" and dead:
+        return "localize-node-fails"
+    return "localize-groups" if cause.sides else f"localize-{cause.kind}"
+
+
+def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
+    """The sizes, the operations and the days on which the tests of a part are slow, where they differ."""
+    clauses = [_WORDS[band]] if band != "large" else []
+    by_operation: dict[str, list[int]] = defaultdict(list)
+    for i in tests.tolist():
+        by_operation[observed.tests[i].collective].append(i)
+    if len(by_operation) > 1:
+        clauses.append("by operation: " + ", ".join(_of_operation(observed, *each) for each in by_operation.items()))
+    days = sorted({observed.tests[i].day for i in tests if observed.tests[i].day})
+    slow_days = sorted({observed.tests[i].day for i in tests[observed.bad[tests]] if observed.tests[i].day})
+    if slow_days and len(days) > 1:
+        clauses.append(f"since {slow_days[0]}" if slow_days[0] > days[0] else f"since the first test, {days[0]}")
+    return "".join(f"; {clause}" for clause in clauses)
+
+
+def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
+    places = np.array(where)
+    bad = places[observed.bad[places]]
+    often = len(bad) > _OFTEN * len(places)
+    shown = bad if often else places
+    known = shown[~observed.failed[shown] & ~observed.alone[shown]]
+    ratio = f"at {100 * exp(float(np.median(observed.value[known]))):.0f} %" if len(known) else "failed"
+    return (
+        f"{printable(name)} {ratio} in {len(bad)} of {len(places)}"
+        if often
+        else f"{printable(name)} not slow ({ratio})"
+    )
 
 
 def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
@@ -354,16 +493,12 @@ def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
     return tuple(rows)
 
 
-def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The part that is blamed and the rest: nodes, or the addresses of GPUs."""
-    if cause.kind in ("rail", "gpu"):
-        node, _, address = cause.name.rpartition("/")
-        seen = {
-            gpu for test in observed.tests for name, gpus in zip(test.nodes, test.gpus, strict=False)
-            if node in ("", name) for gpu in gpus
-        }  # fmt: skip
-        prefix = f"{node}/" if node else ""
-        return (cause.name,), tuple(prefix + gpu for gpu in sorted(seen - {address}))
+def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], ...]:
+    """The part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of nodes."""
+    if cause.sides:
+        return cause.sides
+    if cause.kind in ("rail", "gpu", "socket", "leaf"):
+        return _sides_of_gpus(observed, cause)
     if cause.kind == "link":
         return (cause.nodes[0],), (cause.nodes[1],)
     if cause.kind == "placement":
@@ -372,11 +507,33 @@ def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str
     return cause.nodes, tuple(sorted(everywhere - set(cause.nodes)))
 
 
+def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The addresses that are blamed and the others, on nodes that are blamed with the name of the node before each."""
+    seen: set[tuple[str, str]] = set()
+    for test in observed.tests:
+        for node, gpus in zip(test.nodes, test.gpus, strict=False):
+            if node in cause.nodes or not cause.nodes:
+                seen.update((node, gpu) for gpu in gpus)
+    blamed = {(node, gpu) for node, gpu in seen if gpu in cause.gpus}
+
+    def named(gpus: set[tuple[str, str]]) -> tuple[str, ...]:
+        return tuple(sorted({f"{node}/{gpu}" if cause.nodes else gpu for node, gpu in gpus}))
+
+    return named(blamed), named(seen - blamed)
+
+
 def _called(cause: Cause) -> str:
     """A cause by kind and name: "node n07"; of a cut and of several nodes by their number."""
-    several = len(cause.nodes) > 1 and cause.kind in ("cut", "node")
+    if cause.sides:
+        return f"a cut between {len(cause.sides)} groups"
+    if cause.kind == "cut":
+        return f"a cut around {some_of(map(printable, cause.nodes), 3)}"
+    if cause.kind in ("leaf", "socket"):
+        part = "GPU address" if len(cause.gpus) == 1 else "GPUs"
+        return f"{part} {printable(' '.join(cause.gpus))} of {some_of(map(printable, cause.nodes), _NODES_SHOWN)}"
+    several = len(cause.nodes) > 1 and cause.kind == "node"
     name = some_of(map(printable, cause.nodes), 3) if several else printable(cause.name)
-    return f"{cause.kind} {name}" if cause.kind != "cut" else f"a cut around {name}"
+    return f"{cause.kind} {name}"
 
 
 def _placed(finding: Finding) -> str:

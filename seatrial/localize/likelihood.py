@@ -4,8 +4,10 @@ import numpy as np
 
 from seatrial.localize.observations import Floats, Ints, Observed
 
-# Log slowdowns that a cause may have: from 7 % to a twentieth, in steps of a third.
-SLOWDOWNS = 0.075 * 1.35 ** np.arange(13)
+# Log slowdowns that a cause may have: from 3 %, which people care about, to a twentieth, in steps of a third.
+SLOWDOWNS = 0.031 * 1.35 ** np.arange(16)
+_SEVERITIES = ((0, 5), (5, 11), (11, 16))  # of them, up to 10 % and up to a half, for which parts are sought
+_LEAST_GAIN = 4.0  # log likelihood, without which nothing is sought
 _SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
 _STRAYS, _STRAY_TESTS = 0.02, 50  # the share of tests slow for a reason of their own, known as from that many tests
 _LEAST_STRAYS = 0.01
@@ -34,7 +36,7 @@ class Likelihood:
         Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base` and `fails` do.
         `stray` is the density of each test as a stray; default: fitted as well.
         """
-        self._observed, self._base = observed, base
+        self._observed, self.base = observed, base
         known = ~observed.failed & ~observed.alone
         explained, failing = fitted or (base, fails)
         others = observed.failed[failing < 0.5]
@@ -54,7 +56,7 @@ class Likelihood:
     @property
     def tests(self) -> int:
         """How many there are."""
-        return len(self._base)
+        return len(self.base)
 
     def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
         """Log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
@@ -62,7 +64,7 @@ class Likelihood:
         One table for each of the probabilities `penetrances` with which a cause affects its tests. Default: all tests.
         """
         tests = np.arange(self.tests) if tests is None else tests
-        slowed = np.maximum(self._base[tests, None], SLOWDOWNS[None, :])
+        slowed = np.maximum(self.base[tests, None], SLOWDOWNS[None, :])
         affected = self._density(slowed, tests) / self._usual[tests, None]
         failed, fails = self._observed.failed[tests], self._fails[tests]
         tables = np.zeros((len(penetrances), len(tests), len(SLOWDOWNS) + 1))
@@ -75,6 +77,20 @@ class Likelihood:
         tables[:, self._observed.alone[tests]] = 0
         tables *= self._observed.weight[tests, None]
         return tables
+
+    def severities(self, penetrance: float) -> list[Floats]:
+        """The log likelihood ratios of the tests of one operation at its likeliest little, medium and large slowdown.
+
+        Those of other tests are zero, since a cause may slow one operation alone.
+        """
+        ratios = self.ratios(penetrance)[0, :, :-1]
+        found = []
+        for operation in np.unique(self._observed.collective):
+            of_operation = np.where((self._observed.collective == operation)[:, None], ratios, 0.0)
+            gain = of_operation.clip(min=0).sum(axis=0)
+            best = [first + int(np.argmax(gain[first:last])) for first, last in _SEVERITIES]
+            found += [of_operation[:, slowdown] for slowdown in best if gain[slowdown] > _LEAST_GAIN]
+        return found
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
         """Of those tests, for the slowdown of each or for several of them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.localize.causes import Cause
+from seatrial.localize.causes import PLACEMENTS, Cause, across_sockets
 from seatrial.localize.observations import GroupTest
 from seatrial.localize.posterior import Effect, Posterior
 from seatrial.text.printable import printable
@@ -34,25 +34,28 @@ class NextTest:
         return {"nodes": list(self.nodes), "gpus": [list(gpus) for gpus in self.gpus]}
 
 
-def affects(cause: Cause, test: GroupTest | NextTest) -> bool:
+def affects(cause: Cause, test: GroupTest | NextTest) -> bool:  # noqa: PLR0911 (one for each kind)
     """Whether the cause would slow the test."""
     trial = GroupTest("", "", test.nodes, gpus=test.gpus)
     match cause.kind:
+        case "cut" if cause.sides:
+            return sum(not set(side).isdisjoint(trial.nodes) for side in cause.sides) > 1
         case "cut" | "switch":
             return 0 < len(set(cause.nodes).intersection(trial.nodes)) < len(trial.nodes)
         case "node":
             return not set(cause.nodes).isdisjoint(trial.nodes)
-        case "gpu":
-            node, _, address = cause.name.partition("/")
-            gpus = dict(zip(trial.nodes, trial.gpus, strict=False))
-            return address in gpus.get(node, ())
+        case "gpu" | "socket" | "leaf":
+            used = zip(trial.nodes, trial.gpus, strict=False)
+            touched = any(node in cause.nodes and not set(cause.gpus).isdisjoint(gpus) for node, gpus in used)
+            within = set(cause.nodes).issuperset(trial.nodes) and not trial.crossed
+            return touched and not (cause.at_one_end and within)
         case "link":
             return (cause.nodes[0], cause.nodes[-1]) in trial.neighbours
         case "rail":
-            ends = sum(cause.name in addresses for addresses in trial.gpus)
+            ends = sum(not set(cause.gpus).isdisjoint(addresses) for addresses in trial.gpus)
             return ends == 1 if cause.at_one_end else ends > 0
         case "placement":
-            return trial.crossed
+            return trial.crossed if cause.name == PLACEMENTS["rails"] else across_sockets(trial)
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
@@ -60,6 +63,19 @@ def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
     tests = list(_candidates(posterior, effect))
     slow = [sum(s for c, s in zip(effect.causes, effect.shares, strict=True) if affects(c, test)) for test in tests]
     return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
+
+
+def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
+    """A pair with half of the GPUs of a cause, which took part in the same tests; None for those told apart."""
+    node, where = cause.nodes[0], []
+    for address in cause.gpus:
+        with_it = (dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests)
+        where.append([address in gpus.get(node, ()) for gpus in with_it])
+    if len(where) < 2 or any(places != where[0] for places in where):
+        return None
+    half = cause.gpus[: len(cause.gpus) // 2]
+    helper = next(iter(_helpers(posterior, {*cause.nodes})), None)
+    return NextTest((node, helper), (half, half)) if helper else None
 
 
 def repeated(test: GroupTest) -> NextTest:
@@ -78,7 +94,7 @@ def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
         suspects = list(dict.fromkeys(node for i in slow for node in observed.tests[i].nodes))[:_SUSPECTS]
     helpers = _helpers(posterior, set(suspects))
     pairs = [*product(suspects, helpers), *combinations(suspects, 2), *combinations(helpers, 2)]
-    settings = _settings(observed.tests, slow)
+    settings = _settings(observed.tests, slow, effect.causes)
     for pair in pairs:
         yield from (NextTest(pair, gpus) for gpus in settings)
     yield from (repeated(observed.tests[i]) for i in slow[:1])
@@ -95,12 +111,22 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
     return list(islice(sorted(nodes, key=lambda node: (slow[node] / fine[node], node)), _HELPERS))
 
 
-def _settings(tests: Sequence[GroupTest], slow: Sequence[int]) -> list[tuple[tuple[str, ...], ...]]:
-    """GPUs for both ends of a pair: those of the slow tests alike, crossed, and an address that they lack."""
+def _settings(
+    tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
+) -> list[tuple[tuple[str, ...], ...]]:
+    """GPUs for both ends of a pair: those of the slow tests, alike and crossed, and sets that tell causes apart."""
     if not any(len(gpus) for test in tests for gpus in test.gpus):
         return [()]
     seen = Counter(gpus for i in slow for gpus in tests[i].gpus)
     others = Counter(gpus for test in tests for gpus in test.gpus)
     several = [gpus for gpus, _ in (*seen.most_common(_ADDRESSES), *others.most_common(_ADDRESSES))]
     distinct = list(dict.fromkeys(several))
-    return [*((gpus, gpus) for gpus in distinct), *((a, b) for a, b in product(distinct, repeat=2) if a != b)]
+    crossed = ((a, b) for a, b in product(distinct, repeat=2) if a != b)
+    return [*((gpus, gpus) for gpus in distinct), *crossed, *((gpus, gpus) for gpus in _dividing(causes))]
+
+
+def _dividing(causes: Sequence[Cause]) -> list[tuple[str, ...]]:
+    """Sets of GPUs that some of the causes have and others have not: half of the sets that are blamed, and each."""
+    blamed = list(dict.fromkeys(cause.gpus for cause in causes if cause.gpus))
+    half = sorted({address for gpus in blamed[: len(blamed) // 2] for address in gpus})
+    return [tuple(half), *blamed] if half else blamed

@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,15 @@ _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
 _FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
 _SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4  # what a healthy pair scatters by, until tests show it
 _EFFICIENCY = 0.37  # of MAD, by which so many tests count
+_HALVES, _SHORTH = 20, 1.15  # tests from which their shortest half is wide enough, with its bias
 _LEAST_SCATTER = 4  # tests
 _LOWEST, _HIGHEST = -4.0, 0.5
 _FAST = 0.15
+_MESH = 32  # nodes; of more, single links make no difference to an alltoall
+_MORE_FAULTS = (0.3, 0.15, 0.05)  # how likely one, two or three faults more are, which may slow all tests of a kind
+
+Band = Literal["large", "largest", "middle", "small"]  # of message sizes; the large ones are the plateau
+BANDS: tuple[Band, ...] = ("large", "largest", "middle", "small")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +34,8 @@ class GroupTest:
     """One collective over one group of nodes, in the order of its ranks.
 
     `gpus` are the addresses of the GPUs that took part, for each node; empty where they are not known. `busbw_gb_s` is
-    by message bytes, and empty for a test that failed. Tests under other `conditions` are not compared.
+    by message bytes, and empty for a test that failed. Tests under other `conditions` are not compared. `weight` is
+    what it counts for, less the older it is, and `day` its date, where that is known.
     """
 
     name: str
@@ -35,6 +44,8 @@ class GroupTest:
     busbw_gb_s: Mapping[int, float] = field(default_factory=dict)
     gpus: tuple[tuple[str, ...], ...] = ()
     conditions: str = ""
+    weight: float = 1.0
+    day: str = ""
 
     @property
     def failed(self) -> bool:
@@ -52,13 +63,52 @@ class GroupTest:
 
     @property
     def neighbours(self) -> Iterable[tuple[str, str]]:
-        """The links of a ring over the nodes, which NCCL closes in the order of the ranks."""
+        """The links of a ring over the nodes, closed in the order of the ranks; of alltoall all links."""
         if len(self.nodes) < 2:
             return ()
         if len(self.nodes) == 2:
             return ((min(self.nodes), max(self.nodes)),)
+        if self.collective.startswith("alltoall") and len(self.nodes) <= _MESH:
+            return set(combinations(sorted(set(self.nodes)), 2))
         ring = zip(self.nodes, (*self.nodes[1:], self.nodes[0]), strict=True)
         return {(min(a, b), max(a, b)) for a, b in ring}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Like tests of which none is slow: either all are fine, or faults slow all of them, and the level is theirs.
+
+    Such tests say little for a part, and nothing if the known faults and this part touch every one of them. They say
+    much beside a test of nodes that are `clear`: fine in tests like which others are slow.
+    """
+
+    flat: Bools
+    clear: Bools  # of each test
+    sets: Floats  # how many different groups of nodes they have
+    reach: Floats  # the share of all nodes that one test has
+
+    @classmethod
+    def of(cls, observed: "Observed") -> "Levels":
+        kinds = len(observed.like_sizes)
+        bad = np.bincount(observed.like[observed.bad], minlength=kinds)
+        groups: list[set[frozenset[str]]] = [set() for _ in range(kinds)]
+        for test, like in zip(observed.tests, observed.like.tolist(), strict=True):
+            groups[like].add(frozenset(test.nodes))
+        everywhere = len({node for test in observed.tests for node in test.nodes})
+        reach = [max(map(len, some)) / everywhere for some in groups]
+        flat: Bools = bad == 0
+        telling = observed.fine & ~observed.fast & ~flat[observed.like]
+        fine = {node for i in np.flatnonzero(telling) for node in observed.tests[i].nodes}
+        clear = np.array([fine.issuperset(test.nodes) for test in observed.tests], dtype=bool)
+        return cls(flat, clear & observed.fine, np.array([len(some) for some in groups], dtype=float), np.array(reach))
+
+    def doubt(self, like: Ints, without: Floats) -> Floats:
+        """How likely faults elsewhere slow all tests but those of a part, which are the share `without` of them."""
+        others = self.sets[like] * without
+        chance = np.zeros(len(like))
+        for faults, probability in enumerate(_MORE_FAULTS, start=1):
+            chance += probability * (1 - (1 - self.reach[like]) ** faults) ** others
+        return np.where(self.flat[like], chance, 0.0)
 
 
 @dataclass(frozen=True)
@@ -85,6 +135,23 @@ class Observed:
         return np.array([number[test.collective] for test in self.tests], dtype=np.int64)
 
     @cached_property
+    def like(self) -> Ints:
+        """The number of the like tests of each test, from 0."""
+        number = {like: i for i, like in enumerate(dict.fromkeys(test.like for test in self.tests))}
+        return np.array([number[test.like] for test in self.tests], dtype=np.int64)
+
+    @cached_property
+    def like_sizes(self) -> Ints:
+        """How many like tests there are, save those that failed or are alone."""
+        kinds = int(self.like.max()) + 1 if len(self.tests) else 0
+        return np.bincount(self.like[~self.failed & ~self.alone], minlength=kinds)
+
+    @cached_property
+    def levels(self) -> Levels:
+        """What is known of like tests of which none is slow, by the number of these."""
+        return Levels.of(self)
+
+    @cached_property
     def slow(self) -> Bools:
         """Below like tests by more than noise: three times its scale."""
         return ~self.failed & ~self.alone & (self.value < -3 * self.scale)
@@ -103,8 +170,8 @@ class Observed:
         return ~self.failed & ~self.alone & (self.value > np.maximum(5 * self.scale, _FAST))
 
 
-def observe(tests: Sequence[GroupTest]) -> Observed:
-    """Compare each test with its like."""
+def observe(tests: Sequence[GroupTest], band: Band = "large") -> Observed:
+    """Compare each test with its like, at the sizes of a band."""
     value, scale = np.zeros(len(tests)), np.full(len(tests), _SIGMA)
     failed = np.array([test.failed for test in tests], dtype=bool)
     alone = ~failed
@@ -113,25 +180,39 @@ def observe(tests: Sequence[GroupTest]) -> Observed:
         if not test.failed:
             by_like[test.like].append(i)
     for members in by_like.values():
-        ratio, noise = _ratios([tests[i].busbw_gb_s for i in members])
+        ratio, noise = _ratios([tests[i].busbw_gb_s for i in members], band)
         known = ~np.isnan(ratio)
         where = np.array(members)[known]
         value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
         scale[where] = _scale_of(ratio[known], noise)
-    slow = (value < -3 * scale) | failed
-    gpus: dict[object, set[object]] = defaultdict(set)
-    for i in np.flatnonzero(slow).tolist():
-        gpus[tests[i].like, frozenset(tests[i].nodes)].add(tests[i].gpus)
-    weight = np.ones(len(tests))
-    for i in np.flatnonzero(slow).tolist():
-        weight[i] = len(gpus[tests[i].like, frozenset(tests[i].nodes)]) ** -0.5
+    weight = _weights(tests, (value < -3 * scale) | failed)
     times = Counter(frozenset(test.nodes) for test in tests)
     share = np.array([1 / times[frozenset(test.nodes)] for test in tests])
     return Observed(tuple(tests), value, scale, failed, alone, weight, share)
 
 
-def _ratios(sweeps: Sequence[Mapping[int, float]]) -> tuple[Floats, float]:
-    """The median log ratio over the largest sizes of each sweep, and its noise by how these sizes scatter.
+def _weights(tests: Sequence[GroupTest], slow: Bools) -> Floats:
+    """The weight of each test: less of those of the same nodes, which are no independent evidence, and of old ones.
+
+    m that are slow on different GPUs or in different operations count as sqrt(m), as do m operations that are fine.
+    """
+    slow_kinds: dict[object, set[object]] = defaultdict(set)
+    fine_kinds: dict[object, set[object]] = defaultdict(set)
+    keys = [(frozenset(test.nodes), len(test.gpus[0]) if test.gpus else 0) for test in tests]
+    for test, key, is_slow in zip(tests, keys, slow.tolist(), strict=True):
+        if is_slow:
+            slow_kinds[key].add((test.collective, test.conditions, test.gpus))
+        else:
+            fine_kinds[key, test.gpus].add((test.collective, test.conditions))
+    weight = np.ones(len(tests))
+    for i, (test, key, is_slow) in enumerate(zip(tests, keys, slow.tolist(), strict=True)):
+        alike = slow_kinds[key] if is_slow else fine_kinds[key, test.gpus]
+        weight[i] = test.weight * len(alike) ** -0.5
+    return weight
+
+
+def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band) -> tuple[Floats, float]:
+    """The median log ratio over the sizes of a band of each sweep, and its noise by how these sizes scatter.
 
     The ratio is NaN where no other has one of its sizes.
     """
@@ -140,11 +221,25 @@ def _ratios(sweeps: Sequence[Mapping[int, float]]) -> tuple[Floats, float]:
     measured = [column[~np.isnan(column)] for column in logs.T]
     logs -= [fast_level(values) if len(values) > 1 else np.nan for values in measured]
     known = ~np.isnan(logs)
-    largest = known & (np.cumsum(known[:, ::-1], axis=1)[:, ::-1] <= _SIZES)
-    ratios, some = np.full(len(sweeps), np.nan), known.any(axis=1)
+    largest = _of_band(known, band)
+    ratios, some = np.full(len(sweeps), np.nan), largest.any(axis=1)
     plateau = np.where(largest, logs, np.nan)
     ratios[some] = np.nanmedian(plateau[some], axis=1)
     return ratios, _scatter(plateau[largest.sum(axis=1) > 1])
+
+
+def _of_band(known: Bools, band: Band) -> Bools:
+    """Which of the sizes of each sweep are in the band, of those that have a value."""
+    from_top = np.cumsum(known[:, ::-1], axis=1)[:, ::-1]
+    from_bottom = np.cumsum(known, axis=1)
+    chosen: Bools = known & (from_top <= _SIZES)
+    if band == "largest":
+        chosen = known & (from_top == 1)
+    elif band == "small":
+        chosen = known & (from_bottom <= _SIZES) & (from_top > _SIZES)
+    elif band == "middle":
+        chosen = known & (from_bottom > _SIZES) & (from_top > _SIZES)
+    return chosen
 
 
 def _scatter(plateau: Floats) -> float:
@@ -155,9 +250,14 @@ def _scatter(plateau: Floats) -> float:
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
     ends = [row[~np.isnan(row)][[0, -1]] for row in plateau]
-    ordered = np.sort([last - first for first, last in ends])
+    return _shortest_half(np.array([last - first for first, last in ends])) / 1.349 / 2
+
+
+def _shortest_half(values: Floats) -> float:
+    """The width of the shortest interval with half of the values, 1.349 sigma of normal ones (the shorth)."""
+    ordered = np.sort(values)
     half = len(ordered) // 2
-    return float((ordered[half:] - ordered[: len(ordered) - half]).min()) / 1.349 / 2
+    return float((ordered[half:] - ordered[: len(ordered) - half]).min())
 
 
 def fast_level(values: Floats) -> float:
@@ -170,13 +270,16 @@ def fast_level(values: Floats) -> float:
     ordered = np.sort(values)[::-1]
     width = max(3 if len(values) >= 10 else 2, int(np.ceil(_FAST_SHARE * len(ordered))))
     spans = ordered[: len(ordered) - width + 1] - ordered[width - 1 :]
+    sigma = _SIGMA
+    if len(values) >= _HALVES:
+        sigma = min(_SIGMA, max(_SIGMA_FLOOR / 2, _SHORTH * _shortest_half(values) / 1.349))
     apart = (ordered[0] - ordered[-1]) / 20  # next to a fault that slows tenfold, a tenth is agreement
-    first = int(np.argmax(spans <= max(3 * spans.min(), 2 * _SIGMA, apart)))
-    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, _SIGMA)
+    first = int(np.argmax(spans <= max(3 * spans.min(), 2 * sigma, apart)))
+    level, scale = float(np.median(ordered[first : first + width])), max(float(spans[first]) / 2, sigma)
     for _ in range(5):
         near = ordered[np.abs(ordered - level) <= 3 * scale]
         level = float(np.median(near))
-        scale = max(1.4826 * float(np.median(np.abs(near - level))), _SIGMA_FLOOR)
+        scale = max(1.4826 * float(np.median(np.abs(near - level))), min(_SIGMA_FLOOR, sigma))
     return level
 
 
@@ -189,6 +292,8 @@ def _scale_of(ratios: Floats, least: float) -> float:
     for _ in range(5):
         near = ratios[np.abs(ratios) <= 3 * max(scale, _SIGMA)]
         scale = max(least, 1.4826 * float(np.median(np.abs(near)))) if len(near) else _SIGMA
+    if len(ratios) >= _HALVES:  # half of the tests a little slower is a fault and no noise
+        scale = min(scale, max(least, _SHORTH * _shortest_half(ratios) / 1.349))
     own, usual = len(near) * scale**2, _PRIOR_TESTS * _SIGMA**2
     degrees = _EFFICIENCY * len(near) + _PRIOR_TESTS
     return max(float(np.sqrt((own + usual) / (len(near) + _PRIOR_TESTS))), _SIGMA_FLOOR) * (1 + 2.5 / degrees)

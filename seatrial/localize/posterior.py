@@ -6,10 +6,12 @@ Group testing with continuous, noisy results (Dorfman, 1943; adaptive and Bayesi
 so where tests cannot separate two causes, the shares of both add up to one.
 
     share(c) = prior(c) BF(c) / (1 + sum over all causes k of prior(k) BF(k))
-    BF(c)    = product over collectives of the mean over slowdowns d of
+    BF(c)    = product over operations of 1 - q + q times the mean over slowdowns d of
+               product over kinds of like tests of e + (1 - e) times
                product over tests t of c of p(t | d) / p(t | no such cause)
 
-A test is as slow as the worst of its causes.
+A cause slows an operation with probability q, and at least one. Of a kind of tests all may be slow, with probability
+e (`Levels`). A test is as slow as the worst of its causes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +19,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.localize.causes import ALWAYS, PENETRANCES, Cause, Column, columns, cut_column, plausible
-from seatrial.localize.cut import best_side
+from seatrial.localize.blocks import block_columns
+from seatrial.localize.causes import (
+    ALWAYS,
+    PENETRANCES,
+    Cause,
+    Column,
+    columns,
+    cut_column,
+    groups_column,
+    plausible,
+    telling,
+    with_penetrances,
+)
+from seatrial.localize.cut import best_side, groups_apart
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
@@ -27,6 +41,10 @@ _DEAD = 0.1  # of faults of a node, GPU or link, those that make tests fail
 _SLOWS = np.array([1 / len(SLOWDOWNS)] * len(SLOWDOWNS) + [0.0])
 _SLOWS_OR_KILLS = np.append((1 - _DEAD) * _SLOWS[:-1], _DEAD)
 _HOPELESS = 0.99
+_ACTS = 0.5  # the probability that a cause slows one of several operations
+_MAY_TIME_OUT = 0.3  # log slowdown of a cause whose tests fail, too
+_COVERED = 2.0  # times its noise, of a test that known causes slow
+_LEAST_GROUPS, _LEAST_IN_GROUPS = 3, 0.9  # of a spine; the share of nodes that are in groups of two or more
 LEAST_OF_A_CUT = 4  # slow pairs across
 
 
@@ -58,31 +76,56 @@ class Posterior:
 
     def tests_of(self, cause: Cause) -> Ints:
         """The tests that a cause of an effect would slow, or any cut."""
-        if cause.kind == "cut":
-            return cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes)).tests
-        return _column(self.columns, cause).tests
+        known = next((column.tests for column in self.columns if column.cause is cause), None)
+        if known is not None:
+            return known
+        column = cut_column(self.observed.tests, frozenset(cause.nodes), len(cause.nodes))
+        return next((some.tests for some in telling([column], self.observed)), column.tests)
 
 
 class _Design:
-    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one collective."""
+    """The columns as flat arrays: one entry for each cause and test, in runs of one cause and one kind of like tests.
+
+    Runs of one operation lie side by side.
+    """
 
     def __init__(self, candidates: Sequence[Column], observed: Observed) -> None:
-        self.columns = tuple(candidates)
+        self.columns, self.observed = tuple(candidates), observed
         test = np.concatenate([column.tests for column in candidates])
         cause = np.repeat(np.arange(len(candidates)), [len(column.tests) for column in candidates])
-        collectives = int(observed.collective.max()) + 1
-        run = cause * collectives + observed.collective[test]
+        self.operations = int(observed.collective.max()) + 1
+        kinds = len(observed.like_sizes)
+        run = (cause * self.operations + observed.collective[test]) * kinds + observed.like[test]
         order = np.argsort(run, kind="stable")
         self.test, run = test[order], run[order]
         self.used = np.unique(self.test)  # the tests that a cause may have slowed
         self.place = np.searchsorted(self.used, self.test)
         self.starts = np.flatnonzero(np.diff(run, prepend=-1))
-        self.run_cause = run[self.starts] // collectives
+        self.run_like = run[self.starts] % kinds
+        part = run[self.starts] // kinds
+        self.part_starts = np.flatnonzero(np.diff(part, prepend=-1))  # in runs
+        self.part_cause = part[self.part_starts] // self.operations
         penetrance = [PENETRANCES.index(c.cause.penetrance) for c in candidates]
-        self.layer = np.array(penetrance)[run // collectives]
+        self.layer = np.array(penetrance)[run // kinds // self.operations]
         self.log_prior = np.array([c.cause.log_prior for c in candidates])
-        kills = np.array([c.cause.kind in ("node", "gpu", "link") for c in candidates])
-        self.weights = np.where(kills[self.run_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
+        kills = np.array([c.cause.kind in ("node", "gpu", "socket", "link") for c in candidates])
+        self.weights = np.where(kills[self.part_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
+
+    def doubts(self, base: Floats) -> Floats:
+        """Of each run, the probability that its tests say nothing: faults, with what `base` knows, slow all alike."""
+        observed = self.observed
+        shown = ~observed.failed & ~observed.alone
+        free = shown & (base < _COVERED * observed.scale)
+        number = np.add.reduceat(shown[self.test], self.starts, dtype=np.int64)
+        uncovered = np.add.reduceat(free[self.test], self.starts, dtype=np.int64)
+        left = np.bincount(observed.like[free], minlength=len(observed.like_sizes))[self.run_like]
+        sizes = observed.like_sizes[self.run_like].clip(min=1)
+        doubt = observed.levels.doubt(self.run_like, 1 - number / sizes)
+        clear = observed.levels.clear
+        cleared = np.bincount(observed.like[clear], minlength=len(observed.like_sizes))[self.run_like]
+        doubt[cleared > np.add.reduceat(clear[self.test], self.starts, dtype=np.int64)] = 0.0
+        nothing_left = observed.levels.flat[self.run_like] & (uncovered == left) & (number > 0)
+        return np.where(nothing_left, 1.0, doubt)
 
 
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
@@ -90,17 +133,20 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
     candidates = columns(observed, groups)
     if not candidates:  # all tests are fine
         return Posterior(observed, (), ())
-    design, cuts = _Design(candidates, observed), list[Effect]()
+    blocks = telling(block_columns(observed, _likelihood(observed, [])), observed)
+    design, cuts = _Design([*candidates, *with_penetrances(blocks, observed)], observed), list[Effect]()
     best, evidence = None, _at_most(design, observed)
     for _ in range(_MOST_CUTS):
         likelihood = _likelihood(observed, cuts)
-        cut = _cut(observed, likelihood) if _unexplained(observed, cuts).sum() >= LEAST_OF_A_CUT else None
-        if cut is None or cut.cause in (column.cause for column in design.columns):
+        some = _cuts(observed, likelihood) if _unexplained(observed, cuts).sum() >= LEAST_OF_A_CUT else []
+        known = {column.cause.key for column in design.columns}
+        some = [column for column in some if column.cause.key not in known]
+        if not some:
             break
-        cuts.append(_single(_Design([cut], observed), likelihood))
+        cuts.append(_single(_Design(some, observed), likelihood))
         if not cuts[-1].causes:
             break
-        with_cut = _Design([*design.columns, cut], observed)
+        with_cut = _Design([*design.columns, *some], observed)
         grown = _grown(cuts, with_cut, observed)
         more = _evidence(grown, with_cut, observed)
         if best is None and more <= evidence:
@@ -129,9 +175,12 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
     side = {node for cause in named for node in cause.nodes}
     together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
     if len(side) < len(everywhere) and any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
-        cut = cut_column(observed.tests, frozenset(side), len(everywhere))
-        effect = _single(_Design([cut], observed), _likelihood(observed, []))
-        tries += [([effect], _Design([*design.columns, cut], observed))] if effect.causes else []
+        cut = with_penetrances(
+            telling([cut_column(observed.tests, frozenset(side), len(everywhere))], observed), observed
+        )
+        if cut:
+            effect = _single(_Design(cut, observed), _likelihood(observed, []))
+            tries += [([effect], _Design([*design.columns, *cut], observed))] if effect.causes else []
     best, evidence = (effects, design), _evidence(effects, design, observed) if tries else 0.0
     for first, tried in tries:
         other = _grown(first, tried, observed)
@@ -205,7 +254,7 @@ def _unexplained(observed: Observed, effects: Sequence[Effect], limit: float = 3
     explained, fails = _worst(effects, len(observed.tests))
     rest = observed.value + explained < -limit * width_of(observed.scale, explained)
     rest &= explained < -observed.value / 3  # or the worse part of it is explained
-    odd: Bools = (observed.slow & rest) | (observed.failed & (fails < 0.5))
+    odd: Bools = (observed.slow & rest) | (observed.failed & (fails < 0.5) & (explained < _MAY_TIME_OUT))
     return odd
 
 
@@ -219,29 +268,61 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
     return slowdown, np.max([zero, *(effect.fails for effect in effects)], axis=0)
 
 
-def _cut(observed: Observed, likelihood: Likelihood) -> Column | None:
-    """The best cut of the nodes in two, if enough pairs across are slow, and its sides are no slow nodes."""
+def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
+    """The best cut of the nodes in two, and in more groups, if enough pairs across are slow and are no slow nodes'."""
     nodes = len({node for test in observed.tests for node in test.nodes})
-    ratios = likelihood.ratios(ALWAYS)[0, :, :-1]
-    weight = ratios[:, int(np.argmax(ratios.clip(min=0).sum(axis=0)))]
-    side = best_side(observed.tests, weight)
-    column = cut_column(observed.tests, side, nodes)
+    found = []
+    for weight in likelihood.severities(ALWAYS):
+        side = best_side(observed.tests, weight)
+        if 2 <= len(side) <= nodes - 2:
+            found.append((cut_column(observed.tests, side, nodes), [side]))
+        groups = [group for group in groups_apart(observed.tests, weight) if len(group) > 1]
+        if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * nodes:
+            found.append((groups_column(observed.tests, groups, nodes), groups))
+    by_name = {column.cause.key: column for column, sides in found if _is_cut(observed, column, sides)}
+    possible = list(by_name.values())
+    return with_penetrances(telling(possible, observed), observed)
+
+
+def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]]) -> bool:
+    """Whether enough pairs across are slow, and most of those within each side are not."""
     slow = column.tests[observed.slow[column.tests]]
     pairs = {frozenset(observed.tests[i].nodes) for i in slow}
-    within = np.array([len(side.intersection(test.nodes)) > 1 for test in observed.tests])
-    within[column.tests] = False
-    as_slow = observed.slow & (observed.value < np.median(observed.value[slow]) / 2) if len(slow) else observed.slow
-    slow_inside = (within & as_slow).sum() > (within & ~as_slow & ~observed.failed).sum()
-    possible = len(pairs) >= LEAST_OF_A_CUT and 2 <= len(side) <= nodes - 2 and not slow_inside
-    return column if possible else None
+    if len(pairs) < LEAST_OF_A_CUT:
+        return False
+    usual = float(np.median(observed.value[slow]))
+    as_slow = observed.slow & (observed.value < usual / 2) & (observed.value > 2 * usual)
+    across = np.zeros(len(observed.tests), dtype=bool)
+    across[column.tests] = True
+    for side in sides:
+        within = np.array([len(side.intersection(test.nodes)) > 1 for test in observed.tests]) & ~across
+        if (within & as_slow).sum() > (within & ~as_slow & ~observed.failed).sum():
+            return False
+    return True
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
     """The log of prior times Bayes factor of each cause; the sums of its tests, and their log likelihood ratios."""
     layers = likelihood.ratios(*PENETRANCES[: design.layer.max() + 1], tests=design.used)
     sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
-    factor = np.bincount(design.run_cause, log_mean(sums, design.weights), len(design.columns))
-    return design.log_prior + factor, sums, layers
+    doubt = design.doubts(likelihood.base)[:, None]
+    with np.errstate(divide="ignore"):
+        tempered = np.where(doubt > 0, np.logaddexp(np.log(doubt), np.log(1 - doubt) + sums), sums)
+    parts = np.add.reduceat(tempered, design.part_starts, axis=0)
+    factor = _of_operations(log_mean(parts, design.weights), design)
+    return design.log_prior + factor, parts, layers
+
+
+def _of_operations(log_factors: Floats, design: _Design) -> Floats:
+    """The log Bayes factor of each cause from those of its operations, of which it slows at least one."""
+    number = np.bincount(design.part_cause, minlength=len(design.columns))
+    several = number[design.part_cause] > 1
+    mixed = np.where(several, np.logaddexp(np.log(1 - _ACTS), np.log(_ACTS) + log_factors), log_factors)
+    total = np.bincount(design.part_cause, mixed, len(design.columns))
+    none = number * np.log(1 - _ACTS)
+    with np.errstate(divide="ignore"):
+        some = total + np.log1p(-np.exp(np.minimum(none - total, 0))) - np.log1p(-np.exp(none))
+    return np.where(number > 1, some, total)
 
 
 def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> Effect:
@@ -260,14 +341,18 @@ def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> E
     return Effect(causes, tuple(shares[chosen].tolist()), none / total, explained, fails)
 
 
-def _follows(design: _Design, sums: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
+def _follows(design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
     """Write of each test the log slowdown and the probability of failing that follow from the likeliest cause."""
     penetrance = design.columns[cause].cause.penetrance
-    ends = np.append(design.starts[1:], len(design.test))
-    for run in np.flatnonzero(design.run_cause == cause):
-        entries = slice(design.starts[run], ends[run])
+    ends = np.append(design.starts[design.part_starts][1:], len(design.test))
+    starts = design.starts[design.part_starts]
+    several = (design.part_cause == cause).sum() > 1
+    for part in np.flatnonzero(design.part_cause == cause):
+        if several and log_mean(parts[[part]], design.weights[[part]])[0] < 0:
+            continue  # it does not slow this operation
+        entries = slice(starts[part], ends[part])
         tests = design.test[entries]
-        weight = np.exp(sums[run] - sums[run].max()) * design.weights[run]
+        weight = np.exp(parts[part] - parts[part].max()) * design.weights[part]
         weight /= weight.sum()
         log_ratio = layers[design.layer[entries], design.place[entries]] @ weight
         affected = 1 - (1 - penetrance) / np.exp(np.maximum(log_ratio, np.log(1 - penetrance)))

@@ -1,0 +1,119 @@
+"""GPUs of the same addresses on a part of the nodes: the leaf switch of a rail, or a socket of several nodes. Pure."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from math import lgamma, log
+
+import numpy as np
+
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, socket_halves
+from seatrial.localize.likelihood import Likelihood
+from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
+
+_PENETRANCES = (ALWAYS, 0.5)  # that members are sought with
+_SWEEPS = 6
+_LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.25, 2  # nodes, a share of those with the address, nodes
+_EXPECTED = 0.3  # in a fleet with a fault
+
+
+def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
+    """The best set of nodes for each address and each socket, where it has enough of them and not all."""
+    ends = _ends(observed.tests)
+    times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
+    sets = _sets(observed.tests)
+    ratios = [ratio for penetrance in _PENETRANCES for ratio in likelihood.severities(penetrance)]
+    found = []
+    for addresses in sets:
+        tests, nodes, names = _places(ends, addresses)
+        if len(names) < _LEAST_LEAF:
+            continue
+        varied = np.bincount(nodes, minlength=len(names)) < [times[name] for name in names]  # without them in a test
+        tried = set[tuple[str, ...]]()
+        for ratio in ratios:
+            members = _members(ratio, tests, nodes, len(names))
+            chosen = tuple(sorted(names[i] for i in np.flatnonzero(members)))
+            told = 2 * (members & varied).sum() >= len(chosen)  # from the nodes themselves
+            if chosen in tried or not told or not _is_block(len(chosen), len(names), len(addresses)):
+                continue
+            tried.add(chosen)
+            block = _column(addresses, chosen, tests[members[nodes]], len(names), len(sets))
+            found += [block, *_uplink(block, observed.tests)]
+    return found
+
+
+def _uplink(block: Column, tests: tuple[GroupTest, ...]) -> list[Column]:
+    """The same block where tests are fine whose nodes all are in it with the same GPUs: only its uplinks are slow."""
+    inside = set(block.cause.nodes)
+    outside = [i for i in block.tests.tolist() if tests[i].crossed or not inside.issuperset(tests[i].nodes)]
+    if not 0 < len(outside) < len(block.tests):
+        return []
+    return [Column(replace(block.cause, at_one_end=True), np.array(outside, dtype=np.int64))]
+
+
+def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:
+    """The tests in which a node took part with an address."""
+    ends: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, test in enumerate(tests):
+        for node, addresses in zip(test.nodes, test.gpus, strict=False):
+            for address in addresses:
+                ends[node, address].append(i)
+    return ends
+
+
+def _sets(tests: tuple[GroupTest, ...]) -> list[tuple[str, ...]]:
+    """Each address, and those of each socket."""
+    seen = sorted({address for test in tests for addresses in set(test.gpus) for address in addresses})
+    if len(seen) < 2:
+        return []
+    sockets = (tuple(sorted(half)) for half in socket_halves(seen))
+    return [*((address,) for address in seen), *sockets]
+
+
+def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:
+    """Pairs of a test and a node with one of the addresses, and the names of these nodes."""
+    by_node: dict[str, set[int]] = defaultdict(set)
+    for (node, address), where in ends.items():
+        if address in addresses:
+            by_node[node].update(where)
+    names = sorted(by_node)
+    tests = [i for name in names for i in sorted(by_node[name])]
+    nodes = np.repeat(np.arange(len(names)), [len(by_node[name]) for name in names])
+    return np.array(tests, dtype=np.int64), nodes, names
+
+
+def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int) -> Bools:
+    """The nodes that the tests speak for: first those slow by themselves, then each by what only it explains."""
+    own = np.bincount(nodes, ratio[tests], count)
+    members = own > 0
+    if members.sum() < _LEAST_SOCKETS:
+        return members
+    first = np.searchsorted(nodes, np.arange(count + 1))
+    touched = np.bincount(tests, members[nodes], len(ratio))  # the number of members in each test
+    for _ in range(_SWEEPS):
+        changed = False
+        for node in np.argsort(own)[-int((own > 0).sum()) :]:
+            where = tests[first[node] : first[node + 1]]
+            alone = ratio[where][touched[where] == members[node]].sum()
+            if (alone > 0) != members[node]:
+                touched[where] += -1 if members[node] else 1
+                members[node] = not members[node]
+                changed = True
+        if not changed:
+            break
+    return members
+
+
+def _is_block(nodes: int, of: int, addresses: int) -> bool:
+    """Whether so many nodes of all with the address are more likely one fault than a few single ones."""
+    if nodes == of:
+        return False  # its rail
+    return nodes >= _LEAST_SOCKETS if addresses > 1 else nodes >= max(_LEAST_LEAF, _LEAST_SHARE * of)
+
+
+def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int) -> Column:
+    """Each number of nodes is as likely, and each choice of them."""
+    choices = lgamma(of + 1) - lgamma(len(nodes) + 1) - lgamma(of - len(nodes) + 1)
+    log_prior = log(_EXPECTED / sets / of) - choices
+    kind: CauseKind = "socket" if len(addresses) > 1 else "leaf"
+    name = f"{' '.join(addresses)} of {' '.join(nodes)}"
+    return Column(Cause(kind, name, nodes, addresses, log_prior=log_prior), np.unique(tests))
