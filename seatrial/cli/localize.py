@@ -7,27 +7,45 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import json_option, print_json
-from seatrial.model.errors import NothingFoundError
+from seatrial.cli.options import json_option, name_of, print_json
+from seatrial.model.errors import InputError, NothingFoundError
 
 if TYPE_CHECKING:
     from seatrial.localize import GroupTest, Localization
+    from seatrial.report.pairs import PairMatrix
 
 _ALONE = 64  # logs that one process reads faster than several that must start first
 
 
 @click.command()
-@click.argument("logs", nargs=-1, required=True)
+@click.argument("logs", nargs=-1)
+@click.option("--history", metavar="CLUSTER", help="Take the tests that runs of CLUSTER have stored, too.")
+@click.option(
+    "--days", type=click.IntRange(1, 3650), default=14, show_default=True, help="Age of the oldest run, with --history."
+)
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the matrix of pairs to this file, a page that needs no other.",
+)
 @json_option
-def localize(logs: tuple[str, ...], as_json: bool) -> NoReturn:
-    """Name the slow node, GPU, rail, link or cut, from nccl-tests LOGS of pairs and groups of nodes, from any launcher.
+def localize(logs: tuple[str, ...], history: str | None, days: int, html: Path | None, as_json: bool) -> NoReturn:
+    """Name the slow node, GPU, rail, link, switch or cut, from LOGS of pairs and groups of nodes, from any launcher.
 
-    LOGS are files, text or JSON; - is standard input. Hosts and GPU addresses are read from the list of devices. Exit
+    LOGS are files or folders of nccl-tests output, text or JSON; perftest output in files named NODE--NODE.log; or
+    tables in CSV or JSON with node_a, node_b, gb_s and, if known, operation, size and gpus. - is standard input. Exit
     status: 0 no part stands out, 1 one does, 2 bad input, 3 the tests cannot tell.
     """
+    if not logs and not history:
+        raise InputError("localize: needs LOGS, or --history CLUSTER")
     from seatrial.localize import localize as localized
 
-    found = localized(_tests(logs))
+    tests = _tests(logs) if logs else []
+    if history:
+        tests += _stored(name_of(history), days)
+    found = localized(tests)
+    if html:
+        _write_page(html, found)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -37,13 +55,16 @@ def localize(logs: tuple[str, ...], as_json: bool) -> NoReturn:
 
 def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
     """The tests in the logs. Raises InputError for a log that cannot be read, or if none lists its devices."""
-    if len(paths) <= _ALONE:
-        by_log = [_of_log(path) for path in paths]
+    from seatrial.checks.localize.sources import files_of
+
+    files = [file for path in paths for file in files_of(path)]
+    if len(files) <= _ALONE:
+        by_log = [_of_log(file) for file in files]
     else:
         from concurrent.futures import ProcessPoolExecutor
 
         with ProcessPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            by_log = list(pool.map(_of_log, paths, chunksize=_ALONE))
+            by_log = list(pool.map(_of_log, files, chunksize=_ALONE))
     tests = [test for of_log in by_log for test in of_log]
     if not tests:
         raise NothingFoundError("no log lists its devices, which name hosts and GPUs: `# Using devices`")
@@ -51,25 +72,65 @@ def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
 
 
 def _of_log(path: str) -> "list[GroupTest]":
-    """The tests in a log; none where nccl-tests wrote nothing."""
+    """The tests in a log; none where nothing that is known was written."""
     from seatrial.checks.localize.logs import tests_of
-    from seatrial.nccl import parse_file, parse_text
+    from seatrial.checks.localize.sources import tests_of_file
+    from seatrial.nccl import parse_text
 
+    if path != "-":
+        return tests_of_file(path)
     try:
-        sweeps = parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path)
+        return tests_of("standard input", parse_text(sys.stdin, "standard input"))
     except NothingFoundError:
         return []
-    return tests_of(Path(path).name if path != "-" else "standard input", sweeps)
+
+
+def _stored(cluster: str, days: int) -> "list[GroupTest]":
+    from seatrial.history import open_store
+    from seatrial.runs.past_pairs import stored_tests
+
+    with open_store() as store:
+        return stored_tests(store, cluster, days)
 
 
 def _show(found: "Localization") -> None:
-    """A line for each suspect and finding with the tests that convince, and `verdict: reason` as the last line."""
+    """The matrices, a line for each finding with the tests that convince, the next step, and the verdict last."""
+    from seatrial.model.reason import code_of
+    from seatrial.report.pairs import NODES_SHOWN
+    from seatrial.report.pairs_page import terminal_lines
     from seatrial.report.terminal import output, print_line
+    from seatrial.runs.explanations import CATALOG
 
     console = output()
+    for matrix in _matrices(found):
+        if len(matrix.nodes) + matrix.left_out <= NODES_SHOWN:
+            for line in (*terminal_lines(matrix, console.encoding), ""):
+                print_line(console, line)
     for finding in found.findings:
         print_line(console, f"{finding.confidence:.2f} {finding.title}: {finding.reason}")
         for row in finding.rows:
             ratio = "failed" if row.ratio is None else f"{100 * row.ratio:.0f} %"
             print_line(console, f"- {row.source}: {ratio}")
+    codes = [code_of(finding.reason) or "" for finding in found.findings if finding.named]
+    for code in dict.fromkeys(codes or [code_of(found.reason) or ""]):
+        if code in CATALOG and CATALOG[code].next_step:
+            print_line(console, f"next step: {CATALOG[code].next_step}")
     print_line(console, f"{found.verdict.value}: {found.reason}")
+
+
+def _matrices(found: "Localization") -> "list[PairMatrix]":
+    from seatrial.localize.findings import tests_of
+    from seatrial.report.pairs import pair_matrices
+
+    return pair_matrices({**found.to_dict(), "tests": tests_of(found)})
+
+
+def _write_page(file: Path, found: "Localization") -> None:
+    from seatrial.report.pairs_page import html_page
+
+    lines = [f"{finding.confidence:.2f} {finding.title}: {finding.reason}" for finding in found.findings]
+    page = html_page(_matrices(found), "Pairs of nodes", [*lines, f"{found.verdict.value}: {found.reason}"])
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--html: {file} cannot be written: {error.strerror}") from error

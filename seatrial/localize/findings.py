@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any, Literal
 
 import numpy as np
@@ -134,6 +134,24 @@ class Localization:
             "findings": [finding.to_dict() for finding in self.findings] or [nothing],
             "next_test": self.next_test.to_dict() if self.next_test else None,
         }
+
+
+def tests_of(localization: Localization) -> list[dict[str, Any]]:
+    """Each test with its median busbw, and with that of the large messages as a share of what like tests reach."""
+    seen = localization.posterior.observed
+    values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
+    return [
+        {
+            "name": printable(test.name),
+            "collective": printable(test.collective),
+            "nodes": list(map(printable, test.nodes)),
+            "gpus": list(map(printable, test.gpus[0])) if test.gpus else [],
+            "busbw_gb_s": median(test.busbw_gb_s.values()) if test.busbw_gb_s else None,
+            "ratio": None if unknown else round(exp(value), 3),
+            "slow": slow,
+        }
+        for test, value, unknown, slow in values
+    ]
 
 
 def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | None = None) -> Localization:

@@ -1,15 +1,19 @@
-"""Pairs of nodes that a run has tested, as a matrix in the order of what was found. Pure."""
+"""Pairs of nodes that were tested, as matrices in the order of what was found, one for each operation. Pure."""
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 
-NODES_SHOWN = 32
+NODES_SHOWN = 40
+_SURE = 0.5  # the confidence from which a finding orders and marks the nodes
+_HALF = 0.5  # of the speed of like pairs, below which a pair has failed
+
+Pairs = Mapping[frozenset[str], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,40 +27,78 @@ class PairCell:
 
 @dataclass(frozen=True, slots=True)
 class PairMatrix:
-    """Lines of cells, one for each of `nodes`; the first `split` are one side of a cut, `left_out` are not shown."""
+    """Lines of cells, one for each of `nodes`; the first `split` are one side of a cut, `left_out` are not shown.
+
+    `starts` are the places at which another side of a cut begins; `blamed` are the nodes that a finding names.
+    """
 
     nodes: tuple[str, ...]
     lines: tuple[tuple[PairCell, ...], ...]
     split: int
     left_out: int
+    operation: str = ""
+    starts: tuple[int, ...] = ()
+    blamed: frozenset[str] = frozenset()
 
 
 def pair_matrix(result: RunResult) -> PairMatrix | None:
-    """Return the matrix; None where no pairs were tested."""
+    """Return the matrix of a run, whose rounds have one operation; None where no pairs were tested."""
     document = result.localization or {}
-    pairs: dict[frozenset[str], list[Mapping[str, Any]]] = defaultdict(list)
+    blamed = [name for suspect in result.suspects for name in _nodes_of(suspect.name)]
+    return next(iter(pair_matrices(document, blamed)), None)
+
+
+def pair_matrices(document: Mapping[str, Any], blamed: Iterable[str] = ()) -> list[PairMatrix]:
+    """Return a matrix for each operation in a localisation's document, all with the nodes in the same order."""
+    by_operation: dict[str, dict[frozenset[str], list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for test in document.get("tests", ()):
-        if len(test["nodes"]) == 2:
-            pairs[frozenset(test["nodes"])].append(test)
-    if not pairs:
-        return None
-    sides = next((finding["sides"] for finding in document["findings"] if finding["kind"] == "cut"), ())
-    nodes, split = _ordered(result, pairs, sides)
-    lines = tuple(tuple(_cell(pairs.get(frozenset((a, b)), ())) for b in nodes) for a in nodes)
-    left_out = len({node for pair in pairs for node in pair} - set(nodes))
-    return PairMatrix(nodes, lines, split, left_out)
+        if len(set(test["nodes"])) == 2:
+            operation = str(test.get("collective") or document.get("collective") or "")
+            by_operation[operation][frozenset(test["nodes"])].append(test)
+    findings = [finding for finding in document.get("findings", ()) if finding.get("confidence", 1.0) >= _SURE]
+    named = {name for finding in findings if finding["kind"] != "cut" for name in finding.get("nodes", ())}
+    marked = frozenset((*blamed, *named))
+    cut = next((finding["sides"] for finding in findings if finding["kind"] == "cut"), ())
+    every = [pair for pairs in by_operation.values() for pair in pairs.items()]
+    nodes = _ordered(every, marked, cut)
+    return [_matrix(operation, pairs, nodes, marked, cut) for operation, pairs in by_operation.items()]
+
+
+def _nodes_of(suspect: str) -> list[str]:
+    return suspect.partition("/")[0].split("--")
 
 
 def _ordered(
-    result: RunResult, pairs: Mapping[frozenset[str], Sequence[Mapping[str, Any]]], sides: Sequence[Sequence[str]]
-) -> tuple[tuple[str, ...], int]:
-    """The nodes by the sides of a cut, else suspects first, then by slow tests; and how many are on the first side."""
-    slow = Counter(node for pair, tests in pairs.items() for node in pair for test in tests if test["slow"])
-    blamed = {name for suspect in result.suspects for name in suspect.name.partition("/")[0].split("--")}
-    nodes = sorted({node for pair in pairs for node in pair}, key=lambda node: (node not in blamed, -slow[node], node))
-    shown = nodes[:NODES_SHOWN]
-    first = set(sides[0]) if len(sides) == 2 else set()
-    return tuple(sorted(shown, key=lambda node: node not in first)), sum(node in first for node in shown)
+    pairs: Iterable[tuple[frozenset[str], Sequence[Mapping[str, Any]]]],
+    blamed: frozenset[str],
+    sides: Sequence[Sequence[str]],
+) -> list[str]:
+    """All nodes: those that are blamed first, then by slow tests; within the sides of a cut."""
+    slow: Counter[str] = Counter()
+    for pair, tests in pairs:
+        for node in pair:
+            slow[node] += sum(bool(test["slow"]) for test in tests)
+    side_of = _side_of(sides)
+    by_doubt = sorted(slow, key=lambda node: (node not in blamed, -slow[node], node))[:NODES_SHOWN]
+    shown = set(by_doubt)
+    first = sorted(slow, key=lambda node: (side_of.get(node, len(sides)), node not in blamed, -slow[node], node))
+    return [node for node in first if node in shown]
+
+
+def _side_of(sides: Sequence[Sequence[str]]) -> dict[str, int]:
+    return {node: place for place, side in enumerate(sides) for node in side}
+
+
+def _matrix(
+    operation: str, pairs: Pairs, nodes: Sequence[str], blamed: frozenset[str], sides: Sequence[Sequence[str]]
+) -> PairMatrix:
+    lines = tuple(tuple(_cell(pairs.get(frozenset((a, b)), ())) for b in nodes) for a in nodes)
+    left_out = len({node for pair in pairs for node in pair} - set(nodes))
+    side_of = _side_of(sides)
+    numbers = [side_of.get(node, len(sides)) for node in nodes]
+    starts = tuple(i for i in range(1, len(nodes)) if numbers[i] != numbers[i - 1])
+    split = starts[0] if len(sides) == 2 and starts else 0
+    return PairMatrix(tuple(nodes), lines, split, left_out, operation, starts, blamed)
 
 
 def _cell(tests: Sequence[Mapping[str, Any]]) -> PairCell:
@@ -66,4 +108,10 @@ def _cell(tests: Sequence[Mapping[str, Any]]) -> PairCell:
     text = f"{100 * statistics.median(ratios):.0f} %" if ratios else "failed"
     slow = 2 * sum(test["slow"] for test in tests) > len(tests)
     rates = [f"{test['busbw_gb_s']:.4g} GB/s" if test["busbw_gb_s"] else "failed" for test in tests]
-    return PairCell(text, Verdict.DEGRADED if slow else Verdict.PASS, ", ".join(rates))
+    return PairCell(text, _verdict(slow, ratios), ", ".join(rates))
+
+
+def _verdict(slow: bool, ratios: Sequence[float]) -> Verdict:
+    if not slow:
+        return Verdict.PASS
+    return Verdict.FAIL if not ratios or statistics.median(ratios) < _HALF else Verdict.DEGRADED

@@ -192,7 +192,7 @@ class _Finding(_Model):
     model_config = ConfigDict(extra="allow")
 
     kind: Name
-    sides: Annotated[list[list[Name]], Field(max_length=2)] = []
+    sides: Annotated[list[list[Name]], Field(max_length=MAX_NODES)] = []
 
 
 class _Localization(_Model):

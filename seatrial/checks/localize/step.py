@@ -6,8 +6,6 @@ nodes, each by an mpirun of its own, beside each other.
 """
 
 import logging
-import math
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +23,7 @@ from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
-from seatrial.localize.findings import Localization, localize
+from seatrial.localize.findings import Localization, localize, tests_of
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed
@@ -265,22 +263,5 @@ def _document(
         "suspects": [suspect.to_dict() for suspect in check.suspects],
         "rounds": rounds,
         "collective": collective,
-        "tests": _tests(localization),
+        "tests": tests_of(localization),
     }
-
-
-def _tests(localization: Localization) -> list[dict[str, Any]]:
-    """Each test with its median busbw, and with that as a share of what like tests reach."""
-    seen = localization.posterior.observed
-    values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
-    return [
-        {
-            "name": test.name,
-            "nodes": list(test.nodes),
-            "gpus": list(test.gpus[0]) if test.gpus else [],
-            "busbw_gb_s": statistics.median(test.busbw_gb_s.values()) if test.busbw_gb_s else None,
-            "ratio": None if unknown else round(math.exp(value), 3),
-            "slow": slow,
-        }
-        for test, value, unknown, slow in values
-    ]

@@ -1,0 +1,73 @@
+"""Tests of pairs and groups from files of any kind: nccl-tests output, perftest of pairs, tables, and folders."""
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from seatrial.checks.localize.logs import tests_of
+from seatrial.checks.localize.tables import looks_like_pairs, tests_of_table
+from seatrial.localize.observations import GroupTest
+from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.model.result import Check
+from seatrial.nccl import parse_file
+from seatrial.nccl.parse import PEEK, open_log
+from seatrial.readers.parts import read_file
+from seatrial.text.printable import printable
+
+_SUFFIXES = (".log", ".txt", ".out", ".json", ".csv")
+_MOST_FILES, _MOST_CHARACTERS = 20_000, 256 << 20
+_BETWEEN = re.compile(r"--|__|_to_|_vs_|_")  # the names of two nodes in the name of a file, the surest first
+_RDMA = "rdma_bandwidth"
+
+
+def files_of(path: str) -> list[str]:
+    """The files of a folder and its folders, else the path itself. Raises InputError for none and for too many."""
+    if path == "-" or not Path(path).is_dir():
+        return [path]
+    every = (file for file in Path(path).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    found = sorted(str(file) for file in islice(every, _MOST_FILES + 1))
+    if not found or len(found) > _MOST_FILES:
+        kinds = " ".join(_SUFFIXES)
+        raise InputError(f"{printable(path)}: a folder needs 1 to {_MOST_FILES:,} files of these kinds: {kinds}")
+    return found
+
+
+def tests_of_file(path: str) -> list[GroupTest]:
+    """The tests of a file; none where it has no output that is known. Raises InputError for one that is no file."""
+    name = Path(path).name
+    with open_log(path) as stream:
+        head = stream.read(PEEK)
+        if looks_like_pairs(head):
+            return tests_of_table(name, head + stream.read(_MOST_CHARACTERS))
+    try:
+        return tests_of(name, parse_file(path))
+    except NothingFoundError:
+        return _of_perftest(path, name)
+
+
+def _of_perftest(path: str, name: str) -> list[GroupTest]:
+    """The bandwidth that perftest measured between the two nodes that the file is named after."""
+    try:
+        parts = read_file(path, name)
+    except NothingFoundError:
+        return []
+    nodes = pair_in(Path(path).stem)
+    checks = [part for part in parts if isinstance(part, Check)]
+    by_test: dict[str, dict[int, float]] = {}
+    for measurement in (measurement for check in checks for measurement in check.measurements):
+        if measurement.metric == _RDMA:
+            sizes = by_test.setdefault(str(measurement.conditions["test"]), {})
+            sizes[int(measurement.conditions["message_bytes"])] = measurement.value
+    if by_test and nodes is None:
+        raise InputError(f"{printable(path)}: perftest does not name its nodes; call the file NODE--NODE.log")
+    return [GroupTest(name, test, nodes, sizes) for test, sizes in by_test.items() if nodes]
+
+
+def pair_in(stem: str) -> tuple[str, str] | None:
+    """The two nodes that a file is named after: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`."""
+    for match in _BETWEEN.finditer(stem):
+        ends: Sequence[str] = stem.split(match[0])
+        if len(ends) == 2 and all(ends) and ends[0] != ends[1]:
+            return ends[0], ends[1]
+    return None

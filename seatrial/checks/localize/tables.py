@@ -1,0 +1,150 @@
+"""Tests of pairs from a CSV or JSON file that some other tool wrote: `node_a,node_b,gb_s[,operation][,size][,gpus]`."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seatrial.localize.observations import GroupTest
+from seatrial.model.errors import InputError
+from seatrial.model.sizes import parse_size
+from seatrial.text.printable import printable
+from seatrial.text.words import nearest_of
+
+_REQUIRED = ("node_a", "node_b", "gb_s")
+_FIELDS = (*_REQUIRED, "operation", "size", "gpus")
+_FAILED = ("", "failed", "nan", "null", "none")
+_MOST_ROWS, _LONGEST = 1_000_000, 253
+_HIGHEST_GB_S = 1e6
+
+
+def looks_like_pairs(head: str) -> bool:
+    """Whether a file begins as a table of pairs does."""
+    start = head.lstrip("\ufeff \t\r\n")
+    first = start.partition("\n")[0].lower()
+    return ("node_a" in first and "," in first) or (start[:1] in "[{" and '"node_a"' in head)
+
+
+def tests_of_table(name: str, text: str) -> list[GroupTest]:
+    """The tests of a table; sizes of the same pair, operation and GPUs that follow each other are one test.
+
+    Raises InputError, which names row and field.
+    """
+    tests: list[GroupTest] = []
+    for number, row in enumerate(_rows(name, text), start=1):
+        if number > _MOST_ROWS:
+            raise InputError(f"{printable(name)}: more than {_MOST_ROWS:,} rows")
+        test = _test(f"{name}#{number}", row)
+        before = tests[-1] if tests else None
+        if before and _continues(before, test):
+            tests[-1] = replace(before, busbw_gb_s={**before.busbw_gb_s, **test.busbw_gb_s})
+        else:
+            tests.append(test)
+    return tests
+
+
+def _rows(name: str, text: str) -> Iterator[Mapping[str, Any]]:
+    text = text.lstrip("\ufeff \t\r\n")
+    if text[:1] in "[{":
+        yield from _rows_of_json(name, text)
+        return
+    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    header = [(field or "").strip().lower() for field in reader.fieldnames or ()]
+    _check_header(name, header)
+    reader.fieldnames = header
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise InputError(f"{printable(name)}: line {reader.line_num}: {error}") from error
+
+
+def _rows_of_json(name: str, text: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{printable(name)}: is no JSON: {error}") from error
+    rows = document.get("pairs") if isinstance(document, dict) else document
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(
+            f'{printable(name)}: must be a list of pairs, or {{"pairs": [...]}}, each with node_a, node_b, gb_s'
+        )
+    for row in rows:
+        _check_header(name, [str(field) for field in row])
+        yield row
+
+
+def _check_header(name: str, fields: Sequence[str]) -> None:
+    for field in _REQUIRED:
+        if field not in fields:
+            raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_REQUIRED)}")
+    for field in fields:
+        if field not in _FIELDS:
+            hint = nearest_of(field[:100], _FIELDS) or f"legal are {', '.join(_FIELDS)}"
+            raise InputError(f"{printable(name)}: {printable(field[:100])!r} is no field; {hint}")
+
+
+def _test(name: str, row: Mapping[str, Any]) -> GroupTest:
+    nodes = _node(name, "node_a", row), _node(name, "node_b", row)
+    if nodes[0] == nodes[1]:
+        raise InputError(f"{printable(name)}: node_a and node_b are the same, {printable(nodes[0])}")
+    size, rate = _size(name, row), _rate(name, row)
+    gpus, conditions = _gpus(str(row.get("gpus") or ""))
+    operation = str(row.get("operation") or "pairs").strip()[:_LONGEST]
+    return GroupTest(name, operation, nodes, {size: rate} if rate else {}, gpus, conditions)
+
+
+def _node(name: str, field: str, row: Mapping[str, Any]) -> str:
+    node = str(row.get(field) or "").strip()
+    if not 0 < len(node) <= _LONGEST:
+        raise InputError(f"{printable(name)}: {field} must have 1 to {_LONGEST} characters")
+    return node
+
+
+def _rate(name: str, row: Mapping[str, Any]) -> float:
+    """GB/s; 0 for a test that failed."""
+    text = str("" if row.get("gb_s") is None else row["gb_s"]).strip()
+    if text.lower() in _FAILED:
+        return 0.0
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < _HIGHEST_GB_S:
+        raise InputError(
+            f"{printable(name)}: gb_s must be a number of GB/s, or empty for a test that failed;"
+            f" is {printable(text[:60])!r}"
+        )
+    return rate
+
+
+def _size(name: str, row: Mapping[str, Any]) -> int:
+    text = str(row.get("size") or "").strip()
+    if not text:
+        return 1
+    try:
+        return parse_size(int(text) if text.isdigit() and len(text) < 20 else text)
+    except ValueError as error:
+        raise InputError(f"{printable(name)}: size: {error}") from error
+
+
+def _gpus(text: str) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """The addresses of both ends, and what else is to be alike: `9d c3`, `9d c3 | 1b 43`, or a number of GPUs."""
+    ends = [tuple(sorted(end.lower().split()))[:64] for end in text.split("|")[:2]]
+    if not any(ends):
+        return (), ""
+    if len(ends) == 1 and len(ends[0]) == 1 and ends[0][0].isdigit():
+        return (), f"{ends[0][0]} GPUs"
+    return (ends[0], ends[-1]), ""
+
+
+def _continues(before: GroupTest, test: GroupTest) -> bool:
+    same = (before.nodes, before.collective, before.gpus, before.conditions) == (
+        test.nodes,
+        test.collective,
+        test.gpus,
+        test.conditions,
+    )
+    return same and not before.failed and not test.failed and set(before.busbw_gb_s).isdisjoint(test.busbw_gb_s)

@@ -1,0 +1,71 @@
+"""Tests of pairs and groups that earlier runs of a cluster have stored: `seatrial localize --history`."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seatrial.localize.observations import GroupTest
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import Measurement
+from seatrial.runs.load import load_result
+from seatrial.text.printable import printable
+
+if TYPE_CHECKING:
+    from seatrial.history.rows import RunRow
+    from seatrial.history.store import Store
+
+_MOST_RUNS = 1000
+_HALF_LIFE_DAYS = 7.0  # the age at which a test counts half
+_WHOLE = 1  # the size, in bytes, of what has one number for all sizes
+
+
+def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
+    """The tests of the last days, which count less the older they are. Raises InputError if there are none."""
+    now = datetime.now(UTC)
+    rows = store.runs(cluster, _MOST_RUNS)
+    if not rows:
+        raise InputError(f"--history: no runs of cluster {printable(cluster)!r}; `seatrial history` lists clusters")
+    recent = [row for row in rows if row.started >= now - timedelta(days=days)]
+    tests = [test for row in recent for test in _of_run(store, row, now)]
+    if not tests:
+        raise InputError(
+            f"--history: the {len(recent)} runs of {printable(cluster)} in the last {days} days have no tests of pairs"
+        )
+    return tests
+
+
+def _of_run(store: "Store", row: "RunRow", now: datetime) -> list[GroupTest]:
+    """The rounds of the step `localize`, from the run's folder, and its links, from the history."""
+    weight = 0.5 ** ((now - row.started) / timedelta(days=_HALF_LIFE_DAYS))
+    day = row.started.date().isoformat()
+    tests = [test for m in store.measurements(row.run_id) if (test := _of_link(row.run_id, m, weight, day))]
+    return tests + _of_rounds(row, weight, day)
+
+
+def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
+    """The tests of groups in run.json; none where the folder is gone."""
+    try:
+        document = load_result(Path(row.out)).localization or {}
+    except InputError:
+        return []
+    collective = str(document.get("collective") or "")
+    tests = []
+    for test in document.get("tests", ()):
+        nodes, rate = tuple(test["nodes"]), test["busbw_gb_s"]
+        gpus = tuple(str(gpu) for gpu in test.get("gpus") or ())
+        name = f"{row.run_id}/{test.get('name', '')}"
+        ends = (gpus,) * len(nodes) if gpus else ()
+        tests.append(GroupTest(name, collective, nodes, {_WHOLE: rate} if rate else {}, ends, "", weight, day))
+    return tests
+
+
+def _of_link(run_id: str, measurement: Measurement, weight: float, day: str) -> GroupTest | None:
+    """The test of a link between two nodes; None for other subjects, and for numbers that are no rates."""
+    nodes = tuple(measurement.subject.name.split("--"))
+    if measurement.subject.kind != "link" or len(nodes) != 2 or measurement.better != "higher":
+        return None
+    if not measurement.value > 0:
+        return None
+    conditions = " ".join(f"{name}={value}" for name, value in sorted(measurement.conditions.items()))
+    name = f"{run_id}/{measurement.metric} {measurement.subject.name}"
+    return GroupTest(name, measurement.metric, nodes, {_WHOLE: measurement.value}, (), conditions, weight, day)
