@@ -98,14 +98,13 @@ def _show(found: "Localization") -> None:
     from seatrial.model.reason import code_of
     from seatrial.report.pairs import NODES_SHOWN
     from seatrial.report.pairs_page import terminal_lines
-    from seatrial.report.terminal import output, print_line
+    from seatrial.report.terminal import output, print_line, print_rows
     from seatrial.runs.explanations import CATALOG
 
     console = output()
     for matrix in _matrices(found):
         if len(matrix.nodes) + matrix.left_out <= NODES_SHOWN:
-            for line in (*terminal_lines(matrix, console.encoding), ""):
-                print_line(console, line)
+            print_rows(console, [*terminal_lines(matrix, console.encoding), ""])
     for finding in found.findings:
         print_line(console, f"{finding.confidence:.2f} {finding.title}: {finding.reason}")
         for row in finding.rows:

@@ -128,9 +128,18 @@ def judge(
     if as_json:
         print_json({**to_dict(judged, read), "not_judged": not_judged})
     else:
-        show_judged(judged, not_judged)
+        show_judged(judged, not_judged, _hints(read))
     status = exit_status(judged.verdict, judged.coverage, require_baseline)
     sys.exit(Verdict.INCONCLUSIVE.exit_status if require_baseline and not_judged and status == 0 else status)
+
+
+def _hints(read: "list[Log]") -> list[str]:
+    """The command that compares logs of parts of a cluster with each other, which a judge of one run does not."""
+    from seatrial.checks.localize.logs import are_of_parts
+
+    if not are_of_parts([sweep for log in read for sweep in log.sweeps]):
+        return []
+    return ["next step: these are tests of parts of a cluster; `seatrial localize LOGS` names the part that is slow"]
 
 
 def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":

@@ -218,9 +218,9 @@ def _misfits(posterior: Posterior) -> bool:
     Then the right cause is none of the candidates, and the best of them is no more than that.
     """
     observed = posterior.observed
-    left = int(np.flatnonzero(unsettled(posterior) & observed.bad).size)
+    left = int((unsettled(posterior) & observed.slow).sum())  # failures have reasons of their own
     usual = _STRAYS * int((~observed.alone).sum())
-    return left > usual + 3 * usual**0.5 + 1 and left > _MISFIT * int(observed.bad.sum())
+    return left > usual + 3 * usual**0.5 + 1 and left > _MISFIT * int(observed.slow.sum())
 
 
 def _never_together(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:

@@ -40,7 +40,7 @@ def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
 
 
 def _mark(cell: PairCell, marks: dict[Verdict, str]) -> str:
-    return marks[cell.verdict] if cell.verdict else " "
+    return marks[cell.verdict] if cell.verdict else " "  # not tested
 
 
 def html_page(matrices: Sequence[PairMatrix], title: str, lines: Sequence[str]) -> str:

@@ -81,6 +81,12 @@ def print_line(console: Console, text: str) -> None:
     console.print(words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True)
 
 
+def print_rows(console: Console, lines: Sequence[str]) -> None:
+    """Lines of a picture in characters, whose spaces are kept."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 MAX_SUSPECTS = 10
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -199,7 +205,7 @@ def _next_step(code: str) -> str | None:
     return explanation.next_step if explanation else None
 
 
-def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = ()) -> None:
+def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: Sequence[str] = ()) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = output()
     rows: list[Sequence[str | Text]] = [
@@ -212,7 +218,7 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = ()) -> None
     told += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
     steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
     told += [f"next step: {step}" for code in steps if (step := _next_step(code))]
-    for line in (*told, verdict_line(judged.verdict, judged.coverage, judged.reason)):
+    for line in (*told, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
         print_line(console, line)
 
 

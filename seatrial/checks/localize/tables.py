@@ -77,13 +77,13 @@ def _rows_of_json(name: str, text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_header(name: str, fields: Sequence[str]) -> None:
-    for field in _REQUIRED:
-        if field not in fields:
-            raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_REQUIRED)}")
     for field in fields:
         if field not in _FIELDS:
             hint = nearest_of(field[:100], _FIELDS) or f"legal are {', '.join(_FIELDS)}"
             raise InputError(f"{printable(name)}: {printable(field[:100])!r} is no field; {hint}")
+    for field in _REQUIRED:
+        if field not in fields:
+            raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_REQUIRED)}")
 
 
 def _test(name: str, row: Mapping[str, Any]) -> GroupTest:
