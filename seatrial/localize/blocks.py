@@ -20,7 +20,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """The best set of nodes for each address and each socket, where it has enough of them and not all."""
     ends = _ends(observed.tests)
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
-    sets = _sets(observed.tests)
+    sets = _sets(ends)
     ratios = [ratio for penetrance in _PENETRANCES for ratio in likelihood.severities(penetrance)]
     found = []
     for addresses in sets:
@@ -60,13 +60,18 @@ def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:
     return ends
 
 
-def _sets(tests: tuple[GroupTest, ...]) -> list[tuple[str, ...]]:
-    """Each address, and those of each socket."""
-    seen = sorted({address for test in tests for addresses in set(test.gpus) for address in addresses})
-    if len(seen) < 2:
+def _sets(ends: dict[tuple[str, str], list[int]]) -> list[tuple[str, ...]]:
+    """Each address, those that always took part together as one, and those of each socket."""
+    where: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for (node, address), tests in ends.items():
+        where[address] += [(node, test) for test in tests]
+    alike: dict[tuple[tuple[str, int], ...], list[str]] = defaultdict(list)
+    for address in sorted(where):
+        alike[tuple(sorted(where[address]))].append(address)
+    if len(alike) < 2:
         return []
-    sockets = (tuple(sorted(half)) for half in socket_halves(seen))
-    return [*((address,) for address in seen), *sockets]
+    sockets = (tuple(sorted(half)) for half in socket_halves(where))
+    return list(dict.fromkeys([*map(tuple, alike.values()), *sockets]))
 
 
 def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:

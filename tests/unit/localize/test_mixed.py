@@ -1,0 +1,178 @@
+"""What logs of real clusters mix: operations, sizes, tests of all nodes, leaf switches, spines, faults that flap."""
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import pytest
+
+from seatrial.localize import GroupTest, Localization, localize
+from tests.unit.localize.written_logs import ADDRESSES
+
+FIVE = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv")
+LEVELS = dict(zip(FIVE, (360, 350, 352, 40, 15), strict=True))
+Speed = Callable[[str, Sequence[str], Sequence[Sequence[str]], int], float]  # of operation, nodes, GPUs, size
+
+
+def nodes(count: int) -> list[str]:
+    return [f"n{i:02d}" for i in range(count)]
+
+
+def tested(
+    groups: Sequence[Sequence[str]],
+    speed: Speed,
+    operations: Sequence[str] = ("all_reduce",),
+    gpus: Callable[[random.Random], Sequence[str]] = lambda _: ADDRESSES,
+    noise: float = 0.01,
+    seed: int = 0,
+) -> list[GroupTest]:
+    drawn = random.Random(seed)
+    tests = []
+    for number, group in enumerate(groups):
+        ends = (tuple(gpus(drawn)),) * len(group)
+        for operation in operations:
+            level = LEVELS[operation] * drawn.lognormvariate(0, noise)
+            rates = {1 << power: level * speed(operation, group, ends, 1 << power) for power in range(24, 33)}
+            tests.append(GroupTest(f"{number} {operation}", operation, tuple(group), rates, ends))
+    return tests
+
+
+def named(found: Localization) -> list[tuple[str, str]]:
+    return sorted((finding.cause.kind, finding.cause.name) for finding in found.findings if finding.named)
+
+
+SIDE = set(nodes(17)[:8])
+PAIRS = list(combinations(nodes(17), 2))
+
+
+def across(group: Sequence[str]) -> bool:
+    return 0 < len(SIDE.intersection(group)) < len(group)
+
+
+@pytest.mark.parametrize("operations", [("alltoall",), ("alltoall", "sendrecv"), FIVE])
+def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tuple[str, ...]) -> None:
+    found = localize(
+        tested(PAIRS, lambda op, group, *_: 0.38 if op == "alltoall" and across(group) else 1, operations, noise=0.003)
+    )
+    assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings] == [("cut", SIDE)]
+    assert found.verdict == "fail"
+    assert ("sendrecv not slow" in found.reason) == ("sendrecv" in operations)
+
+
+def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
+    found = localize(tested(PAIRS, lambda _, group, *__: 0.955 if across(group) else 1, ("sendrecv",), noise=0.003))
+    assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings if f.named] == [("cut", SIDE)]
+    noisy = localize(tested(PAIRS, lambda _, group, *__: 0.98 if across(group) else 1, ("sendrecv",), noise=0.003))
+    assert noisy.verdict == "pass"  # 2 % is nothing that people care about
+
+
+def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
+    slow = tested(
+        list(combinations(nodes(10), 2)),
+        lambda op, group, *_: 0.7 if op == "all_gather" and "n03" in group else 1,
+        FIVE,
+        noise=0.02,
+    )
+    assert named(localize(slow)) == [("node", "n03")]
+
+
+def test_tests_of_all_nodes_acquit_nobody() -> None:
+    groups = [*list(combinations(nodes(8), 2))[::2], *[nodes(8)] * 3]
+    found = localize(tested(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
+    assert named(found) == [("node", "n05")]
+
+
+def test_groups_that_all_have_a_slow_node_acquit_neither() -> None:
+    drawn, slow = random.Random(3), {"n04", "n21"}
+    groups: list[list[str]] = []
+    for size in (4, 8, 8, 4, 4, 4):
+        order = drawn.sample(nodes(32), 32)
+        groups += [order[i : i + size] for i in range(0, 32, size)]
+    for _ in range(2):
+        halves = drawn.sample([n for n in nodes(32) if n not in slow], 30)
+        groups += [["n04", *halves[:15]], ["n21", *halves[15:]]]
+    found = localize(tested(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1))
+    assert named(found) == [("node", "n04"), ("node", "n21")]
+
+
+def test_a_rail_that_slows_all_full_pairs_is_named_by_single_gpus() -> None:
+    pairs = list(combinations(nodes(8), 2))
+    halves = tested(
+        pairs * 2, lambda _, __, ends, ___: 0.6 if ADDRESSES[2] in ends[0] else 1, gpus=lambda d: (d.choice(ADDRESSES),)
+    )
+    full = tested(pairs[::3], lambda *_: 0.6)
+    assert named(localize([*halves, *full])) == [("rail", ADDRESSES[2])]
+
+
+def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
+    leaf = set(nodes(16)[:8])
+    found = localize(
+        tested(
+            list(combinations(nodes(16), 2)),
+            lambda _, group, ends, __: 0.6 if ADDRESSES[3] in ends[0] and leaf.intersection(group) else 1,
+            gpus=lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[::2], ADDRESSES[1::2], ADDRESSES[3:4])),
+        )
+    )
+    (finding,) = found.findings
+    assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == ("leaf", (ADDRESSES[3],), leaf)
+
+
+def test_a_spine_is_a_cut_between_its_groups() -> None:
+    leaves = [nodes(24)[i : i + 4] for i in range(0, 24, 4)]
+    drawn = random.Random(1)
+    pairs = [pair for leaf in leaves for pair in combinations(leaf, 2)]
+    pairs += [(a, b) for a, b in (drawn.sample(nodes(24), 2) for _ in range(60))]
+    together = {frozenset(pair) for leaf in leaves for pair in combinations(leaf, 2)}
+    found = localize(tested(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6))
+    (finding,) = found.findings
+    assert finding.named
+    assert sorted(map(list, finding.sides)) == leaves
+
+
+def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test_divides_them() -> None:
+    pair = (ADDRESSES[0], ADDRESSES[2])
+    others = (ADDRESSES[1], ADDRESSES[3])
+    found = localize(
+        tested(
+            list(combinations(nodes(8), 2)) * 2,
+            lambda _, group, ends, __: 0.6 if "n03" in group and ADDRESSES[2] in ends[0] else 1,
+            gpus=lambda d: d.choice((pair, others)),
+        )
+    )
+    (finding,) = found.findings
+    assert (finding.kind, finding.cause.gpus, finding.told_apart) == ("socket", pair, False)
+    assert found.next_test is not None
+    assert "n03" in found.next_test.nodes
+    assert set(found.next_test.gpus[0]) < set(pair)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.75])
+def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) -> None:
+    drawn = random.Random(5)
+    shows = {pair: drawn.random() < share for pair in combinations(nodes(24), 2)}
+    found = localize(tested(list(shows), lambda _, group, *__: 0.6 if "n07" in group and shows[tuple(group)] else 1))
+    assert named(found) == [("node", "n07")]
+    slow = sum(shown for pair, shown in shows.items() if "n07" in pair)
+    assert f"slow in {slow} of 23 tests" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(0, 1 << 26, "in small messages"), (1 << 32, 1 << 33, "in the largest messages alone")]
+)
+def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: str) -> None:
+    found = localize(
+        tested(
+            list(combinations(nodes(8), 2)),
+            lambda _, group, __, size: 0.6 if "n02" in group and low <= size <= high else 1,
+        )
+    )
+    assert named(found) == [("node", "n02")]
+    assert words in found.reason
+
+
+def test_a_pattern_that_no_part_explains_names_nothing() -> None:
+    drawn = random.Random(2)
+    slow = {pair for pair in combinations(nodes(12), 2) if drawn.random() < 0.3}
+    found = localize(tested(list(combinations(nodes(12), 2)), lambda _, group, *__: 0.6 if tuple(group) in slow else 1))
+    assert named(found) == []
+    assert found.verdict == "inconclusive"

@@ -1,0 +1,92 @@
+"""Tests of pairs in other formats: folders, tables, perftest."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seatrial.checks.localize.sources import files_of, pair_in, tests_of_file
+from seatrial.model.errors import InputError
+
+ROWS = [("a", "b", 40), ("a", "c", 20), ("b", "c", "")]
+
+
+def csv_of(rows: list[tuple[object, ...]], header: str = "node_a,node_b,gb_s") -> str:
+    return "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
+
+
+def test_a_table_in_csv_and_one_in_json_are_the_same_tests(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text(csv_of(list(ROWS)))
+    rows = [dict(zip(("node_a", "node_b", "gb_s"), row, strict=True)) for row in ROWS]
+    (tmp_path / "pairs.json").write_text(json.dumps({"pairs": rows}))
+    of_csv, of_json = (tests_of_file(str(tmp_path / name)) for name in ("pairs.csv", "pairs.json"))
+    assert [(test.nodes, dict(test.busbw_gb_s)) for test in of_csv] == [
+        (test.nodes, dict(test.busbw_gb_s)) for test in of_json
+    ]
+    assert [test.failed for test in of_csv] == [False, False, True]
+
+
+def test_sizes_of_a_pair_are_one_test_with_its_gpus(tmp_path: Path) -> None:
+    rows: list[tuple[object, ...]] = [("a", "b", 40, "1G", "9d c3|1b 43"), ("a", "b", 41, "2G", "9d c3|1b 43")]
+    file = tmp_path / "pairs.csv"
+    file.write_text(csv_of(rows, "node_a,node_b,gb_s,size,gpus"))
+    (test,) = tests_of_file(str(file))
+    assert dict(test.busbw_gb_s) == {1 << 30: 40, 2 << 30: 41}
+    assert test.gpus == (("9d", "c3"), ("1b", "43"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("node_a,node_b,gbs\na,b,1\n", "'gbs' is no field; nearest: gb_s"),
+        ("node_a,node_b\na,b\n", "field 'gb_s' is missing"),
+        ("node_a,node_b,gb_s\na,b,fast\n", "pairs.csv#1: gb_s must be a number"),
+        ("node_a,node_b,gb_s\na,a,1\n", "node_a and node_b are the same"),
+        ("node_a,node_b,gb_s,size\na,b,1,big\n", "size: must be a size in bytes"),
+        ('[{"node_a": "a"', "is no JSON"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message.replace("[", r"\[")):
+        tests_of_file(str(file))
+
+
+def test_a_folder_is_all_its_files_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "night1").mkdir()
+    with pytest.raises(InputError, match="a folder needs 1 to"):
+        files_of(str(tmp_path))
+    for name in ("b.log", "a.csv", "notes.md", "night1/c.json"):
+        (tmp_path / name).write_text("x")
+    assert [Path(file).name for file in files_of(str(tmp_path))] == ["a.csv", "b.log", "c.json"]
+
+
+@pytest.mark.parametrize(
+    ("stem", "pair"),
+    [
+        ("n1--n2", ("n1", "n2")),
+        ("node-01_node-02", ("node-01", "node-02")),
+        ("gpu_1__gpu_2", ("gpu_1", "gpu_2")),
+        ("n1_to_n2", ("n1", "n2")),
+        ("results", None),
+        ("a_b_c", None),
+    ],
+)
+def test_the_name_of_a_file_says_its_pair(stem: str, pair: tuple[str, str] | None) -> None:
+    assert pair_in(stem) == pair
+
+
+def test_perftest_is_of_the_pair_that_its_file_is_named_after(tmp_path: Path) -> None:
+    text = (
+        "                    RDMA_Write BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_0\n"
+        " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+        " 65536      5000             393.49             392.10               0.747870\n"
+    )
+    for name in ("n1--n2.log", "output.log"):
+        (tmp_path / name).write_text(text)
+    (test,) = tests_of_file(str(tmp_path / "n1--n2.log"))
+    assert test.nodes == ("n1", "n2")
+    assert test.busbw_gb_s[65536] == pytest.approx(49.01, abs=0.01)
+    with pytest.raises(InputError, match="call the file NODE--NODE"):
+        tests_of_file(str(tmp_path / "output.log"))
