@@ -28,12 +28,13 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
         if len(names) < _LEAST_LEAF:
             continue
         varied = np.bincount(nodes, minlength=len(names)) < [times[name] for name in names]  # without them in a test
+        least = _least(len(names), len(addresses))
         tried = set[tuple[str, ...]]()
         for ratio in ratios:
-            members = _members(ratio, tests, nodes, len(names))
+            members = _members(ratio, tests, nodes, len(names), least)
             chosen = tuple(sorted(names[i] for i in np.flatnonzero(members)))
             told = 2 * (members & varied).sum() >= len(chosen)  # from the nodes themselves
-            if chosen in tried or not told or not _is_block(len(chosen), len(names), len(addresses)):
+            if chosen in tried or not told or not least <= len(chosen) < len(names):  # of all nodes it is the rail
                 continue
             tried.add(chosen)
             block = _column(addresses, chosen, tests[members[nodes]], len(names), len(sets))
@@ -86,11 +87,14 @@ def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) 
     return np.array(tests, dtype=np.int64), nodes, names
 
 
-def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int) -> Bools:
-    """The nodes that the tests speak for: first those slow by themselves, then each by what only it explains."""
+def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: float) -> Bools:
+    """The nodes that the tests speak for: first those slow by themselves, then each by what only it explains.
+
+    Fewer than `least` are left as they are.
+    """
     own = np.bincount(nodes, ratio[tests], count)
     members = own > 0
-    if members.sum() < _LEAST_SOCKETS:
+    if members.sum() < least:
         return members
     first = np.searchsorted(nodes, np.arange(count + 1))
     touched = np.bincount(tests, members[nodes], len(ratio))  # the number of members in each test
@@ -108,11 +112,9 @@ def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int) -> Bools:
     return members
 
 
-def _is_block(nodes: int, of: int, addresses: int) -> bool:
-    """Whether so many nodes of all with the address are more likely one fault than a few single ones."""
-    if nodes == of:
-        return False  # its rail
-    return nodes >= _LEAST_SOCKETS if addresses > 1 else nodes >= max(_LEAST_LEAF, _LEAST_SHARE * of)
+def _least(of: int, addresses: int) -> float:
+    """The number of nodes, of all with the addresses, that are more likely one fault than a few single ones."""
+    return _LEAST_SOCKETS if addresses > 1 else max(_LEAST_LEAF, _LEAST_SHARE * of)
 
 
 def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int) -> Column:

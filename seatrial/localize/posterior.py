@@ -292,13 +292,12 @@ def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]])
         return False
     usual = float(np.median(observed.value[slow]))
     as_slow = observed.slow & (observed.value < usual / 2) & (observed.value > 2 * usual)
-    across = np.zeros(len(observed.tests), dtype=bool)
-    across[column.tests] = True
-    for side in sides:
-        within = np.array([len(side.intersection(test.nodes)) > 1 for test in observed.tests]) & ~across
-        if (within & as_slow).sum() > (within & ~as_slow & ~observed.failed).sum():
-            return False
-    return True
+    side_of = {node: i for i, side in enumerate(sides) for node in side}
+    inside = np.array([side_of.get(test.nodes[0], -1) if len(set(test.nodes)) > 1 else -1 for test in observed.tests])
+    inside[column.tests] = -1
+    slow_in = np.bincount(inside[(inside >= 0) & as_slow], minlength=len(sides))
+    others_in = np.bincount(inside[(inside >= 0) & ~as_slow & ~observed.failed], minlength=len(sides))
+    return bool((slow_in <= others_in).all())
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
