@@ -261,7 +261,7 @@ def _as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list
     clear = _fine_nodes(observed, _told(observed))
 
     def is_sure(finding: Finding) -> bool:
-        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu", "socket", "leaf") else ()
+        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
         tests = posterior.tests_of(finding.cause)
         bad = tests[observed.bad[tests]]
         sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]

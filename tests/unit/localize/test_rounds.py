@@ -123,7 +123,7 @@ def test_nodes_that_are_fine_together_are_the_side_of_a_cut(seed: int) -> None:
 def test_a_node_that_is_named_twice_is_no_pair(seed: int, sigma: float) -> None:
     slow = set(random.Random(seed).sample(nodes(32), 5))
     _, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
-    assert rounds == 5
+    assert 4 <= rounds <= 5
 
 
 @pytest.mark.parametrize("seed", range(3))
