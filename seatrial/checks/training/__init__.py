@@ -46,6 +46,11 @@ REASONS = {
         "Run `py-spy dump --native --pid PID` on that rank: it shows the data loader, the file system or the GPU"
         " that it waits for.",
     ),
+    "training-log-short": Explanation(
+        "the log has {steps} steps of the {wanted} that the suite wants, read as {log}",
+        "The command ended, and its log does not show that it trained.",
+        "Look at its log in the run's folder; `log` says whose format it has, and `steps` how many must be there.",
+    ),
     "training-interrupted": Explanation(
         "a rank was killed on purpose",
         "The suite's `interrupt` killed a rank; the training goes on from its last checkpoint.",

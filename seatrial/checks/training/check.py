@@ -26,6 +26,7 @@ from seatrial.checks.failures import classify_failure, node_of
 from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
+from seatrial.checks.training.own import train_own
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -136,6 +137,8 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
 def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
     workload = settings.workload(gpus=testbed.has_gpus)
+    if workload.command:
+        return train_own(run, testbed, workload, settings.timeout_s, label)
     if workload.model == "llama":
         return train_llama(run, testbed, workload, settings.timeout_s, label)
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]

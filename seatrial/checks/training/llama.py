@@ -1,8 +1,8 @@
 """The training of `model: llama`: run it, with interruptions, and conclude from its last event.
 
-Measurements, with the conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster: token_rate
-(tokens/s of each GPU), loss_drop, step_time, checkpoints, goodput; recorded only, model_flops, mfu, step_time_p99 and
-the share of each group's communication. Of each node, its slowest rank: step_time, compute_time and alone_time, and
+Measurements, with the conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster:
+tokens_per_gpu (tokens/s), loss_drop, step_time, checkpoints, goodput; recorded only, model_flops, mfu, step_time_p99
+and the share of each group's communication. Of each node, its slowest rank: step_time, compute_time and alone_time, and
 where the step's time goes. Only compute_time and alone_time, which end before a rank waits for others, show a slow
 node.
 """
@@ -327,7 +327,7 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
     where |= workload.conditions()
     subject = Subject("cluster", run.cluster.name)
     if last.tokens_s_per_gpu:
-        yield Measurement("token_rate", last.tokens_s_per_gpu, "tokens/s", subject, where)
+        yield Measurement("tokens_per_gpu", last.tokens_s_per_gpu, "tokens/s", subject, where)
     if last.loss_drop is not None:
         learning = {**where, **workload.learning_conditions()}
         yield Measurement("loss_drop", last.loss_drop, "", subject, learning, better=None)

@@ -52,6 +52,12 @@ class Workload(DecoderOptions):
     model: Literal["tiny", "transformer", "resnet18", "resnet50", "llama"] = Field(
         "tiny", description="`tiny` is a transformer for processors; `llama`, a decoder that ranks share in every way"
     )
+    command: tuple[str, ...] = Field(
+        (), max_length=1000, description="your own training in place of a model, started on every rank as torchrun does"
+    )
+    log: Literal["megatron", "torchtitan", "nemo", "json"] | None = Field(
+        None, description="whose log the command prints; it must have `steps` steps or more"
+    )
     transformer: TransformerSize = Field(TransformerSize(), description="the size of the model `transformer`")
     data: Literal["synthetic", "fashion_mnist", "cifar10", "cifar100", "imagenet"] = Field(
         "synthetic", description="all but `synthetic` are images for a ResNet, read from `data_dir`"
@@ -78,6 +84,10 @@ class Workload(DecoderOptions):
             raise ValueError(f"data {self.data} is for resnet18 and resnet50; {self.model} learns synthetic data alone")
         if self.model != "transformer" and self.transformer != TransformerSize():
             raise ValueError(f"transformer is the size of the model transformer; model is {self.model}")
+        if bool(self.command) != bool(self.log):
+            raise ValueError("command and log belong together: the log is what is judged")
+        if self.command and self.model != "tiny":
+            raise ValueError(f"command takes the place of a model; model is {self.model}")
         if self.model == "llama" and self.precision == "fp16":
             raise ValueError("precision fp16 is not for llama; legal: fp32, bf16, fp8")
         if self.model != "llama" and self.precision == "fp8":
@@ -95,6 +105,8 @@ class Workload(DecoderOptions):
     @property
     def name(self) -> str:
         """The model, and its size where the suite can choose it: "transformer 6x512"."""
+        if self.command:
+            return f"your own {self.log} training"
         if self.model == "llama":
             return f"llama {self.size}"
         return f"{self.model} {self.transformer}" if self.model == "transformer" else self.model

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from decoder import Block, Decoder, DecoderSize, Experts, drop_others, initialize
+from rendezvous import CannotStart
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -177,6 +178,8 @@ def _sharding(meshes: Meshes, degrees: Degrees, numerics: Numerics) -> Callable[
     """What shards a module over the ranks of a mesh: nothing, where a rank has no other to share parameters with."""
     if meshes.dense["shard"].size() == 1:
         return lambda module, **_: module
+    if meshes.dense.device_type == "cpu" and not hasattr(torch.cpu.Stream, "record_event"):
+        raise CannotStart(f"fsdp on processors needs torch 2.7 or later, this is {torch.__version__}")
     policy = MixedPrecisionPolicy()
     if numerics.precision != "fp32":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

@@ -30,7 +30,7 @@ try:  # first: it says so where torch is missing
     import rendezvous
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
-    from rendezvous import WRONG_RESULT, RankPlacement, placement
+    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
     from trainer import PRECISIONS, History, Trainer, results, summary
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -92,8 +92,12 @@ _KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for eve
 
 def main(arguments: Sequence[str]) -> int:
     if is_llama(arguments):
-        import pretraining
-
+        try:
+            import pretraining
+        except ImportError as error:
+            raise CannotStart(
+                f"--model llama needs torch 2.6 or later, this is {torch.__version__}: {error}"
+            ) from error
         return int(pretraining.main(arguments))
     options = parse(arguments)
     torch.set_num_threads(1)

@@ -1,0 +1,75 @@
+"""The training of your own command: run it on every rank as torchrun does, and judge the log that it prints."""
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seatrial.checks.collectives.sweep import rendezvous_argv
+from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.checks.training.on_ranks import NAME, on_ranks
+from seatrial.checks.training.section import Workload
+from seatrial.config.run import Run
+from seatrial.model.measurement import ConditionValue, Subject
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.nccl.flight_recorder import late, read_watchdog
+from seatrial.readers.report import check_of
+from seatrial.readers.training import measurements_of, read_training
+from seatrial.readers.training_steps import read_steps
+from seatrial.remote.mpi import MpiResult
+
+
+def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
+    """Run the command on every rank that is left."""
+    probe = [testbed.python, f"{testbed.workdir}/torchrun_env.py", *rendezvous_argv(run, testbed, label, timeout_s)]
+    return on_ranks(
+        run,
+        testbed,
+        timeout_s,
+        label,
+        [*probe, "--", *workload.command],
+        is_done=lambda _: False,
+        conclude=lambda result: conclude_own(run, testbed, workload, result),
+    )
+
+
+def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
+    """The check after one run of the command. Pure."""
+    lines = _of_the_rank_that_logs(result)
+    steps = read_steps(lines)
+    report = read_training(lines)
+    if not result.ok:
+        return _failed(testbed, result, began=bool(steps))
+    if report is None or len(steps) < workload.steps:
+        reason = Reason.of("training-log-short", steps=len(steps), wanted=workload.steps, log=str(workload.log))
+        return Check(NAME, Verdict.FAIL, reason, result.seconds)
+    check = check_of(report, NAME)
+    conditions: dict[str, ConditionValue] = {"ranks": testbed.world_size, "command": digest_of(workload.command)}
+    subject = Subject("cluster", run.cluster.name)
+    measurements = (replace(each, conditions=conditions) for each in measurements_of(steps, subject))
+    return replace(check, seconds=result.seconds, measurements=tuple(measurements))
+
+
+def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
+    """The check of a command that did not end well; what NCCL's watchdog says names the rank that hangs."""
+    verdict, reason = classify_failure(result, began=began)
+    awaited = late(read_watchdog(result.lines))
+    if awaited:
+        reason = join((Reason.of("training-hangs", late=awaited[0].reason), reason))
+    return Check(NAME, verdict, reason, result.seconds, suspects=lost_ranks(result, testbed))
+
+
+def _of_the_rank_that_logs(result: MpiResult) -> Sequence[str]:
+    """The lines of the rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM."""
+    by_rank: dict[int | None, list[str]] = {}
+    for line in result.lines:
+        by_rank.setdefault(getattr(line, "rank", None), []).append(line)
+    return max(by_rank.values(), key=lambda lines: len(read_steps(lines)), default=[])
+
+
+def digest_of(command: Sequence[str]) -> str:
+    """A digest by which runs of one command are compared; the command itself may hold secrets."""
+    return hashlib.sha256(shlex.join(command).encode()).hexdigest()[:12]

@@ -1,0 +1,132 @@
+"""Who did not enter which collective: from traces, from dumps that may be hostile, and from the watchdog's lines."""
+
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from seatrial.cli.diagnose import diagnose
+from seatrial.nccl.flight_recorder import GroupTrace, NoDump, RankTrace, circle, late, read_dump, read_watchdog
+
+
+def dump(collectives: Mapping[str, int], ranks: Mapping[str, list[int]] | None = None) -> bytes:
+    """A dump as torch 2.9 writes it; `collectives` are how many a rank has entered, by group."""
+    entries = [
+        {
+            "process_group": (group, f"mesh_{group}"),
+            "collective_seq_id": number,
+            "p2p_seq_id": 0,
+            "profiling_name": "nccl:all_reduce",
+            "state": "scheduled",
+            "is_p2p": False,
+        }
+        for group, count in collectives.items()
+        for number in range(1, count + 1)
+    ]
+    config = {group: {"name": group, "desc": "", "ranks": json.dumps(of)} for group, of in (ranks or {}).items()}
+    return pickle.dumps({"version": "2.10", "pg_config": config, "entries": entries}, protocol=2)
+
+
+def trace(rank: int, waits: bool | None = None, /, **groups: int) -> RankTrace:
+    return RankTrace(rank, {name: GroupTrace(name, (), number) for name, number in groups.items()}, waits=waits)
+
+
+@pytest.mark.parametrize(
+    ("traces", "named"),
+    [
+        ([trace(0, dp=5), trace(1, dp=4), trace(2, dp=5)], [1]),
+        ([trace(0, dp=5), trace(1, dp=5)], []),
+        # rank 2 is behind in dp only because it waits in tp for rank 3, which is the one that is late
+        ([trace(0, dp=5, tp0=8), trace(1, dp=5, tp0=8), trace(2, dp=4, tp1=8), trace(3, dp=4, tp1=7)], [3]),
+        ([trace(0, a=2, b=1), trace(1, a=1, b=2)], []),  # each waits for the other
+        ([trace(0, True, dp=5), trace(1, True, dp=5), trace(2, False, dp=5)], [2]),
+        ([trace(0, False, dp=5), trace(1, True, dp=5)], []),  # one of two is no minority
+    ],
+)
+def test_the_rank_that_others_wait_for_is_named(traces: list[RankTrace], named: list[int]) -> None:
+    assert [each.rank for each in late(traces)] == named
+
+
+def test_ranks_that_wait_for_each_other_are_a_circle_and_blame_none() -> None:
+    reason = circle([trace(0, a=2, b=1), trace(1, a=1, b=2)])
+    assert reason
+    assert reason == "ranks 0, 1 wait for each other in groups a, b"
+    assert circle([trace(0, a=2), trace(1, a=2)]) is None
+
+
+def test_a_missing_dump_is_evidence() -> None:
+    dumps = [read_dump(dump({"0": 4}, {"0": [0, 1, 2]}), rank) for rank in (0, 2)]
+    assert [(each.rank, each.reason.code) for each in late(dumps)] == [(1, "rank-left-no-dump")]
+
+
+def test_a_dump_says_what_was_not_entered() -> None:
+    (found,) = late([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
+    assert found.reason == "rank 1 did not enter all_reduce 3 of group mesh_7"
+
+
+class Runs:
+    """What a hostile node would have unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch /tmp/hostile-dump",)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (pickle.dumps(Runs()), "asks for"),
+        (pickle.dumps({"entries": [Runs()]}, protocol=0), "asks for"),
+        (b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", "no whole pickle|BYTEARRAY8"),  # as long as all memory
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "no list of entries"),  # an index that would be a table of 16 GB
+        (b"\x80\x02" + b"](" * 5 + b"e", "no whole pickle"),
+        (dump({"0": 3})[:-20], "no whole pickle"),
+        (b"\x80\x02K\x01.", "no list of entries"),
+        (b'{"entries": 1}', "no list of entries"),
+        (b"{" * 100_000, "no JSON"),
+        (b"\x80\x02" + b"0" * 10, "POP"),
+    ],
+)
+def test_a_hostile_or_broken_dump_is_refused(content: bytes, complaint: str) -> None:
+    with pytest.raises(NoDump, match=complaint):
+        read_dump(content, 0)
+    assert not Path("/tmp/hostile-dump").exists()
+
+
+def test_entries_of_another_shape_are_left_out() -> None:
+    entries = [1, None, {}, {"process_group": "x", "collective_seq_id": "9"}, {"collective_seq_id": 1 << 70}]
+    assert read_dump(pickle.dumps({"entries": entries, "pg_config": {"0": 3}}, protocol=2), 0).groups == {}
+
+
+WATCHDOG = """\
+[rank0]:[E1127 10:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout
+[rank0]:[E1127 10:00:00.2 ProcessGroupNCCL.cpp:684] [PG ID 3 PG GUID 9(tp) Rank 0] Timeout at NCCL work: \
+WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, NumelIn=8)
+[rank0]:[E1127 10:00:00.3 ProcessGroupNCCL.cpp:690] [PG ID 3 PG GUID 9(tp) Rank 0]  failure detected by watchdog at \
+work sequence id: 4711 PG status: last enqueued work: 4711, last completed work: 4710
+[rank1]:[E1127 10:00:00.3 ProcessGroupNCCL.cpp:690] [PG ID 3 PG GUID 9(tp) Rank 1]  failure detected by watchdog at \
+work sequence id: 4710 PG status: last enqueued work: 4710, last completed work: 4710
+"""
+
+
+def test_the_lines_of_the_watchdog_name_the_rank(tmp_path: Path) -> None:
+    (found,) = late(read_watchdog(WATCHDOG.splitlines()))
+    assert found.reason == "rank 1 did not enter ALLREDUCE 4711 of group tp"
+    log = tmp_path / "job.log"
+    log.write_text(WATCHDOG)
+    done = CliRunner().invoke(diagnose, [str(log)])
+    assert done.exit_code == 1
+    assert done.output.splitlines()[0] == found.reason
+
+
+def test_diagnose_reads_a_folder_of_dumps(tmp_path: Path) -> None:
+    for rank, count in enumerate((5, 5, 4)):
+        (tmp_path / f"trace_{rank}").write_bytes(dump({"0": count}))
+    done = CliRunner().invoke(diagnose, [str(tmp_path), "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.output) == [
+        {"rank": 2, "host": "", "reason": "rank 2 did not enter all_reduce 5 of group mesh_0"}
+    ]
