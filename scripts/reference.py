@@ -17,6 +17,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.fields import Field, Section, sections
 from seatrial.model.reason import Explanation
 from seatrial.nccl.causes import CAUSES as LOG_CAUSES
+from seatrial.readers.table import READERS
 from seatrial.report.listings import rounded
 from seatrial.runs.explanations import AREAS
 from seatrial.system.shipped import CLUSTER_SCHEMA
@@ -26,6 +27,8 @@ DOCS = ROOT / "docs"
 SUITE_SCHEMA = "seatrial/checks/suites/suite.schema.json"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
 _NOT_SHOWN = ("unset", "none", "its fields' own")  # defaults that say nothing
+_TOOLS = "<!-- From here to the next mark `make docs` writes the table, from the code. -->"
+_TOOLS_END = "<!-- End of the table. -->"
 _PIPE = "\\|"  # within a table
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
@@ -51,7 +54,18 @@ def pages() -> dict[Path, str]:
     }
     schemas = {ROOT / CLUSTER_SCHEMA: _json_schema(Cluster), ROOT / SUITE_SCHEMA: _json_schema(SuiteFile)}
     written = {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
-    return {**written, **schemas}
+    logs = DOCS / "judging-logs.md"
+    before, mark, rest = logs.read_text().partition(f"{_TOOLS}\n")
+    tools = "\n".join(_tools())
+    return {**written, **schemas, logs: f"{before}{mark}{tools}\n{_TOOLS_END}{rest.partition(_TOOLS_END)[2]}"}
+
+
+def _tools() -> Iterator[str]:
+    """The outputs that `judge` reads beside nccl-tests', and what it finds in them."""
+    yield from ("| output | verdict |", "|---|---|")
+    for reader in READERS:
+        if reader.prints:
+            yield _row(reader.prints, reader.finds)
 
 
 def _json_schema(model: type[BaseModel]) -> str:

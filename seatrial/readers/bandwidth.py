@@ -135,6 +135,11 @@ def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Resul
         return
     if len(pairs) < 6:
         return
+    if slow_gpus := _slow_gpus(pairs):
+        for gpu, best, usual in slow_gpus:
+            words = f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
+            yield Result(Verdict.DEGRADED, NVLINK, words)
+        return
     usual = median(pairs.values())
     alike = sum(value >= _ALIKE * usual for value in pairs.values())
     slow_pairs = [pair for pair, value in pairs.items() if value < _SLOW * usual]
@@ -144,6 +149,16 @@ def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Resul
     least = min(pairs[pair] for pair in slow_pairs)
     where = f"GPU {common.pop()}" if len(common) == 1 else ", ".join(f"{a} to {b}" for a, b in slow_pairs[:4])
     yield Result(Verdict.DEGRADED, NVLINK, f"{which} {where}: {least:g} GB/s, where others have {usual:g}")
+
+
+def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, float]]:
+    """The GPUs whose fastest pair is slower than that of most others, with it and the usual one."""
+    best: dict[int, float] = {}
+    for pair, value in pairs.items():
+        for gpu in pair:
+            best[gpu] = max(value, best.get(gpu, 0.0))
+    usual = median(best.values())
+    return [(gpu, value, usual) for gpu, value in sorted(best.items()) if value < _SLOW * usual]
 
 
 def _at(matrix: Matrix, row: int, column: int) -> float:

@@ -18,8 +18,10 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_event
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
+from seatrial.model.result import Check
 from seatrial.nccl import RowReader, classify, file_outcome, parse_file, render, transport
 from seatrial.nccl.causes import xid_finding
+from seatrial.readers.parts import read_file
 from seatrial.remote.answers import (
     Facts,
     NodeAnswer,
@@ -36,6 +38,7 @@ from seatrial.text.redact import Redactor, Secrets
 from tasks.record import measurements_csv, run_json
 from tests import samples
 from tests.fuzz.mutations import dumped, of_bytes, of_document
+from tests.unit.readers.healthy import OUTPUTS
 
 ROOT = Path(__file__).parents[2]
 LOGS = sorted((ROOT / "tests" / "golden" / "nccl-logs").glob("*.log"))
@@ -150,6 +153,21 @@ def _read_kernel_log(path: Path) -> None:
         xid_finding(line)
 
 
+def _tools(dice: random.Random) -> bytes:
+    """Reports of several tools, one after another or within each other, and broken."""
+    outputs = [dice.choice(list(OUTPUTS.values())).encode() for _ in range(dice.randint(1, 4))]
+    return of_bytes(b"".join(outputs), dice)
+
+
+def _read_tools(path: Path) -> None:
+    """Each part is a sweep or a check whose reason is printable."""
+    for part in read_file(path, "log"):
+        if isinstance(part, Check):
+            assert part.reason.isprintable()
+        else:
+            assert json.dumps(part.to_dict(), allow_nan=False)
+
+
 def _read_versions(path: Path) -> None:
     """As facts.py reads what a node's programs print."""
     facts.version_in(["cat", str(path)])
@@ -241,6 +259,7 @@ TARGETS = (
     Target("suite file", _file_of("seatrial/checks/suites"), lambda path: load_suite(str(path))),
     Target("log", _log, _read_log),
     Target("-J log", _line_of(JSON_LOG), _read_sweeps),
+    Target("outputs of tools", _tools, _read_tools),
     Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),
     Target("versions", _text_of(VERSIONS), _read_versions),
     Target(

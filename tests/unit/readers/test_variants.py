@@ -1,0 +1,134 @@
+"""Layouts of tools as their versions print them: what each finds, of which part, and the next step that it leads to."""
+
+import pytest
+
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict
+from seatrial.readers.parts import read_text
+from seatrial.readers.ports import against_port
+from seatrial.runs.explanations import CATALOG
+from tests.unit.readers.healthy import BURN, IBSTAT, MLXLINK, NVLINK_STATUS, P2P, PERFTEST, SMI, XML
+
+SETTING = """\
+| Diagnostic                | Result                                         |
++===========================+================================================+
+| Persistence Mode          | Fail                                           |
+| Warning                   | Persistence mode for GPU 0 is disabled. Enabl  |
+|                           | e persistence mode by running "nvidia-smi -i   |
+|                           | <gpuId> -pm 1 " as root.                       |
+| PCIe                      | Skip - All                                     |
+"""
+BROKE_OFF = """\
+| Diagnostic                | Result                                         |
+| pcie                      | Fail                                           |
+| Warning                   | There was an internal error during the test:   |
+|                           | 'A child process (152) exited with non-zero s  |
+|                           | tatus 1' Check DCGM and system logs            |
+"""
+HEALTH_2 = """\
+Health Monitor Report
++------------------+---------------------------------------------------------+
+| Group 1          | Overall Health: Warning                                 |
++==================+=========================================================+
+| GPU ID: 0        | Warning                                                 |
+|                  | PCIe system: Warning - Detected more than 8 PCIe        |
+|                  | replays per minute for GPU 0: 13                        |
++------------------+---------------------------------------------------------+
+"""
+HEALTH_4 = """\
++---------------------------+----------------------------------------------------------+
+| Health Monitor Report                                                                |
++===========================+==========================================================+
+| Overall Health            | Failure                                                  |
+| GPU                       |                                                          |
+| -> 3                      | Failure                                                  |
+|    -> Errors              |                                                          |
+|       -> NVLink system    | Failure                                                  |
+|                           | Detected 12 NVLink errors on link 4 for GPU 3            |
++---------------------------+----------------------------------------------------------+
+"""
+P2P_4 = """\
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1      2      3
+     0 2500.83  388.11  388.2 120.3
+     1 386.90 2512.14 387.1 121.0
+     2 386.90 385.14 2512 122.0
+     3 121.90 120.14 122.1 2513.0
+"""
+FABRIC = """\
+GPU 00000000:19:00.0
+    Fabric
+        State                                          : Completed
+        Status                                         : Success
+        Health
+            Summary                                    : Unhealthy
+            Route Unhealthy                            : True
+"""
+IMEX_LOG = "[Dec 30 2025 00:11:40] [ERROR] [tid 39985] Failed to connect to node 3 at 10.0.0.98:50000: refused\n"
+NON_FATAL = "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61\n"  # noqa: E501
+DEVINFO = """\
+hca_id:\tmlx5_0
+\ttransport:\t\t\tInfiniBand (0)
+\t\tport:\t1
+\t\t\tstate:\t\t\tPORT_INIT (2)
+\t\t\tlink_layer:\t\tInfiniBand
+"""
+PERFQUERY = """\
+# Port counters: Lid 3 port 1 (CapMask: 0x5A00)
+PortSelect:......................1
+SymbolErrorCounter:..............41200
+LinkDownedCounter:...............19
+PortXmitWait:....................0
+"""
+FOUND = [
+    (SETTING, "degraded", "tool-dcgm-setting", "a setting, no broken GPU"),
+    (BROKE_OFF, "fail", "tool-dcgm-broke-off", "exited with non-zero status 1"),
+    (HEALTH_2, "degraded", "tool-gpu-pcie", "GPU 0: PCIe system: Detected more than 8 PCIe replays per minute"),
+    (HEALTH_4, "fail", "tool-gpu-nvlink", "GPU 3: NVLink system: Detected 12 NVLink errors"),
+    (SMI.replace("         0 |", "         3 |"), "degraded", "tool-gpu-memory", "GPU 0 (00000000:1B:00.0): 3"),
+    (XML.replace("pending>No", "pending>Yes"), "degraded", "tool-gpu-reset", "a remapped row waits"),
+    (FABRIC, "degraded", "tool-gpu-fabric", "fabric health: unhealthy"),
+    (NVLINK_STATUS.replace("26.562", "13.281", 1), "degraded", "tool-gpu-nvlink", "GPU 0: link 0 at 13.281 of 26.562"),
+    (NVLINK_STATUS.rpartition("\t")[0], "fail", "tool-gpu-nvlink", "GPU 1: 1 links, where others have 2"),
+    (P2P_4, "degraded", "tool-gpu-nvlink", "GPU 3: 122.1 GB/s at best"),
+    (P2P.replace("386.90", " 86.90"), "degraded", "tool-gpu-nvlink", "GPU 1 to 0: 86.9 GB/s, back 388.11"),
+    (BURN.replace("errors: 0 ", "errors: 24433  (WARNING!)"), "corrupt", "tool-wrong-data", "GPU 0: 24433"),
+    (BURN.replace("errors: 0 ", "errors: -1  (DIED!)"), "fail", "tool-gpu-unreadable", "GPU 0: its process died"),
+    (DEVINFO, "fail", "tool-port-no-subnet", "mlx5_0:1 is init"),
+    ("mlx5_1 port 1 ==> ibp2s0 (Down)\n", "fail", "tool-port-down", "mlx5_1:1"),
+    ("link mlx5_1/1 state DOWN physical_state DISABLED netdev ib0\n", "degraded", "tool-port-down", "down, disabled"),
+    (IBSTAT + IBSTAT.replace("mlx5_0", "mlx5_1").replace("400", "200"), "degraded", "tool-port-slow", "mlx5_1:1 runs"),
+    (PERFQUERY, "degraded", "tool-port-errors", "Lid 3 port 1: SymbolErrorCounter 41200, LinkDownedCounter 19"),
+    (MLXLINK.replace("State                              : Active", "State                              : Polling"),
+     "fail", "tool-port-down", "state Polling"),
+    (MLXLINK + "Effective Physical BER             : 4E-9\n", "degraded", "tool-port-errors", "4E-9"),
+    (IMEX_LOG, "fail", "tool-imex", "node 3 at 10.0.0.98"),
+    (NON_FATAL, "pass", None, "non-fatal error 12028"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "verdict", "code", "words"), FOUND)
+def test_a_variant_names_its_part_and_one_action(text: str, verdict: str, code: str | None, words: str) -> None:
+    (check,) = read_text(text, "tool", "tool")
+    assert isinstance(check, Check)
+    assert (check.verdict.value, words in check.reason) == (verdict, True), check.reason
+    if code:
+        assert code_of(check.reason) == code and CATALOG[code].next_step
+
+
+@pytest.mark.parametrize(
+    ("gbit_s", "fabric", "verdict"),
+    [
+        (393.1, "IB-8x400G", Verdict.PASS),
+        (300.0, "IB-8x400G", Verdict.DEGRADED),
+        (196.0, "IB-8x400G", Verdict.FAIL),
+        (393.1, "IB-8x200G", Verdict.INCONCLUSIVE),
+        (393.1, None, Verdict.PASS),
+    ],
+)
+def test_rdma_bandwidth_is_held_against_a_port(gbit_s: float, fabric: str | None, verdict: Verdict) -> None:
+    (check,) = read_text(PERFTEST.replace("393.12", str(gbit_s)), "tool", "tool")
+    assert isinstance(check, Check)
+    judged = against_port(check, fabric)
+    assert judged.verdict is verdict and bool(judged.judgements) == bool(fabric)
