@@ -15,6 +15,7 @@ from typing import TextIO
 
 from seatrial.model.errors import NothingFoundError
 from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, SweepReader
 from seatrial.nccl.parse import MAX_JSON, PEEK, looks_like_json_log, nothing_found, open_log, parse_json, stream_lines
 from seatrial.nccl.text import any_of, clean, unwrapped
@@ -24,7 +25,7 @@ from seatrial.readers.table import READERS
 Part = Sweep | Check
 _MAX_PARTS = 1000
 _MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
-_MAX_LABELS, _MAX_MARKS, _MAX_REFUSED = 4096, 1000, 20
+_MAX_LABELS, _MAX_MARKS, _MAX_REFUSED = 4096, 1000, 5
 _NEEDLE = any_of(needle for reader in READERS for needle in reader.needles)
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
 _NCCL_TESTS = re.compile(r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place")
@@ -62,7 +63,7 @@ class PartReader:
     def __init__(self, source: str, name: str) -> None:
         self._sweeps = SweepReader(source)
         self._name = name
-        self._open: dict[tuple[str, Reader], _Open] = {}  # by label and tool, the latest last
+        self._open: dict[str, dict[Reader, _Open]] = {}  # by label and tool, the latest last
         self._labels: set[str] = set()
         self._begun = self._refused = 0
         self._reports: list[tuple[tuple[int, int], str, Report]] = []
@@ -79,8 +80,7 @@ class PartReader:
 
     def parts(self) -> list[Part]:
         """Return the parts in the order of the text; empty if it has none."""
-        for part in list(self._open.values()):
-            self._close(part)
+        self._close_all()
         parts: list[Part] = list(self._sweeps.sweeps())
         for (sweeps_before, _), label, report in sorted(self._reports, key=itemgetter(0), reverse=True):
             parts.insert(sweeps_before, check_of(report, self._name, label))
@@ -105,8 +105,7 @@ class PartReader:
 
     def _take_of(self, text: str, label: str, begins: bool) -> bool:
         reader = _beginning(text) if begins else None
-        own = [part for part in self._open.values() if part.label == label or not part.reader.is_labelled]
-        for part in reversed(own):
+        for part in reversed(self._own(label)):
             is_again = reader is part.reader and reader.is_labelled and text in part.marks
             is_other = reader is not None and not part.reader.ends and (reader is not part.reader or is_again)
             if not is_other and (part.reader.ends or part.reader.belongs.match(text)):
@@ -118,30 +117,47 @@ class PartReader:
             self._begin(reader, text, label if reader.is_labelled else "")
             return True
         if _NCCL_TESTS.match(text):
-            for part in list(self._open.values()):
-                self._close(part)
-        for part in [part for part in self._open.values() if part.label == label]:
+            self._close_all()
+        for part in list(self._open.get(label, {}).values()):
             part.foreign += 1
             if part.foreign > part.reader.patience:
                 self._close(part)
         return False
 
+    def _own(self, label: str) -> list[_Open]:
+        """The open parts that a line with that label can belong to, the latest last."""
+        own = list(self._open.get(label, {}).values())
+        if not label:
+            return own
+        return [*(part for part in self._open.get("", {}).values() if not part.reader.is_labelled), *own]
+
     def _begin(self, reader: Reader, text: str, label: str) -> None:
-        key = (label, reader)
-        if before := self._open.get(key):
+        if before := self._open.get(label, {}).get(reader):
             self._close(before)
-        part = self._open[key] = _Open(reader, label, (self._sweeps.begun, self._begun))
+        part = _Open(reader, label, (self._sweeps.begun, self._begun))
+        self._open.setdefault(label, {})[reader] = part
         self._begun += 1
         part.add(text, is_mark=True)
         if reader.ends and reader.ends.search(text):
             self._close(part)
 
+    def _close_all(self) -> None:
+        while self._open:
+            self._close(next(iter(next(iter(self._open.values())).values())))
+
     def _close(self, part: _Open) -> None:
-        del self._open[part.label, part.reader]
+        of_label = self._open.get(part.label, {})
+        if of_label.get(part.reader) is not part:  # closed by what was read on the way
+            return
+        del of_label[part.reader]
+        if not of_label:
+            del self._open[part.label]
         report = part.reader.read(part.lines)
         if report is None:
             self._give_back(part)
-        elif len(self._reports) < _MAX_PARTS:
+            return
+        is_bad = any(result.verdict is not Verdict.PASS for result in report.results)
+        if len(self._reports) < (2 * _MAX_PARTS if is_bad else _MAX_PARTS):
             self._reports.append((part.place, part.label, report))
 
     def _give_back(self, part: _Open) -> None:
