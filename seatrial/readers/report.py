@@ -9,6 +9,7 @@ from seatrial.model.reason import Explanation, Reason, join
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
+from seatrial.text.redact import Secrets
 
 MAX_WORDS = 200
 _MAX_SHOWN, _MAX_MEASUREMENTS = 4, 1000
@@ -86,7 +87,8 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
 
 def _listed(texts: Sequence[str]) -> str:
     """The first few texts, each once."""
-    distinct = list(dict.fromkeys(printable(text)[:MAX_WORDS] for text in texts))
+    secrets = Secrets()
+    distinct = list(dict.fromkeys(secrets.out_of_line(printable(text)[:MAX_WORDS]) for text in texts))
     more = f" and {len(distinct) - _MAX_SHOWN} more" if len(distinct) > _MAX_SHOWN else ""
     return "; ".join(distinct[:_MAX_SHOWN]) + more
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.reason import code_of, explanation_of
+from seatrial.model.reason import code_of, explanation_of, parts_of
 from seatrial.model.result import Check, Expected, RunResult, Suspect, verdict_line
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -182,7 +182,7 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
         "reason": judged.reason,
         "code": code or None,
         "next_step": _next_step(code),
-        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)],
+        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)] + _of_tools(logs),
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
         "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
@@ -197,6 +197,26 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
             for m in held_against_nothing
         ],
     }
+
+
+def _of_tools(logs: "Iterable[Log]") -> list[dict[str, Any]]:
+    """What other tools found, with the fields of a cause in a log."""
+    return [
+        {
+            "log": log.name,
+            "code": code_of(reason),
+            "cause": reason,
+            "severity": "fatal" if check.verdict.is_fault else "note",
+            "host": None,
+            "rank": None,
+            "evidence": reason,
+            "next_step": _next_step(code_of(reason) or ""),
+        }
+        for log in logs
+        for check in log.checks
+        for reason in parts_of(check.reason)
+        if code_of(reason)
+    ]
 
 
 def _next_step(code: str) -> str | None:

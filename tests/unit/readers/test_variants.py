@@ -2,11 +2,14 @@
 
 import pytest
 
+from seatrial.judge.log_cluster import LogsConfig
+from seatrial.judge.logs import Log, judge_logs
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
 from seatrial.readers.ports import against_port
+from seatrial.report.terminal import to_dict
 from seatrial.runs.explanations import CATALOG
 from tests.unit.readers.healthy import BURN, IBSTAT, MLXLINK, NVLINK_STATUS, P2P, PERFTEST, SMI, XML
 
@@ -132,3 +135,16 @@ def test_rdma_bandwidth_is_held_against_a_port(gbit_s: float, fabric: str | None
     assert isinstance(check, Check)
     judged = against_port(check, fabric)
     assert judged.verdict is verdict and bool(judged.judgements) == bool(fabric)
+
+
+def test_what_tools_find_is_listed_with_the_causes_of_logs() -> None:
+    parts = read_text(HEALTH_4 + "ssh: Could not resolve hostname node-b: Name or service not known\n", "log", "log")
+    log = Log("log", tuple(parts))
+    found = to_dict(judge_logs([log], LogsConfig()), [log])["findings"]
+    assert {each["code"] for each in found} == {"tool-gpu-nvlink", "log-name-unresolved"}
+    assert all(each["next_step"] for each in found)
+
+
+def test_a_secret_in_a_tools_words_is_not_shown() -> None:
+    (check,) = read_text(IMEX_LOG.replace("refused", "password=hunter2secret"), "tool", "tool")
+    assert isinstance(check, Check) and "hunter2secret" not in check.reason
