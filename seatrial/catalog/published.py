@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.catalog import Reference, TrainingFigure, devices, one_nic, references, trainings
+from seatrial.catalog.llama import beside_llama, from_llama
 from seatrial.catalog.physics import from_links, from_physics, wire
 from seatrial.catalog.reach import from_reach
 from seatrial.model.baseline import Baseline
@@ -209,6 +210,7 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
     candidates = (
         from_physics(measurement, setup),
         from_training(measurement, setup)
+        or from_llama(measurement, setup.hardware, ranks_of(measurement, setup))
         or _from_catalog(measurement, setup, sizes)
         or from_reach(measurement, setup, sizes),
         from_links(measurement, setup, max(sizes, default=None)),
@@ -329,7 +331,8 @@ def figures_beside(check: Check, setup: Setup) -> list[str]:
     """Each figure once, in words."""
     notes: list[str] = []
     for m in check.measurements:
-        if note := beside(m, setup):
+        note = beside(m, setup) or beside_llama(m, setup.hardware, ranks_of(m, setup))
+        if note:
             notes.append(note)
         if m.subject.kind == "gpu":
             notes += _of_devices(m, setup)

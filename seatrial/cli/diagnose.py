@@ -12,7 +12,7 @@ from seatrial.cli.options import json_option, print_json
 from seatrial.model.errors import InputError, NothingFoundError
 
 if TYPE_CHECKING:
-    from seatrial.nccl.flight_recorder import Late, RankTrace
+    from seatrial.readers.flight_recorder import Late, RankTrace
 
 _MOST_LOG = 256 << 20  # bytes of a log
 
@@ -30,7 +30,7 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
     folders of them, and logs with the lines of NCCL's watchdog or of seatrial's own training. Exit status: 0 no rank
     stands out, 1 one does, 2 bad input, 3 the files cannot tell.
     """
-    from seatrial.nccl.flight_recorder import late
+    from seatrial.readers.flight_recorder import late
 
     traces = list(_merged(files))
     if not traces:
@@ -61,7 +61,7 @@ def _plain_files(paths: tuple[Path, ...]) -> Iterator[Path]:
 def _read(path: Path) -> "list[RankTrace]":
     """The traces in a file. Raises InputError for one that cannot be read, or that is no dump and no log."""
     from seatrial.checks.training.stuck import read_stuck
-    from seatrial.nccl.flight_recorder import NoDump, read_dump, read_watchdog
+    from seatrial.readers.flight_recorder import NoDump, read_dump, read_watchdog
 
     try:
         with path.open("rb") as file:
@@ -86,7 +86,7 @@ def _read(path: Path) -> "list[RankTrace]":
 def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
     """A line for each rank, and its next step."""
     from seatrial.model.reason import Reason
-    from seatrial.nccl.flight_recorder import circle
+    from seatrial.readers.flight_recorder import circle
     from seatrial.runs.explanations import CATALOG
 
     reasons = [late.reason for late in found]

@@ -58,9 +58,12 @@ class _Fault(Strict):
 
 
 class NodeFault(_Fault):
-    """Break one node on purpose: its link, its sshd, its host key, its processors, its memory, or what it computes."""
+    """Break one node on purpose: its link, sshd, host key, processors or memory, what it computes, or its training."""
 
-    effects = ("rate", "sshd", "host_key", "cpu_share", "memory", "computes")
+    effects = (
+        *("rate", "sshd", "host_key", "cpu_share", "memory", "computes"),
+        *("sleeps_at", "loses_loader_at", "replays_wrong", "checkpoint_s"),
+    )
     begins_later = ("rate", "sshd", "cpu_share")
 
     node: str = Field(description="node-0 to node-N")
@@ -79,6 +82,16 @@ class NodeFault(_Fault):
     )
     computes: Literal["wrong", "unstable"] | None = Field(
         None, description="what the probe `devices` computes is `wrong` the same way each time, or another each time"
+    )
+    sleeps_at: int | None = Field(
+        None, ge=0, description="the step of `model: llama` before which its first rank sleeps"
+    )
+    loses_loader_at: int | None = Field(None, ge=0, description="the step of `model: llama` at which its data ends")
+    replays_wrong: Literal["once", "always"] | None = Field(
+        None, description="its first rank computes wrongly in one of the replays of `model: llama`, or in all"
+    )
+    checkpoint_s: float | None = Field(
+        None, gt=0, le=3600, description="how many seconds longer each of its checkpoints takes"
     )
     device: str | None = Field(
         None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all of the node"

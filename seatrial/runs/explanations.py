@@ -6,8 +6,9 @@ from seatrial import builders, checks, history, localize, model, platforms, read
 from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.checks import localize as localize_step
 from seatrial.model.reason import Explanation
-from seatrial.nccl import causes, flight_recorder
+from seatrial.nccl import causes
 from seatrial.platforms import baremetal, docker, kubernetes, local, runai, slurm
+from seatrial.readers import flight_recorder
 
 AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "The run": runs.REASONS,

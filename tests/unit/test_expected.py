@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seatrial.catalog import trainings
-from seatrial.catalog.published import from_catalog, published, swept_sizes
+from seatrial.catalog.published import figures_beside, from_catalog, published, swept_sizes
 from seatrial.checks.collectives.section import SweepSizes
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.section import Training, TransformerSize, Workload
@@ -201,3 +201,33 @@ def test_what_others_reached_on_single_gpus_is_shown_beside_and_not_judged() -> 
     check = shown(Check("devices", Verdict.PASS, "ok", measurements=(m,)), H100)
     assert check.verdict is Verdict.PASS
     assert "not judged by the 794 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00" in check.reason
+
+
+def tokens_per_gpu(value: float, **conditions: ConditionValue) -> Measurement:
+    where: dict[str, ConditionValue] = {"ranks": 8, "batch_per_rank": 2, "model": "llama 8b", "precision": "bf16"}
+    return Measurement("tokens_per_gpu", value, "tokens/s", CLUSTER, {**where, "sequence": 8192, **conditions})
+
+
+@pytest.mark.parametrize(
+    ("value", "conditions", "verdict"),
+    [
+        (5800.0, {}, Verdict.PASS),
+        (4500.0, {}, Verdict.DEGRADED),  # 22 % below torchtitan's 5,762
+        (2000.0, {}, Verdict.FAIL),
+        (5800.0, {"compile": True}, Verdict.PASS),
+        (5000.0, {"compile": True}, Verdict.DEGRADED),  # torchtitan's compiled 6,667
+    ],
+)
+def test_a_published_training_judges_the_same_training(
+    value: float, conditions: dict[str, ConditionValue], verdict: Verdict
+) -> None:
+    judgement = judged(tokens_per_gpu(value, **conditions), H100)
+    assert (judgement.verdict, judgement.source) == (verdict, "catalog")
+    assert "torchtitan" in judgement.reason or verdict is Verdict.PASS
+
+
+def test_another_training_is_shown_beside_the_nearest_published_one() -> None:
+    other = tokens_per_gpu(900.0, sequence=4096, parallel="tp 2")
+    assert not published(other, H100, ())
+    note = figures_beside(Check("training", Verdict.PASS, "", measurements=(other,)), H100)
+    assert note[0].endswith("differs in sequence and parallel")

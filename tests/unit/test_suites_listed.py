@@ -43,7 +43,7 @@ def test_every_check_of_a_suite_is_listed_with_its_parts() -> None:
     words = [part.what for _, part in planned.parts]
     assert "all_reduce (network): 64K to 8G, factor 2, 20 iterations" in words
     assert "50 sums of 2,000,000 elements by torch, each element checked" in words
-    assert "resnet50 in bf16, batch 64 for each rank, 150 steps, then 50 of inference" in words
+    assert "llama 1b in bf16, batch 2 for each rank, 100 steps" in words
 
 
 def test_what_has_nobody_to_talk_to_is_not_listed() -> None:

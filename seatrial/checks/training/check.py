@@ -35,6 +35,7 @@ from seatrial.checks.training.result import (
     suspects,
 )
 from seatrial.checks.training.section import Training, plan_training
+from seatrial.checks.training.stuck import conclude_hang
 from seatrial.config.run import Run
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
@@ -161,6 +162,8 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     """
     trained = read_training_result(from_rank_0(result.lines), testbed)
     if trained is None:
+        if hanging := conclude_hang(testbed, result):
+            return hanging
         began = any(read_event(line) for line in from_rank_0(result.lines))
         verdict, reason = classify_failure(result, began=began)
         return Check(NAME, verdict, reason, result.seconds)

@@ -22,14 +22,13 @@ from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.result import Finite
 from seatrial.checks.training.section import Workload
-from seatrial.checks.training.stuck import read_stuck
+from seatrial.checks.training.stuck import conclude_hang
 from seatrial.config.run import Run
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.nccl.flight_recorder import late
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from
@@ -245,19 +244,11 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
 
 def _without_end(testbed: Testbed, result: MpiResult) -> Check:
     """The check of a training that did not end: who is late, if the ranks said where they stand."""
-    traces = read_stuck(result.lines)
-    awaited = late(traces, testbed.world_size) if traces else []
-    if not awaited:
-        began = bool(read_events(list(from_rank_0(result.lines))))
-        verdict, reason = classify_failure(result, began=began)
-        return Check(NAME, verdict, reason, result.seconds)
-    suspects = {}
-    for each in awaited:
-        name = node_of(each.rank, each.host, testbed)
-        suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
-    few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
-    reason = Reason.of("training-hangs", late=awaited[0].reason)
-    return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)
+    if hanging := conclude_hang(testbed, result):
+        return hanging
+    began = bool(read_events(list(from_rank_0(result.lines))))
+    verdict, reason = classify_failure(result, began=began)
+    return Check(NAME, verdict, reason, result.seconds)
 
 
 def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:

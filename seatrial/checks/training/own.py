@@ -15,7 +15,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.nccl.flight_recorder import late, read_watchdog
+from seatrial.readers.flight_recorder import late, read_watchdog
 from seatrial.readers.report import check_of
 from seatrial.readers.training import measurements_of, read_training
 from seatrial.readers.training_steps import read_steps

@@ -5,11 +5,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from seatrial.nccl.flight_recorder import GroupTrace, RankTrace
+from seatrial.checks.failures import node_of
+from seatrial.checks.training.on_ranks import NAME
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
+from seatrial.remote.mpi import MpiResult
 
 _EVENT = '{"event": "stuck"'
 _MOST_LINES = 200_000
+_CONFIDENT = 0.9
 RankNumber = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
@@ -66,3 +74,21 @@ def _trace(stuck: _Stuck) -> RankTrace:
 def _busy(gpu: _Gpu | None) -> str:
     """How busy a GPU is, for a sentence; busy with little power means that it waits in a kernel of NCCL's."""
     return f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
+
+
+def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
+    """The check of a probe whose ranks said that a step does not end; None where that names no rank.
+
+    A machine that is too busy to play all nodes hangs too, and says nothing about them.
+    """
+    traces = [] if result.starved else read_stuck(result.lines)
+    awaited = late(traces, testbed.world_size) if traces else []
+    if not awaited:
+        return None
+    suspects = {}
+    for each in awaited:
+        name = node_of(each.rank, each.host, testbed)
+        suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
+    few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
+    reason = Reason.of("training-hangs", late=awaited[0].reason)
+    return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)

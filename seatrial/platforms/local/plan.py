@@ -308,7 +308,16 @@ def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
     faults = [fault for fault in cluster.faults if isinstance(fault, NodeFault) and node.name in fault.nodes]
     wrong = [f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes]
     computing = {"SEATRIAL_COMPUTE_FAULT": wrong[-1]} if wrong else {}  # seatrial/remote/probes/devices.py reads it
-    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp"), **computing}
+    playing = [f"{name}={value}" for fault in faults for name, value in _of_training(fault)]
+    training = {"SEATRIAL_TRAINING_FAULT": ",".join(playing)} if playing else {}  # pretraining.py reads it
+    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp"), **computing, **training}
+
+
+def _of_training(fault: NodeFault) -> Iterator[tuple[str, object]]:
+    """Yield the effects of a fault that the training itself plays."""
+    for name in ("sleeps_at", "loses_loader_at", "replays_wrong", "checkpoint_s"):
+        if getattr(fault, name) is not None:
+            yield name, getattr(fault, name)
 
 
 def _quote(path: Path) -> str:

@@ -3,7 +3,7 @@
 The collectives are those of PyTorch's flight recorder
 (https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html), which records each one when a rank enters it. A
 thread of every rank says, in one line of JSON, how far the rank has come in each of its groups; from the lines of all
-ranks follows who did not enter what (seatrial/nccl/flight_recorder.py).
+ranks follows who did not enter what (seatrial/readers/flight_recorder.py).
 Copied to the nodes next to the probes.
 """
 

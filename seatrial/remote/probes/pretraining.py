@@ -47,6 +47,7 @@ PRECISIONS = ("fp32", "bf16", "fp8")
 _FAULTS = ("sleep", "lose-loader", "die")
 _SETTLED_EVERY = {"cpu": 1, "cuda": 10}  # steps between two looks at the losses and times
 _SLEEP_S = 3600.0
+_BEFORE_TIMEOUT = 0.8
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     here = rendezvous.place(options)
     device = rendezvous.choose_device(options.device, here)
     size, degrees = checked(options, here.world_size)
+    add_faults(options, here, os.environ.get("SEATRIAL_TRAINING_FAULT", ""))
     hang.record_collectives()
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
     if options.deterministic or options.replays:
@@ -63,7 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     replayed = replays.run(size, options, here, device) if options.replays else None
     torch.use_deterministic_algorithms(mode=options.deterministic)
     run = Pretraining(options, size, degrees, here, device)
-    with hang.Watchdog(here.rank, here.host, options.hang_s, options.dump_prefix) as watchdog:
+    limit_s = min(options.hang_s, _BEFORE_TIMEOUT * options.timeout_s)  # before a collective gives up
+    with hang.Watchdog(here.rank, here.host, limit_s, options.dump_prefix) as watchdog:
         run.train(watchdog)
     result = run.summary(replayed)
     run.report(**result)
@@ -339,6 +342,20 @@ def checked(options: argparse.Namespace, ranks: int) -> tuple[DecoderSize, Degre
     for problem in parallel.problems(degrees, size, options.sequence, options.batch):
         raise CannotStart(problem)
     return size, degrees
+
+
+def add_faults(options: argparse.Namespace, here: RankPlacement, text: str) -> None:
+    """Add what the local platform lets this node's training break: sleeps_at=3,checkpoint_s=5."""
+    faults = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    options.slow_checkpoint_s = float(faults.get("checkpoint_s", options.slow_checkpoint_s))
+    if here.local_rank:
+        return
+    for name, what in (("sleeps_at", "sleep"), ("loses_loader_at", "lose-loader")):
+        if name in faults:
+            options.fault.append((what, here.rank, int(faults[name])))
+    if "replays_wrong" in faults:
+        once = "-once" if faults["replays_wrong"] == "once" else ""
+        options.wrong = f"{here.rank}:compute{once}"
 
 
 def _fault(text: str) -> tuple[str, int, int]:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 try:  # first: it says so where torch is missing
+    import hang
     import rendezvous
     from datasets import SOURCES, download
     from models import MODELS, TransformerSize
@@ -44,6 +45,9 @@ _BY_HAND = {  # what is trained where nothing is asked for, by the kind of devic
 }
 
 
+_BEFORE_TIMEOUT = 0.8  # of a collective: all ranks say where they stand before the first one gives up
+
+
 def over_ranks(value: float, device: str) -> list[float]:
     """Every rank's value, by rank."""
     mine = torch.tensor([value], dtype=torch.float64, device=device)
@@ -52,10 +56,11 @@ def over_ranks(value: float, device: str) -> list[float]:
     return [float(theirs) for theirs in everyone]
 
 
-def train(trainer: Trainer) -> History:
+def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
     """Run the steps. The ranks' losses are compared before gradients mix, so a NaN is seen where it arose."""
     options, here, history = trainer.options, trainer.here, History()
     for step in range(options.steps):
+        watchdog.beat(step)
         started = time.perf_counter()
         loss = trainer.loss(next(trainer.batches))
         if options.poison == here.rank and step == options.steps // 2:
@@ -103,6 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(1)
     here = rendezvous.place(options)
     device = rendezvous.choose_device(options.device, here)
+    hang.record_collectives()
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
     if options.download and options.data != "synthetic" and here.local_rank == 0:
         download(options.data, options.data_dir)
@@ -110,7 +116,8 @@ def main(arguments: Sequence[str]) -> int:
     torch.manual_seed(options.seed)
     torch.backends.cudnn.benchmark = True  # shapes never change: the fastest convolution is worth looking for
     trainer = Trainer(options, here, device)
-    history = train(trainer)
+    with hang.Watchdog(here.rank, here.host, _BEFORE_TIMEOUT * options.timeout_s) as watchdog:
+        history = train(trainer, watchdog)
     if options.diverge == here.rank:  # in a way that no loss shows
         with torch.no_grad():
             next(trainer.model.parameters()).view(-1)[0] += 1e-3

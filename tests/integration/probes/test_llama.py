@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.training.stuck import read_stuck
-from seatrial.nccl.flight_recorder import late
+from seatrial.readers.flight_recorder import late
 from seatrial.remote.probes import probe
 from tests.integration.probes.launched import PATIENCE_S, PROBE_FOLDER, Ended, finish, start
 from tests.site import free_port

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial.cli.diagnose import diagnose
-from seatrial.nccl.flight_recorder import GroupTrace, NoDump, RankTrace, circle, late, read_dump, read_watchdog
+from seatrial.readers.flight_recorder import GroupTrace, NoDump, RankTrace, circle, late, read_dump, read_watchdog
 
 
 def dump(collectives: Mapping[str, int], ranks: Mapping[str, list[int]] | None = None) -> bytes:
