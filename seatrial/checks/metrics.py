@@ -87,7 +87,7 @@ TRAINING_METRICS = {
         "", "the fraction of a forward and backward pass that is gone without communication; recorded, not judged"
     ),
     "inference": Metric("samples/s", "over all ranks, where the suite has inference_steps"),
-    "token_rate": Metric("tokens/s", "of each GPU, of model: llama"),
+    "tokens_per_gpu": Metric("tokens/s", "of each GPU, of model: llama"),
     "data_time": Metric("ms", "one step's wait for data, of each node's slowest rank; recorded, not judged"),
     "forward_time": Metric("ms", "one step's forward pass, likewise; recorded, not judged"),
     "backward_time": Metric("ms", "one step's backward pass, likewise; recorded, not judged"),

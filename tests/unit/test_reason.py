@@ -32,7 +32,8 @@ from seatrial.model.reason import (
 )
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import causes, flight_recorder
+from seatrial.nccl import causes
+from seatrial.readers import flight_recorder
 from seatrial.runs.explanations import AREAS, CATALOG
 from seatrial.runs.load import load_result
 from seatrial.text.docs import with_addresses
@@ -114,7 +115,7 @@ def test_a_code_is_registered_where_it_is_raised() -> None:
         for code in _constants(path) & set(CATALOG)
     }
     package_of |= dict.fromkeys(readers.REASONS, "seatrial.readers")  # each reader has its own
-    package_of |= dict.fromkeys(flight_recorder.REASONS, "seatrial.nccl")
+    package_of |= dict.fromkeys(flight_recorder.REASONS, "seatrial.readers")
     assert set(package_of) == set(CATALOG) - set(causes.REASONS), "those of logs stand in a table"
     for path in _sources():
         for place, code, _ in _made(path):

@@ -19,7 +19,7 @@ from seatrial.readers.flight_recorder import late, read_watchdog
 from seatrial.readers.report import check_of
 from seatrial.readers.training import measurements_of, read_training
 from seatrial.readers.training_steps import read_steps
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 
 
 def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:

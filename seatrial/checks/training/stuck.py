@@ -13,7 +13,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
-from seatrial.remote.mpi import MpiResult
+from seatrial.remote.mpi_result import MpiResult
 
 _EVENT = '{"event": "stuck"'
 _MOST_LINES = 200_000
@@ -58,7 +58,8 @@ def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
             stuck = read_answer(_Stuck, line[start:])
         except ValueError:
             continue
-        found[stuck.rank] = _trace(stuck)
+        if getattr(line, "rank", None) in (None, stuck.rank):  # no rank speaks for another
+            found[stuck.rank] = _trace(stuck)
     return [found[rank] for rank in sorted(found)]
 
 
