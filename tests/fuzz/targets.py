@@ -1,6 +1,7 @@
 """Everything that reads what nodes, files and other people hand in, with good input to begin from."""
 
 import json
+import pickle
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,11 +17,13 @@ from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_event
+from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import Check
 from seatrial.nccl import RowReader, classify, file_outcome, parse_file, render, transport
 from seatrial.nccl.causes import xid_finding
+from seatrial.readers.flight_recorder import NoDump, late, read_dump
 from seatrial.readers.parts import read_file
 from seatrial.remote.answers import (
     Facts,
@@ -58,6 +61,24 @@ FACTS = {
     "sshd": "",
     "nccl_tests": "",
     "versions": {"openmpi": "4.1.4", "torch": None},
+}
+ENTRY = {
+    "process_group": ("0", "mesh_tp"),
+    "collective_seq_id": 3,
+    "profiling_name": "nccl:all_reduce",
+    "is_p2p": False,
+}
+DUMP = pickle.dumps({"pg_config": {"0": {"name": "0", "ranks": "[0, 1]"}}, "entries": [ENTRY]}, protocol=2)
+GROUP = {"id": "0", "name": "default_pg", "ranks": [0, 1], "collective": 3, "operation": "gloo:all_reduce"}
+STUCK = {
+    "event": "stuck",
+    "rank": 1,
+    "host": "node-1",
+    "step": 3,
+    "groups": [GROUP],
+    "stack": ["a.py:1 f"],
+    "waits": True,
+    "gpu": {"busy_percent": 100.0, "power_w": 120.0},
 }
 PEER = {"peer": "node-1", "error": ""}
 RESULT = {"time": 50.0, "alg_bw": 20.9, "bus_bw": 36.7, "nwrong": 0.0}
@@ -238,6 +259,15 @@ def _read_events(path: Path) -> None:
         read_event(line)
 
 
+def _read_dump(path: Path) -> None:
+    with suppress(NoDump):
+        late([read_dump(path.read_bytes(), rank) for rank in range(2)], 3)
+
+
+def _read_stuck(path: Path) -> None:
+    late(read_stuck(path.read_text(errors="replace").splitlines()), 3)
+
+
 def _log_with_secret(dice: random.Random) -> bytes:
     data = _log(dice)
     at = dice.randrange(len(data) + 1)
@@ -270,6 +300,8 @@ TARGETS = (
         "answers", _line_of(PEER, LISTENER, TRAFFIC), _answer_as(PeerAnswer, StreamListener, StreamAnswer, StreamError)
     ),
     Target("training events", _line_of(EVENT), _read_events),
+    Target("flight recorder", _text_of(DUMP), _read_dump),
+    Target("stuck ranks", _line_of(STUCK), _read_stuck),
     Target("run.json", _run_json, _read_run),
     Target("measurements.csv", _csv, _read_csv),
     Target("bundle", _bundle, verify),
