@@ -104,7 +104,7 @@ WRONG_FIELDS = [
     ("faults: [{node: node-1}]", r"one of rate, sshd, host_key, cpu_share, memory, computes"),
     (
         "faults: [{node: node-1, spead: 1}]",
-        r"faults\.0\.spead: unknown field; legal: after, computes, cpu_share, device",
+        r"faults\.0\.spead: unknown field; legal: after, checkpoint_s, computes, cpu_share, device",
     ),
     ("faults: [{link: [node-0, node-0], state: down}]", r"faults\.0: a link needs two different nodes"),
     ("faults: [{link: [node-0, node-1]}]", r"faults\.0: a fault needs one of state, rate, loss"),

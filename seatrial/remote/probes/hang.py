@@ -10,6 +10,7 @@ Copied to the nodes next to the probes.
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import subprocess
@@ -43,17 +44,20 @@ def record_collectives() -> None:
 
 
 class Watchdog:
-    """Ends the process with status 1 when `beat` was not called for `limit_s`, after it has said where it stands."""
+    """Ends the process with status 1 when `beat` was not called for `limit_s`, after it has said where it stands.
+
+    It watches from the first `beat` on, and never a rank that is alone.
+    """
 
     def __init__(self, rank: int, host: str, limit_s: float, dump_prefix: str | None = None) -> None:
         self.place = {"rank": rank, "host": host}
         self.limit_s, self.dump_prefix = limit_s, dump_prefix
         self.watched = threading.main_thread().ident or 0
-        self.step, self.last = -1, time.monotonic()
+        self.step, self.last = -1, math.inf
         self.over = threading.Event()
 
     def __enter__(self) -> Watchdog:
-        if self.limit_s > 0:
+        if self.limit_s > 0 and dist.get_world_size() > 1:
             threading.Thread(target=self._watch, daemon=True).start()
         return self
 

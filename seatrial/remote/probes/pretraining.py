@@ -128,7 +128,8 @@ class Pretraining:
             **self.checkpoints.facts(),
         )
         for step in range(self.first_step, options.steps):
-            watchdog.beat(step)
+            if step > self.first_step or not options.compile:  # which takes minutes in the first step
+                watchdog.beat(step)
             self.break_on_purpose(step)
             self.run_step(step)
             is_last = step == options.steps - 1

@@ -60,7 +60,8 @@ def train(trainer: Trainer, watchdog: hang.Watchdog) -> History:
     """Run the steps. The ranks' losses are compared before gradients mix, so a NaN is seen where it arose."""
     options, here, history = trainer.options, trainer.here, History()
     for step in range(options.steps):
-        watchdog.beat(step)
+        if step:  # the first step may compile and look for kernels
+            watchdog.beat(step)
         started = time.perf_counter()
         loss = trainer.loss(next(trainer.batches))
         if options.poison == here.rank and step == options.steps // 2:
