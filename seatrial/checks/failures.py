@@ -58,6 +58,7 @@ _SETUP = {  # causes that lie with the set-up, and what they leave the check as
     "log-mpi-hostfile": Verdict.INCONCLUSIVE,
     "log-srun-mpi": Verdict.NOT_RUN,
     "log-srun-refused": Verdict.INCONCLUSIVE,
+    "log-nccl-connects": Verdict.INCONCLUSIVE,
 }
 _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node

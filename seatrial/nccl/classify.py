@@ -17,10 +17,12 @@ from seatrial.nccl.causes import (
     Cause,
     Finding,
     evidence_of,
+    finding_of_class,
     other,
     with_other_gpus,
     xid_finding,
 )
+from seatrial.nccl.stages import Stages
 from seatrial.nccl.text import any_of, clean, unwrapped
 from seatrial.nccl.warnings import warned
 from seatrial.nccl.watchdog import Watchdog
@@ -81,6 +83,9 @@ _RANK = re.compile(r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\]")
 _STACK = re.compile(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whose first line names rank and host
 
 
+_TIME_LIMITS = frozenset({"log-slurm-time-limit", "log-time-limit"})
+
+
 class Classifier:
     """Find causes of failure in a log, line by line; memory does not grow with the log.
 
@@ -96,6 +101,7 @@ class Classifier:
         self._messages: dict[str | None, str] = {}  # by host, the last of NCCL or of a traceback that names a cause
         self._last_error = self._traceback = False
         self._watchdog = Watchdog()
+        self._stages = Stages()
         self._ended: Finding | None = None  # of MPICH, the rank whose error stack is read
 
     def feed(self, text: str, rank: int | None = None) -> None:
@@ -118,7 +124,12 @@ class Classifier:
     def findings(self) -> list[Finding]:
         """Return the findings, causes before consequences, and each of them in the order of the log."""
         self._close_box()
-        return sorted(map(self._with_detail, self._by_key.values()), key=weight)
+        findings = sorted(map(self._with_detail, self._by_key.values()), key=weight)
+        if findings and findings[0].code in _TIME_LIMITS and (words := self._stages.unfinished()):
+            ended = findings[0]
+            hung = finding_of_class("connect", "fatal", ended.evidence, None, None)
+            findings[0] = replace(hung, cause=f"{hung.cause}: {words}; {ended.cause}")
+        return findings
 
     def _with_detail(self, finding: Finding) -> Finding:
         """Add what a status lacks: the latest message with a cause, and to the watchdog's the ranks that reported."""
@@ -152,6 +163,7 @@ class Classifier:
             finding = _first(f"{self._before} {text.strip()}", rank, _WRAPPED)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
         self._watchdog.take(text)
+        self._stages.take(text)
         finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(line, rank))
         if finding is not None:
             self._keep(finding)
@@ -193,12 +205,21 @@ class Classifier:
     def _keep(self, finding: Finding) -> None:
         if finding.code == "log-watchdog":  # the rank that reports it only waited
             finding = replace(finding, rank=None)
+        self._name_host_of_heap(finding)
         if finding.code == "log-mpi-fatal":
             self._ended = finding
         elif self._ended and _STACK.match(finding.evidence):
             finding = replace(finding, host=finding.host or self._ended.host, rank=self._ended.rank)
         if len(self._by_key) < _MAX_FINDINGS:
             self._by_key.setdefault((finding.cause, finding.host, finding.rank), finding)
+
+    def _name_host_of_heap(self, crashed: Finding) -> None:
+        """Give a corrupted heap, which glibc reports without a host, the one of the crash that follows it."""
+        if crashed.code != "log-crashed" or crashed.host is None:
+            return
+        for key, finding in self._by_key.items():
+            if finding.code == "log-heap" and finding.host is None:
+                self._by_key[key] = replace(finding, host=crashed.host)
 
 
 def classify(lines: Iterable[str]) -> list[Finding]:

@@ -29,6 +29,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._at: dict[str, dict[int, int]] = {}  # by group and rank: the collective that it is in, or came out of
         self._lines: dict[tuple[str, int], str] = {}
+        self._idle: set[tuple[str, int]] = set()  # of these, the ranks whose last enqueued work is complete
         self._operations: dict[int, str] = {}
 
     def take(self, text: str) -> None:
@@ -46,6 +47,8 @@ class Watchdog:
             self._operations.setdefault(number, operation[1])
         self._at.setdefault(key, {})[rank] = number
         self._lines[key, rank] = text
+        if idle:
+            self._idle.add((key, rank))
 
     def behind(self) -> Behind | None:
         """Compare the ranks of the group that shows most; None where no line names a collective."""
@@ -58,6 +61,8 @@ class Watchdog:
         what = f"{self._operations.get(latest, 'work')} {latest}"
         if not ranks:
             waiting = named(sorted(at))
+            if all((key, rank) in self._idle for rank in at):
+                return Behind(f"{waiting} completed {what} and entered no other collective", tuple(sorted(at)), None)
             return Behind(f"{what}: {waiting} waited for ranks that do not report", (), None)
         verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
         words = f"{named(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"

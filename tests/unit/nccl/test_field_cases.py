@@ -119,7 +119,22 @@ JUDGED = [
     ),
     ("151-slurmctld-gres-lower", f"H100-SXM {EIGHT}", 1, "log-slurm-node-short", "(7 < 8)) on node-31", ""),
     ("155-mpich-ofi-ptlte-not-found", "other --nodes 8 --gpus-per-node 4", 1, "log-cxi-peer", "node-a (rank 519)", ""),
-    ("158-gb200-old-nccl-corrupted-chunks", "GB200-NVL72 --nodes 10 --gpus-per-node 4", 1, "log-heap", "corrupted", ""),
+    (
+        "158-gb200-old-nccl-corrupted-chunks",
+        "GB200-NVL72 --nodes 10 --gpus-per-node 4",
+        1,
+        "log-heap",
+        "corrupted unsorted chunks) on node-07",
+        "",
+    ),
+    (
+        "162-slingshot-hang-rings-no-trees",
+        "other --nodes 2 --gpus-per-node 4",
+        3,
+        "log-nccl-connects",
+        "all 8 ranks connected their rings, and none connected their trees",
+        "fail",
+    ),
     (
         "83-dcgm4-table-names-the-gpu",
         "",
@@ -187,7 +202,8 @@ STEPS = {  # what a night engineer is told to do, by case
     "40": "install", "41": "REGISTRY#IMAGE", "43": "ENROOT_RUNTIME_PATH", "44": "slurmd", "46": "btl_tcp_if_include",
     "48": "MASTER_ADDR", "80": "/dev/kfd", "81": "iommu=pt", "82": "HSA_OVERRIDE_GFX_VERSION", "84": "py-spy",
     "85": "NCCL_CUMEM_ENABLE=0", "107": "NCCL_IB_HCA", "108": "same image", "109": "Xid 79", "112": "cable",
-    "124": "drain the node", "125": "py-spy", "151": "nvidia-smi -L", "155": "first rank that died", "158": "NCCL",
+    "124": "drain the node", "125": "py-spy", "151": "nvidia-smi -L",
+    "155": "first rank that died", "158": "2.25.1", "162": "NCCL_ALGO=Ring",
 }  # fmt: skip
 
 

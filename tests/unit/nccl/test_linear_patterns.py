@@ -24,6 +24,7 @@ MODULES = (
         "nccl.classify",
         "nccl.causes",
         "nccl.watchdog",
+        "nccl.stages",
         "nccl.warnings",
         *(f"readers.{name}" for name in ("training", "training_steps", "stragglers", "nccl_ras")),
         *(f"readers.{name}" for name in ("parts", "table", "bandwidth", "dcgm", "fabric", "infiniband", "nvidia_smi")),

@@ -417,6 +417,64 @@ def test_a_traceback_ends_with_its_cause() -> None:
     assert (finding.code, finding.evidence) == ("log-traceback", "ValueError: odd 17")
 
 
+def test_a_rank_that_completed_its_last_collective_entered_no_other() -> None:
+    line = (
+        "[rank4]:[E703 19:54:01.0 ProcessGroupNCCL.cpp:1987] [PG ID 0 PG GUID 0(default_pg) Rank 4] Received a dump"
+        " signal due to a collective timeout from  rank 7 and we will try our best to dump the debug info. Last"
+        " enqueued NCCL work: 56116, last completed NCCL work: 56116."
+    )
+    (finding,) = classify([line])
+    assert finding.code == "log-watchdog"
+    assert "rank 4 completed work 56116 and entered no other collective" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("slurmd: error: Munge decode failed: Invalid credential", "log-munge", "Invalid credential"),
+        ("[2026-08-03T10:00:00.123] error: Nodes node-3 not responding, setting DOWN", "log-slurm-node-down", "node-3"),
+        (
+            "[a:1:0:1] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81)",
+            "log-ucx-timeout",
+            "mlx5_0:1/IB) on a",
+        ),
+        (
+            "[1659.1] [a:1:0]  ucp_context.c:1480 UCX  WARN  network device 'mlx5_9:1' is not available, please use",
+            "log-ucx-device",
+            "mlx5_9:1",
+        ),
+        ("2025:08:14-14:34:47:(19) |CCL_ERROR| global.cpp:150 getenv_local_coord: failed", "log-oneccl", "global.cpp"),
+        (
+            "libfabric:1:2:cxi:core:cxip_ux_onload_cb():2444<warn> Flow control triggered due to failure to append LE",
+            "log-cxi-queue",
+            "queue of the Slingshot NIC",
+        ),
+        (
+            "Warning  FailedJobs  jobset failed due to one or more job failures (first failed job: train-workers-0)",
+            "log-jobset-failed",
+            "train-workers-0",
+        ),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of"
+            " 79.10 GiB of which 1.21 GiB is free. Process 12345 has 60.00 GiB memory in use.",
+            "log-gpu-memory",
+            "Process 12345 has 60.00 GiB",
+        ),
+        (
+            "Memory access fault by GPU node-4 (Agent handle: 0x55d) on address 0x7f. Reason: X",
+            "log-gpu-access",
+            "0x7f",
+        ),
+        ("Unable to open /dev/kfd read-write: Permission denied", "log-hip-device", "/dev/kfd"),
+        ("missing ranks: {1, 5}", "log-rank-behind", "(1, 5) (rank 1)"),
+        ("error msg: Culprit rank 3; Error type: COLLECTIVE_TYPE_MISMATCH", "log-collective-mismatch", "(rank 3)"),
+    ],
+)
+def test_programs_beside_nccl_are_read(line: str, code: str, words: str) -> None:
+    (finding,) = classify([line])
+    assert (finding.code, words in finding.place) == (code, True), finding.place
+
+
 def test_who_is_behind_is_named_and_not_who_waits() -> None:
     (behind,) = classify([WATCHDOG.format(2, 800), WATCHDOG.format(1, 808)])
     (unheard,) = classify([WATCHDOG.format(2, 808), WATCHDOG.format(1, 808)])

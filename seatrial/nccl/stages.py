@@ -1,0 +1,45 @@
+"""How far NCCL's ranks came while they connected, as `NCCL_DEBUG=INFO` says it. Pure."""
+
+import re
+
+_MAX_RANKS = 65_536
+_STAGES = ("Init START", "Connected all rings", "Connected all trees", "Init COMPLETE")  # in their order
+_NAMES = {
+    "Init START": "began to initialise",
+    "Connected all rings": "connected their rings",
+    "Connected all trees": "connected their trees",
+    "Init COMPLETE": "are initialised",
+}
+_RANK = re.compile(r"([\w.-]{1,253}+:\d{1,9}):\d{1,9} \[\d{1,4}\] NCCL INFO ")
+
+
+class Stages:
+    """Take the lines of a log; memory is bounded by the number of ranks."""
+
+    def __init__(self) -> None:
+        self._reached: dict[str, set[str]] = {stage: set() for stage in _STAGES}
+
+    def take(self, text: str) -> None:
+        """Take one line; any but those of a stage are passed over."""
+        if " NCCL INFO " not in text:
+            return
+        stage = next((stage for stage in _STAGES if stage in text), None)
+        rank = _RANK.search(text)
+        if stage and rank and len(self._reached[stage]) < _MAX_RANKS:
+            self._reached[stage].add(rank[1])
+
+    def unfinished(self) -> str | None:
+        """The stage that no or not every rank reached after one that they did; None where no rank is behind."""
+        reached = [(stage, ranks) for stage, ranks in self._reached.items() if ranks]
+        if not reached or self._reached["Init COMPLETE"] >= set().union(*self._reached.values()):
+            return None
+        last, ranks = reached[-1]
+        everyone = set().union(*self._reached.values())
+        missing = sorted(everyone - ranks)
+        if missing:
+            few = ", ".join(missing[:4]) + (" and more" if len(missing) > 4 else "")
+            return f"{len(ranks)} of {len(everyone)} ranks {_NAMES[last]}, not {few}"
+        following = _STAGES[_STAGES.index(last) + 1] if last != _STAGES[-1] else None
+        if following is None or (following == "Init COMPLETE" and last == "Connected all trees"):
+            return None  # the last lines of a run that goes on
+        return f"all {len(ranks)} ranks {_NAMES[last]}, and none {_NAMES[following]}"
