@@ -14,6 +14,7 @@ UNITS = {
     "GB": "1e9 bytes",
     "TFLOP/s": "1e12 floating-point operations a second",
     "samples/s": "samples (images or sequences) a second, over all ranks",
+    "tokens/s": "tokens of text a second; of each GPU where it says so",
     "us": "microseconds, shown as µs",
     "ms": "milliseconds",
     "s": "seconds",

@@ -64,7 +64,6 @@ def test_the_history_keeps_its_runs_numbers_and_verdicts(history: Path) -> None:
         ("history",),
         ("rejudge", FAULTY),
         ("compare", "night-2", "night-3"),
-        ("report", FAULTY, "--format", "md"),
         ("baseline", "diff", "night-3"),
     ],
 )

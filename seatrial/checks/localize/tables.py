@@ -14,8 +14,8 @@ from seatrial.model.sizes import parse_size
 from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
-_REQUIRED = ("node_a", "node_b", "gb_s")
-_FIELDS = (*_REQUIRED, "operation", "size", "gpus")
+_COLUMNS = ("node_a", "node_b", "gb_s")
+_FIELDS = (*_COLUMNS, "operation", "size", "gpus")
 _FAILED = ("", "failed", "nan", "null", "none")
 _MOST_ROWS, _LONGEST = 1_000_000, 253
 _HIGHEST_GB_S = 1e6
@@ -81,9 +81,9 @@ def _check_header(name: str, fields: Sequence[str]) -> None:
         if field not in _FIELDS:
             hint = nearest_of(field[:100], _FIELDS) or f"legal are {', '.join(_FIELDS)}"
             raise InputError(f"{printable(name)}: {printable(field[:100])!r} is no field; {hint}")
-    for field in _REQUIRED:
+    for field in _COLUMNS:
         if field not in fields:
-            raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_REQUIRED)}")
+            raise InputError(f"{printable(name)}: field {field!r} is missing; needed are {', '.join(_COLUMNS)}")
 
 
 def _test(name: str, row: Mapping[str, Any]) -> GroupTest:
