@@ -58,7 +58,8 @@ REASONS = {
         "slow between {groups} groups of nodes: {slow} of {tests} tests across, at {percent} % of like tests; {fine} of"
         " {inside} within: {sides}{more}",
         "Nodes are fast within each group and slow across: the spine between their leaf switches lacks bandwidth.",
-        "Check the uplinks of these groups and the spine switches for errors, missing links and congestion.",
+        "Run `ibqueryerrors` (`show interfaces counters errors` on Ethernet switches) on the uplinks of these groups"
+        " and their spine switches; replace what shows errors, and plug in links that are missing.",
     ),
     "localize-socket": Explanation(
         f"{_WITH_IT} on these nodes; {{fine}} of {{rest}} other tests are fine{{more}}",
@@ -70,7 +71,8 @@ REASONS = {
     "localize-leaf": Explanation(
         f"{_WITH_IT} on these nodes; {{fine}} of {{rest}} other tests are fine{{more}}",
         "Tests with this GPU address are slow on a part of the nodes: their leaf switch of that rail, or its uplinks.",
-        "Check the leaf switch of that rail to which these nodes connect: errors, missing uplinks, congestion.",
+        "Run `ibqueryerrors` (`show interfaces counters errors` on Ethernet switches) on the leaf switch of that rail"
+        " and its uplinks; replace what shows errors, and plug in links that are missing.",
     ),
     "localize-misfit": Explanation(
         "no part explains {odd} of {slow} slow tests (best: {best}); next test: {next_test}",

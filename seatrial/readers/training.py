@@ -16,6 +16,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers import training_steps
 from seatrial.readers.report import Report, Result
 from seatrial.readers.training_steps import Step, read_steps
+from seatrial.text.words import quantity
 
 NOT_FINITE, SLOWER = "training-log-not-finite", "training-log-slower"
 SLOW_STEP = 1.5  # times the median of the steps before: such a step is noted
@@ -76,7 +77,7 @@ def _tool(steps: Sequence[Step]) -> str:
     """The log in words: how many steps, how long one takes, how much it computes."""
     if not steps:
         return "training log"
-    said = [f"{measured.value:.4g} {measured.unit}" for measured in measurements_of(steps)[:3]]
+    said = [quantity(measured.value, measured.unit) for measured in measurements_of(steps)[:3]]
     of = f"training log of {len(steps)} step{'s' if len(steps) > 1 else ''}"
     return f"{of} ({', '.join(said)})" if said else of
 
@@ -135,7 +136,7 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
         number, cost = costs[at]
         before = median(value for _, value in costs[max(0, at - 100) : at])
         if cost >= SLOW_STEP * before:
-            slow.append(f"step {number} took {cost:.4g} {unit}, {cost / before:.1f} times those before")
+            slow.append(f"step {number} took {quantity(cost, unit)}, {cost / before:.1f} times those before")
         if len(slow) > 4:
             break
     return slow
@@ -151,7 +152,8 @@ def _slower(steps: Sequence[Step]) -> list[Result]:
     after = median(cost for _, cost in costs[at:])
     if after < SLOWER_BY * before:
         return [Result(Verdict.PASS, SLOWER, "")]
-    words = f"steps from {costs[at][0]} on take {after:.4g} {unit}, {after / before:.2f} times the {before:.4g} before"
+    longer = f"{after / before:.2f} times the {quantity(before, '')} before"
+    words = f"steps from {costs[at][0]} on take {quantity(after, unit)}, {longer}"
     return [Result(Verdict.DEGRADED, SLOWER, words)]
 
 

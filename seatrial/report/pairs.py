@@ -8,6 +8,7 @@ from typing import Any
 
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.text import words
 
 NODES_SHOWN = 40
 _SURE = 0.5  # the confidence from which a finding orders and marks the nodes
@@ -107,7 +108,7 @@ def _cell(tests: Sequence[Mapping[str, Any]]) -> PairCell:
     ratios = [test["ratio"] for test in tests if test["ratio"] is not None]
     text = f"{100 * statistics.median(ratios):.0f} %" if ratios else "failed"
     slow = 2 * sum(test["slow"] for test in tests) > len(tests)
-    rates = [f"{test['busbw_gb_s']:.4g} GB/s" if test["busbw_gb_s"] else "failed" for test in tests]
+    rates = [words.quantity(test["busbw_gb_s"], "GB/s") if test["busbw_gb_s"] else "failed" for test in tests]
     return PairCell(text, _verdict(slow, ratios), ", ".join(rates))
 
 

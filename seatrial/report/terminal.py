@@ -292,7 +292,7 @@ def _sides(change: "Change") -> tuple[str, str, str]:
 
 
 def _cells(row: Any) -> tuple[str | Text, ...]:
-    change = f"{(row.ratio - 1) * 100:+.1f} %" if row.ratio < 10 else f"x {row.ratio:.3g}"
+    change = f"{(row.ratio - 1) * 100:+.1f} %" if row.ratio < 10 else f"x {words.number(row.ratio)}"
     before, after = (words.quantity(value, row.unit) for value in (row.before, row.after))
     return row.what, before, after, change, f"{row.sigmas:.1f}", Text(row.direction, _STYLES[row.direction])
 

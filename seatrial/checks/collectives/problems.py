@@ -145,7 +145,7 @@ def slow_middle_sizes(rows: Sequence[Row], rate: Rate) -> Problem | None:
             if min(excess[start : start + count]) > most:
                 (first, _, _), (last, _, reached) = middle[start], middle[start + count - 1]
                 span = {"first": format_size(first), "last": format_size(last)}
-                rates = {"reached": f"{reached:.3g}", "best": f"{best:.3g}"}
+                rates = {"reached": number(reached), "best": number(best)}
                 return Verdict.DEGRADED, Reason.of("middle-sizes-slow", **span, **rates)
     return None
 

@@ -32,6 +32,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, is_from
+from seatrial.text.words import quantity
 
 _MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
 _PHASES = ("data", "forward", "backward", "optimizer")
@@ -263,7 +264,7 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
         return Verdict.CORRUPT, Reason.of("checkpoint-differs")
     drop = last.loss_drop or 0.0
     if drop < _MIN_DROP:
-        fell = f"the loss went from {last.first_loss:.3g} to {last.last_loss:.3g}"
+        fell = f"the loss went from {quantity(last.first_loss, '')} to {quantity(last.last_loss, '')}"
         return Verdict.FAIL, Reason.of(
             "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{_MIN_DROP:.0%}"
         )

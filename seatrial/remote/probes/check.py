@@ -81,7 +81,7 @@ def collective(gpus: int, timeout_s: float) -> Part:
         return broken("COLLECTIVE", ended, f"no row of {largest >> 20} MiB")
     busbw = float(rows[-1][_BUSBW_COLUMN])
     over = f"{gpus} GPUs, NCCL" if gpus else f"{_CPU_RANKS} processes, gloo"
-    line = f"all_reduce over {over}: {busbw:.3g} GB/s busbw at {largest >> 20} MiB, no wrong elements"
+    line = f"all_reduce over {over}: {figure(busbw)} GB/s busbw at {largest >> 20} MiB, no wrong elements"
     return Part("COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest})
 
 
@@ -117,7 +117,7 @@ def training(gpus: int, timeout_s: float) -> Part:
     names = ("throughput_samples_per_second", "median_step_time_seconds", "loss_start", "loss_end")
     rate, step_s, first, last = (number(results.get(name)) or math.nan for name in names)
     of = f"{text(results.get('model'))} {text(results.get('precision'))} on {ranks} {'GPUs' if gpus else 'processes'}"
-    line = f"{of}: {rate:.4g} samples/s, {1e3 * step_s:.4g} ms a step, loss {first:.3f} to {last:.3f}"
+    line = f"{of}: {figure(rate)} samples/s, {figure(1e3 * step_s)} ms a step, loss {first:.3f} to {last:.3f}"
     if results.get("improved") is not True:
         return Part("TRAIN", (line,), "fail", "the loss did not fall", results)
     return Part("TRAIN", (line,), figures=results)
@@ -189,6 +189,11 @@ def number(value: object) -> float | None:
     return float(value) if abs(value) < math.inf else None
 
 
+def figure(value: float) -> str:
+    """Three significant digits, never cutting whole numbers, as in reports: 4.50, 386, 2,700."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
 def text(value: object) -> str:
     """One line to print, bounded and without control characters; "" for None."""
     words = " ".join(str("" if value is None else value).split())
@@ -225,7 +230,7 @@ def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
 
 def device_line(figures: Mapping[str, Any]) -> str:
     matmul, copy = (figures.get(name, math.nan) for name in ("matmul_tflops", "copy_gb_s"))
-    rates = f"matmul {figures['dtype']} {matmul:.3g} TFLOP/s, memory copy {copy:.3g} GB/s"
+    rates = f"matmul {figures['dtype']} {figure(matmul)} TFLOP/s, memory copy {figure(copy)} GB/s"
     return f"{figures['device']} {figures['model']}: {rates}"
 
 

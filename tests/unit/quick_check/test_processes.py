@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from seatrial.remote.probes import processes
-from tests.unit.quick_check.machine import FACTS, PASSED, RESULTS, TRAIN, Machine, gpus
+from seatrial.text.words import number
+from tests.unit.quick_check.machine import FACTS, PASSED, RESULTS, TRAIN, Machine, check_module, gpus
 
 
 def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
@@ -20,15 +21,24 @@ def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
         [
             "[ENV] node-0: 2 CPUs, 0 GPUs, 25 GB of memory",
             "[ENV] torch 2.6.0",
-            *(f"[COMPUTE] cuda:{i} NVIDIA H100: matmul bfloat16 700 TFLOP/s, memory copy 2700 GB/s" for i in range(4)),
-            "[COLLECTIVE] all_reduce over 4 GPUs, NCCL: 480.50 GB/s busbw at 1024 MiB, no wrong elements",
-            "[TRAIN] resnet50 fp32 on 4 GPUs: 1000 samples/s, 100 ms a step, loss 7.000 to 3.000",
+            *(f"[COMPUTE] cuda:{i} NVIDIA H100: matmul bfloat16 700 TFLOP/s, memory copy 2,700 GB/s" for i in range(4)),
+            "[COLLECTIVE] all_reduce over 4 GPUs, NCCL: 480 GB/s busbw at 1024 MiB, no wrong elements",
+            "[TRAIN] resnet50 fp32 on 4 GPUs: 1,000 samples/s, 100 ms a step, loss 7.000 to 3.000",
             PASSED,
         ],
     )
     results = machine.results()
     assert (results["verdict"], results["train"], results["env"]) == ("pass", RESULTS, FACTS)
     assert [figures["matmul_tflops"] for figures in results["compute"]] == [700.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0123, "0.0123"), (4.5, "4.50"), (99.96, "100"), (480.5, "480"), (999.6, "1,000"), (2700, "2,700"),
+     (1_234_567, "1,234,567")],
+)  # fmt: skip
+def test_figures_have_no_exponent(value: float, shown: str) -> None:
+    assert (check_module().figure(value), number(value)) == (shown, shown)
 
 
 @pytest.mark.parametrize(
