@@ -100,7 +100,7 @@ JUDGED = [
     ("123-nccl-ras-mismatch", f"H100-SXM {FOUR}", 3, "ras-out-of-step", "30 ranks at 640 are behind 2 at 641", "fail"),
     ("124-torch-ecc-rank-1", "H100-SXM --nodes 1 --gpus-per-node 2", 1, "log-gpu-ecc", "(rank 1)", "timed out"),
     ("125-watchdog-stuck-heartbeat", f"H100-SXM {EIGHT}", 1, "log-watchdog-stuck", "(rank 6)", "waited"),
-    ("146-megatron-grad-norm-nan", f"A100-SXM {EIGHT}", 1, "training-log-not-finite", "4237 ms, 78.41 TFLOP/s", ""),
+    ("146-megatron-grad-norm-nan", f"A100-SXM {EIGHT}", 1, "training-log-not-finite", "4,237 ms, 78.4 TFLOP/s", ""),
     (
         "147-nvrx-straggler-warning",
         "H100-SXM --nodes 64 --gpus-per-node 8",
