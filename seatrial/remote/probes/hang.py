@@ -23,8 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
+from rendezvous import dist, torch  # which says so where torch is missing
 
 _RECORDED = "2000"  # collectives
 _VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the second one before torch 2.9
