@@ -64,19 +64,26 @@ LOCAL = (  # in the order of their names
 class NoiseRow:
     """A kind of noise: `fleet` makes the nights of so many nodes, series in order of `metrics`, then of nodes.
 
-    Recorded nights are those of `only_nodes` nodes.
+    Recorded nights are those of `only_nodes` nodes; `noise` is that of simulated ones.
     """
 
     fleet: Fleet
     metrics: Sequence[Metric] = FOUR
     only_nodes: int | None = None
+    noise: Noise | None = None
+
+    def after_loss(self, readings: Floats) -> Floats:
+        """Readings that lost something, rounded as those of healthy series are."""
+        if self.noise is None or not self.noise.tick:
+            return readings
+        return np.asarray(np.round(readings / self.noise.tick) * self.noise.tick)
 
 
 def simulated(noise: Noise) -> NoiseRow:
     def fleet(nodes: int, rng: np.random.Generator) -> Night:
         return Draws(noise, np.repeat(np.arange(len(FOUR)), nodes), rng).night
 
-    return NoiseRow(fleet)
+    return NoiseRow(fleet, noise=noise)
 
 
 def gpu_samples(gpu: str, median_of: int) -> NoiseRow:
