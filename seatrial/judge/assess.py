@@ -137,8 +137,8 @@ class RunJudge:
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
         """Numbers that take a whole check or show only large losses are repeated if they read low, others if unsure."""
         outcome, first = judged.outcome, judged.table.first
-        low = outcome.value < outcome.expected - outcome.limit / 3
-        places = np.flatnonzero(outcome.doubtful).tolist()
+        low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
+        places = np.flatnonzero(outcome.doubtful | outcome.young).tolist()
         names = {i: first[i].series() for i in places}
         only_low = {i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])}
         return {name for i, name in names.items() if low[i] or i not in only_low}

@@ -14,7 +14,8 @@ from seatrial.catalog.published import figures_beside
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.node_groups import NodeGroups, group_nodes
-from seatrial.judge.references import AGREEING, Past
+from seatrial.judge.noise import AGREEING
+from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesTable
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import join
@@ -49,11 +50,11 @@ class Knowledge:
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(m.series(), -1) for m in table.first], dtype=np.int64)
         recorded = at >= 0
-        first, second, middle = (
+        first, rest, location = (
             np.where(recorded, table.logs(rows[:, at]), np.nan)
-            for rows in (self.past.first, self.past.second, self.past.median)
+            for rows in (self.past.first, self.past.rest, self.past.location)
         )
-        return Past(first, second, middle, self.past.count[:, at] * recorded, self.past.good[:, at] & recorded)
+        return Past(first, rest, location, self.past.count[:, at] * recorded, self.past.good[:, at] & recorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,10 @@ def _over_other_ranks(
     nearest = [_nearest(series[i], earlier[series[i].series()]) for i in at]
     then = past_runs(store, context.cluster, context.suite, {}, [name for _, name in nearest], context.started)
     rates = np.array([_rate(series[i], ranks, setup) for i, (ranks, _) in zip(at, nearest, strict=True)])
-    rows = {name: getattr(past, name).copy() for name in ("first", "second", "median", "count", "good")}
+    rows = {name: getattr(past, name).copy() for name in ("first", "rest", "location", "count", "good")}
     measured = past.count[:, at] > 0
     for name, values in rows.items():
-        carried = getattr(then, name) * (rates if name in ("first", "second", "median") else 1)
+        carried = getattr(then, name) * (rates if name in ("first", "rest", "location") else 1)
         values[:, at] = np.where(measured, values[:, at], carried)
     return replace(past, **rows)
 

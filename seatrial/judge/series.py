@@ -9,8 +9,9 @@ import numpy as np
 
 from seatrial.checks.metrics import tolerance_of
 from seatrial.judge.node_groups import NodeGroups
+from seatrial.judge.noise import Bools, Floats, Ints
 from seatrial.judge.outliers import Outcome, judge
-from seatrial.judge.references import Bools, Floats, Ints, Past, Reference, ThisRun, learn
+from seatrial.judge.references import Past, Reference, ThisRun, learn
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import is_busbw
 

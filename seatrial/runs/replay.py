@@ -21,7 +21,8 @@ from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
-from seatrial.judge.references import AGREEING, Floats, Ints, Past
+from seatrial.judge.noise import AGREEING, Floats, Ints
+from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
@@ -143,7 +144,7 @@ class _Replay:
         self._frame = frame.assign(series=series.ngroup())
         self._series = [_series_of(dict(row), conditions) for row in series.head(1).to_dict("records")]
         self._runs: list[RunRow] = []
-        self._rows = {name: np.empty((0, len(self._series))) for name in ("first", "second", "median", "count", "good")}
+        self._rows = {name: np.empty((0, len(self._series))) for name in ("first", "rest", "location", "count", "good")}
         self._tables: dict[Hashable, SeriesTable] = {}
 
     def runs(self) -> Iterator[ReplayedRun]:
@@ -175,15 +176,16 @@ class _Replay:
         source = [i if taught[i] >= AGREEING else carried(i, self._series, taught > 0) for i in places.tolist()]
         own, other = np.ix_(some, places), np.ix_(some, np.array(source, dtype=np.int64))
         measured = self._rows["count"][own] > 0
-        first, second, middle, count, good = (
+        first, rest, location, count, good = (
             np.where(measured, rows[own], rows[other]) for rows in self._rows.values()
         )
-        return Past(first, second, middle, count.astype(np.int64), good > 0)
+        return Past(first, rest, location, count.astype(np.int64), good > 0)
 
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedSeries) -> None:
         readings, outcome = judged.readings, judged.outcome
-        second = readings[1] if len(readings) > 1 else np.full(places.size, np.nan)
-        own = (readings[0], second, outcome.value, outcome.readings, ~judged.bad & ~judged.unproven)
+        rest = np.full(places.size, np.nan)
+        np.divide(np.nansum(readings[1:], axis=0), outcome.readings - 1, out=rest, where=outcome.readings > 1)
+        own = (readings[0], rest, outcome.location, outcome.readings, ~judged.bad & ~judged.unproven)
         for (name, rows), values in zip(self._rows.items(), own, strict=True):
             row = np.full((1, len(self._series)), 0.0 if name in ("count", "good") else np.nan)
             row[0, places] = values
@@ -199,7 +201,8 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     outcome = judge.outcome()
     while True:
         row = np.minimum(outcome.readings, len(logs) - 1)
-        repeats = np.where(outcome.doubtful & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        wanted = outcome.doubtful | outcome.young
+        repeats = np.where(wanted & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
         if not np.isfinite(repeats).any():
             return JudgedSeries(judge, outcome)
         judge.add(repeats)
@@ -216,6 +219,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
         reason = Reason.of("replayed-without-baseline")
         if judged_series:
             reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
+            reason = join((reason, *judged.watches()))
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = also(judgement.measurement for judgement in bad if judgement is not first)

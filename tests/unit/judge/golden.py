@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from seatrial.judge.outliers import judge
-from seatrial.judge.references import Floats, Past, ThisRun, learn
+from seatrial.judge.noise import Floats
+from seatrial.judge.references import Past, ThisRun, learn
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "judge.json"
 _REFERENCE = ("expected", "level", "peers", "spread", "noise", "unsure", "together", "usual")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from seatrial.judge.references import Floats, Past, Reference, ThisRun, learn, median_of, members
+from seatrial.judge.noise import Floats, median_of, members
+from seatrial.judge.references import Past, Reference, ThisRun, learn
 
 NODES = 32
 

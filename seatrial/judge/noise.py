@@ -1,0 +1,172 @@
+"""How far chance takes the readings of series: robust scales, what lasts, strays, steps. Pure, numpy arrays.
+
+Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts as loud as its own
+past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods", 2004). How much of it all readings
+of a run share is the slope of the regression of further readings on first ones, which stays right although mostly what
+looks low is read twice.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
+AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
+LEAST_PEERS = AGREEING + 1
+# Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to 0.1 to 0.3 %.
+LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
+LEAST_NOISE = 0.003  # on logs
+MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
+STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
+_MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
+_PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
+_FACTORS = (0.7, 3.0)  # of the variance of a location: as for Student's t with 4 degrees of freedom at the least
+_MOST_HEALTHY = 2000  # readings of a group that losses are tried on: their mean is known to some per cent
+_ROUNDED = 3  # readings for each distinct value, from which on they are rounded
+
+
+def members(group: Ints) -> list[Ints]:
+    """The places of the series of each group."""
+    if not group.size:
+        return []
+    order = np.argsort(group, kind="stable")
+    return list(np.split(order, np.cumsum(np.bincount(group))[:-1]))
+
+
+def median_of(rows: Floats) -> Floats:
+    """The median of each column without its NaN; NaN for a column that has nothing else."""
+    count = np.isfinite(rows).sum(axis=0)
+    if not count.any():
+        return np.full(rows.shape[1], np.nan)
+    ordered = np.sort(rows, axis=0)  # NaN last
+    low = np.maximum(count - 1, 0) // 2
+    high = np.minimum(count // 2, len(rows) - 1)
+    below = np.take_along_axis(ordered, low[None], axis=0)[0]
+    above = np.take_along_axis(ordered, high[None], axis=0)[0]
+    return np.asarray((below + above) / 2)
+
+
+def finite(values: Floats) -> Floats:
+    return np.asarray(values[np.isfinite(values)])
+
+
+def typical(distances: Floats) -> float:
+    """The standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
+
+    If most are equal, readings are rounded, and the farthest tenth gives the scale.
+    """
+    if not distances.size:
+        return 0.0
+    scale = _MAD * float(np.median(distances))
+    if scale:
+        return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
+    few = distances.size < ENOUGH  # where the farthest one may be the fault
+    return float(np.quantile(distances, 0.9, method="lower" if few else "linear")) / 1.645
+
+
+def unsure(count: int) -> float:
+    """How much wider a limit is because its scale is learned from `count` distances.
+
+    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6 count, because steps
+    share readings (Cornish and Fisher, "Moments and cumulants in the specification of distributions", 1937).
+    """
+    return 1 + 8 / count
+
+
+def noise_of(firsts: Floats, own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
+    """The standard deviation of one reading of each series: that of its group, or its own where it is louder.
+
+    `firsts` (T, M) are the first readings of accepted runs, `own` (M) their medians.
+    """
+    steps = np.abs(np.diff(np.vstack([firsts, tonight]), axis=0))
+    rest = firsts - own
+    noise = np.empty(own.size)
+    for at in groups:
+        noise[at] = _scale(steps[:, at], rest[:, at], tonight[at], float(assumed[at[0]]))
+    runs = np.isfinite(firsts).sum(axis=0)
+    squares = np.nansum(np.clip(rest, -STRAYING * noise, STRAYING * noise) ** 2, axis=0)
+    loud = np.sqrt((ENOUGH * noise**2 + squares) / (ENOUGH + np.maximum(runs - 1, 0)))
+    return np.maximum(np.maximum(noise, loud), LEAST_NOISE)
+
+
+def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
+    """The noise of a group: by its steps from run to run, else by what peers differ by in this run, else as assumed."""
+    if tonight.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
+        distances = finite(np.abs(rest))
+        return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
+    distances = finite(steps)
+    if distances.size >= ENOUGH:
+        return typical(distances) / math.sqrt(2) * unsure(distances.size)
+    distances = finite(np.abs(tonight - median_of(tonight[:, None])))
+    return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
+
+
+def shared(first: Floats, rest: Floats, count: Ints, groups: list[Ints]) -> tuple[Floats, Floats]:
+    """(G) the share of the noise's variance that all readings of a run have in common, and its standard error: that
+    of all groups together, but for a group that shows more than chance makes of that.
+
+    `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard deviations from what
+    they should be.
+    """
+    both = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
+    x = np.where(both, first, 0.0) * np.sqrt(count)
+    y = np.where(both, np.clip(rest, -STRAYING, STRAYING), 0.0) * np.sqrt(count)
+    products = np.array([(x[:, at] * y[:, at]).sum() for at in groups])
+    squares = np.maximum(np.array([(x[:, at] ** 2).sum() for at in groups]), 1e-9)
+    own = products / squares
+    usual = products.sum() / squares.sum()
+    differs = own - usual > 3 / np.sqrt(squares)
+    share = np.maximum(np.where(differs, own, usual), 0.0)
+    return share, 1 / np.sqrt(np.where(differs, squares, squares.sum()))
+
+
+def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Ints]) -> Floats:
+    """(G) the variance of the location of several readings, over that of their mean if the noise were normal.
+
+    It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps. `scaled` (T, M) are
+    locations of `count` readings in standard deviations of one from the mean of all runs.
+    """
+    runs = np.maximum((count > 0).sum(axis=0), 2)
+    squares = np.clip(scaled, -STRAYING, STRAYING) ** 2 * runs / (runs - 1)
+    factors = np.ones(len(groups))
+    for number, at in enumerate(groups):
+        several = (count[:, at] >= AGREEING) & np.isfinite(scaled[:, at])
+        if several.sum() < ENOUGH**2:
+            continue
+        readings = count[:, at][several]
+        limit = (STRAYING**2) / readings  # of the square of a location
+        seen = np.minimum(squares[:, at][several], limit) * readings
+        factors[number] = np.clip(seen.mean() - (share[number] * readings).mean(), *_FACTORS)
+    return factors
+
+
+def healthy_readings(scaled: Floats, tonight: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
+    """By group what healthy readings are like, in standard deviations from what they should be, and how many stray.
+
+    Few of a group stand for themselves together with those of all groups, and with this run's.
+    """
+    everywhere = np.concatenate([*map(finite, (scaled, tonight))])
+    healthy, strays = list[Floats](), np.empty(len(groups))
+    for number, at in enumerate(groups):
+        own = finite(scaled[:, at])
+        values = own if own.size >= ENOUGH**2 else everywhere
+        beyond = int((np.abs(values) > STRAYING).sum())
+        strays[number] = max((beyond + 0.25) / (values.size + _PRIOR_READINGS), LEAST_STRAYS)
+        healthy.append(values[:: max(1, -(-values.size // _MOST_HEALTHY))])
+    return healthy, strays
+
+
+def steps_of(rows: Floats, groups: list[Ints]) -> Floats:
+    """(G) how far two neighbours of rounded readings (T, M) are apart, on logs; 0 where readings are not rounded."""
+    steps = np.zeros(len(groups))
+    for number, at in enumerate(groups):
+        values = finite(rows[:, at])
+        distinct = np.unique(np.round(values, 6))
+        if distinct.size > 1 and values.size >= max(_ROUNDED * distinct.size, ENOUGH):
+            steps[number] = float(np.median(np.diff(distinct)))
+    return steps

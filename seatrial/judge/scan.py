@@ -1,0 +1,209 @@
+"""Whether a series has become lower, and since which run. Pure: numpy arrays in, numpy arrays out.
+
+A generalized likelihood ratio over the start of a change whose size and whose level before are unknown (Siegmund and
+Venkatraman, "Using the generalized likelihood ratio statistic for sequential detection of a change-point", 1995). For
+each start, the mean of the runs since is held against the level before, in standard errors. What that finds is
+weighed once more reading by reading, as a mixture of the noise and of strays (Tukey, "A survey of sampling from
+contaminated distributions", 1960), against what healthy readings yield. docs/verdicts.md has an example by hand.
+"""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from seatrial.history.past import hodges_lehmann
+from seatrial.judge.noise import AGREEING, ENOUGH, Bools, Floats, Ints, median_of
+from seatrial.judge.references import STARTS, Reference
+
+FALSE_ALARMS = 0.005  # of healthy runs
+CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
+SURE = 0.9  # the confidence at the limit
+NEAR = 0.2  # of its limit: what lies above it is not read again
+WATCHED = 0.5  # the least confidence that is told of
+_STARTS_APART = 3  # so many starts are as likely to alarm as all are, since neighbours share most of their runs
+_MOST_SURE = 0.99  # a fault of the measurement itself remains
+_STRAY_DENSITY = 0.01  # per standard deviation: strays lie anywhere within 100 of them
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The start of a change that is most likely for each of M series; natural logs.
+
+    `start` counts the runs before this one that belong to the change, `loss` is by how much the runs since are lower
+    than `level`, `error` its standard error, `limit` the loss from which on it is too low by normal noise. `ratio` is
+    the log likelihood ratio that is left when strays are reckoned with; `confidence` follows from it.
+    """
+
+    start: Ints
+    level: Floats
+    loss: Floats
+    error: Floats
+    limit: Floats
+    ratio: Floats
+    confidence: Floats
+    bad: Bools
+    unproven: Bools  # below the limit of this run, and strays would explain it
+    near: Bools  # so near to a decision that another reading may bring it
+
+
+class Tonight:
+    """This run's readings (K, M) less what all peers moved by, and the runs before it."""
+
+    def __init__(self, reference: Reference, readings: Floats, moved: Floats, unsure: Floats) -> None:
+        self.reference = reference
+        self.distance = readings - moved
+        self.unsure = unsure
+        self.count = np.isfinite(readings).sum(axis=0)
+        self.value = median_of(self.distance)
+        self.location = _locations(self.distance, self.count)
+        self.noise = _with_scatter(reference.noise, self.distance, self.value, self.count)
+        # Half of the chance is that of this run alone, the other starts share the rest.
+        self.quantiles = np.full(len(STARTS), _quantile(self.count.size, 2 * _STARTS_APART))
+        self.quantiles[0] = _quantile(self.count.size, 2)
+
+    def scan(self) -> Scan:
+        """Try each start."""
+        reference = self.reference
+        series = np.arange(self.count.size)
+        loss, error, alone = self._losses()
+        limit = self.quantiles[:, None] * error
+        limit = np.minimum(np.maximum(limit, reference.step), reference.cap)
+        # What runs before this one make of a series counts if this run agrees.
+        agrees = reference.levels - self.value > loss / 2
+        excess = np.where(np.isfinite(loss) & agrees, loss / limit, -np.inf)
+        best = np.argmax(excess, axis=0)
+        chosen = (best, series)
+        ratio = np.zeros(series.size)
+        suspicious = excess[chosen] > np.sqrt(_needed(WATCHED, self.quantiles[0])) / self.quantiles[0]
+        for i in np.flatnonzero(suspicious).tolist():
+            ratio[i] = self._ratio(i, int(best[i]), float(loss[chosen][i]), float(error[chosen][i]))
+        enough = self.quantiles[best] ** 2 / 2
+        enough = np.maximum(enough - _discount(ratio - enough), 1.0)
+        narrower = np.sqrt(2 * enough) / self.quantiles[best]
+        bad = (excess[chosen] > narrower) & (ratio > enough) & self._agree(best)
+        odds = np.clip(ratio - enough, -50, 50) + np.log(SURE / (1 - SURE))
+        confidence = np.minimum(1 / (1 + np.exp(-odds)), _MOST_SURE)
+        # Often enough read, and as healthy readings of the group are: it is one.
+        unproven = (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
+        deepest = loss + CHANCE * np.sqrt(np.maximum(error**2 - alone**2, 0))
+        near = (loss > NEAR * limit) & (deepest > np.minimum(self.quantiles[:, None] * alone, reference.cap))
+        shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
+        return Scan(
+            STARTS[shown[0]], reference.levels[shown], loss[shown], error[shown], limit[shown],
+            ratio, confidence, bad, unproven, near.any(axis=0),
+        )  # fmt: skip
+
+    def _losses(self) -> tuple[Floats, Floats, Floats]:
+        """(S, M) by start: the loss, its standard error, and what of that no further reading of this run takes away."""
+        reference, past = self.reference, self.reference.past
+        weights = _weight(self.count, self.noise, reference)
+        sums = weights * self.location
+        losses, errors, kept = [], [], []
+        for nth, start in enumerate(STARTS.tolist()):
+            for run in range(STARTS[nth - 1] + 1 if nth else 1, start + 1):
+                if run > len(past.count):
+                    break
+                then = past.location[-run] - reference.moved[-run, reference.group]
+                weight = np.where(np.isfinite(then), _weight(past.count[-run], self.noise, reference), 0.0)
+                sums = sums + weight * np.nan_to_num(then)
+                weights = weights + weight
+            loss = reference.levels[nth] - sums / weights
+            alone = np.sqrt(reference.doubts[nth] ** 2 + self.unsure**2)
+            losses.append(loss if start <= len(past.count) else np.full_like(loss, np.nan))
+            errors.append(np.sqrt(alone**2 + 1 / weights))
+            kept.append(alone)
+        return np.stack(losses), np.stack(errors), np.stack(kept)
+
+    def _agree(self, best: Ints) -> Bools:
+        """Whether there are three readings at least since the start."""
+        past, total = self.reference.past.count, self.count.copy()
+        for i in np.flatnonzero(STARTS[best] > 0).tolist():
+            total[i] += past[-STARTS[best[i]] :, i].sum()
+        return np.asarray(total >= AGREEING)
+
+    def _ratio(self, i: int, nth: int, loss: float, error: float) -> float:
+        """The log likelihood ratio of a loss against none, of the readings of series `i` since that start.
+
+        It is that of normal noise of which a share strays, less what healthy readings of the group yield on average,
+        so that noise of another shape than that is not taken for a loss.
+        """
+        reference, noise = self.reference, float(self.noise[i])
+        level, group = reference.levels[nth, i], reference.group[i]
+        strays, healthy = float(reference.strays[group]), reference.healthy[group]
+        own = self.distance[:, i]
+        own = own[np.isfinite(own)] - level
+        usual = _log_ratio(healthy, loss / noise, strays)
+        ratio = _log_ratio(own / noise, loss / noise, strays).sum() - own.size * _log_mean(usual)
+        information = own.size / noise**2
+        for run in range(1, STARTS[nth] + 1):
+            then = reference.past.location[-run, i] - level - reference.moved[-run, group]
+            count = int(reference.past.count[-run, i])
+            if not np.isfinite(then):
+                continue
+            sd = noise / np.sqrt(count)
+            share = min(strays * count, 0.5) if count < AGREEING else strays
+            ratio += _log_ratio(np.array([then / sd]), loss / sd, share)[0]
+            information += 1 / sd**2
+        # The level before is no better known for more readings: their evidence counts by its part of the variance.
+        return float(ratio / (information * error**2))
+
+
+def _discount(margins: Floats) -> float:
+    """By how much less evidence is enough since several series have it: the log of their number.
+
+    Of k series that are blamed, k times as many may be false ones (Benjamini and Hochberg, "Controlling the false
+    discovery rate", 1995). `margins` are the log likelihood ratios less what one series needs.
+    """
+    falling = np.sort(margins)[::-1]
+    places = np.log(np.arange(1, falling.size + 1))
+    blamed = np.flatnonzero(falling >= -places)
+    return float(places[blamed[-1]]) if blamed.size else 0.0
+
+
+def _quantile(series: int, share: float) -> float:
+    return NormalDist().inv_cdf(1 - FALSE_ALARMS / (share * max(series, 1)))
+
+
+def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
+    """One over the variance of the location of so many readings of each series."""
+    factor = np.where(count >= AGREEING, reference.factor[reference.group], 1.0)
+    return np.asarray(count / (factor * noise**2))
+
+
+def _needed(confidence: float, quantile: float) -> float:
+    """The square of the distance, in standard errors, from which on a change may reach that confidence."""
+    return max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0)
+
+
+def _locations(readings: Floats, count: Ints) -> Floats:
+    """The location of the readings of each column, of which the first `count` were taken."""
+    located = np.full(count.shape, np.nan)
+    for taken in np.unique(count[count > 0]).tolist():
+        at = np.flatnonzero(count == taken)
+        located[at] = hodges_lehmann(readings[:taken, at])
+    return located
+
+
+def _log_ratio(scaled: Floats, loss: float, strays: float) -> Floats:
+    """The log likelihood ratio of readings, in standard deviations from their level, of a loss against none."""
+    return np.asarray(np.log(_density(scaled + loss, strays) / _density(scaled, strays)))
+
+
+def _density(scaled: Floats, strays: float) -> Floats:
+    normal = np.exp(-np.minimum(scaled**2, 1000) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray((1 - strays) * normal + strays * _STRAY_DENSITY)
+
+
+def _log_mean(logs: Floats) -> float:
+    """The log of the mean of what `logs` are logs of, no less than 0."""
+    return max(float(np.log(np.mean(np.exp(logs)))), 0.0) if logs.size else 0.0
+
+
+def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -> Floats:
+    """The noise, larger where this run's own readings of a series scatter more."""
+    many = np.flatnonzero(count >= AGREEING)
+    squares = np.nansum((distance[:, many] - value[many]) ** 2, axis=0)
+    louder = noise.copy()
+    louder[many] = np.maximum(noise[many], np.sqrt((ENOUGH * noise[many] ** 2 + squares) / (ENOUGH + count[many] - 1)))
+    return louder
