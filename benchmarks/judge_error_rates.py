@@ -1,7 +1,7 @@
 """How often the judge is wrong: write docs/error-rates.csv and the table of docs/error-rates.md.
 
     python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--cases] [--nodes 8 64 232] [--nights 8 30]
-                                           [--readings 24] [--scale 1] [--seed S] [--write]
+                                           [--readings 24] [--scale 1] [--seed S] [--no-oracle] [--write]
 
 Rows of simulated and of recorded fleets and of faults (benchmarks/fleet_rows.py) go through
 `seatrial.runs.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the number of trials.
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fleet_rows import CASES, ROWS, Case, NoiseRow, case_rows
+from benchmarks.oracle import GOALS, oracle
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, replay
 from seatrial.simulate.rows import Floats, Ints, all_rows, fleet_series, night_rows, node_name
@@ -73,6 +74,17 @@ def table(lines: Sequence[Sequence[str]]) -> str:
         shares = ("/".join(cell.partition(" ")[0] for cell in columns[heading]) for heading in chosen)
         rows.append((f"`{name}`", *shares))
     return markdown(("noise", *chosen), rows)
+
+
+def bounds(cells: Sequence[tuple[str, int]]) -> str:
+    """What the oracle finds with six readings a night in each row, and in each size of fleet."""
+    rows = []
+    for name, sizes in groupby(cells, itemgetter(0)):
+        found = [oracle(name, len(ROWS[name].metrics) * nodes) for _, nodes in sizes]
+        columns = zip(*found, strict=True)
+        rows.append((f"`{name}`", *("/".join(f"{100 * share:.0f}" for share in column) for column in columns)))
+    headings = [f"{100 * loss:.0f} % in {nights} night{'s'[: nights > 1]}" for loss, nights in GOALS]
+    return markdown(("noise", *headings), rows)
 
 
 def write(lines: Sequence[Sequence[str]]) -> None:
@@ -270,6 +282,7 @@ def main() -> None:
     parser.add_argument("--readings", type=int, default=24, help="Readings of a series in a night, if asked for.")
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=20261205)
+    parser.add_argument("--no-oracle", action="store_true", help="Leave out what an oracle finds.")
     parser.add_argument("--write", action="store_true", help="Put the rates into docs/error-rates.*.")
     options = parser.parse_args()
     cells = [
@@ -279,7 +292,12 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         measured = [pool.submit(measure, name, nodes, *how) for name, nodes in cells]
         lines = [line(name, nodes, one.result()) for (name, nodes), one in zip(cells, measured, strict=True)]
-    print(markdown(HEADINGS, lines), cases(options.cases, options.scale, options.seed), sep="\n\n")
+    print(
+        markdown(HEADINGS, lines),
+        "" if options.no_oracle else bounds(cells),
+        cases(options.cases, options.scale, options.seed),
+        sep="\n\n",
+    )
     if options.write:
         write(lines)
 

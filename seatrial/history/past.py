@@ -125,9 +125,9 @@ _CHANGES_SHOWN = 3
 class PastRuns:
     """Readings of M series in the last runs (T, oldest first), in the unit of each series; NaN: not measured.
 
-    Arrays are (T, M): the first reading of each run, the mean of the others, the location of all and their number. `good`: the series
-    was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is the software that is not that of the
-    newest run that passed, "" where all is.
+    Arrays are (T, M): the first reading of each run, the mean of the others, the location of all and their number.
+    `good`: the series was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is the software that
+    is not that of the newest run that passed, "" where all is.
     """
 
     runs: Sequence[RunRow]
@@ -224,8 +224,8 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     bad = np.bincount(cell[~readings.good], minlength=count.size) > 0
     whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
     good = ((count > 0) & ~bad).reshape(shape) & whole[:, None]
-    first, rest, location = (values.reshape(shape) for values in (first, rest, location))
-    return PastRuns(runs, first, rest, location, count.reshape(shape), good, changed)
+    one, others, middle = (values.reshape(shape) for values in (first, rest, location))
+    return PastRuns(runs, one, others, middle, count.reshape(shape), good, changed)
 
 
 def _at(values: Floats, places: Ints, exists: Bools) -> Floats:

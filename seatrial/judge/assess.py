@@ -220,7 +220,9 @@ class RunJudge:
         """The check's own words first, then the worst judgement, or what all of them rest on."""
         if not counted:
             groups = self._knowledge.groups.words if any(j.measurement.subject.nodes for j in new) else ""
-            rest = join(part for part in (check.reason, rests_on(new), groups) if part)
+            names = {j.measurement.series() for j in new}
+            watches = self._judged.watches(names) if self._judged else ()
+            rest = join(part for part in (check.reason, rests_on(new), groups, *watches) if part)
             return rest if check.verdict is Verdict.PASS else check.reason
         own = () if check.verdict is Verdict.PASS else (check.reason,)
         others = also(judgement.measurement for judgement in counted[1:])

@@ -11,8 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from seatrial.judge.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.noise import AGREEING, ENOUGH, Bools
+from seatrial.judge.outliers import MINORITY, Outcome, Shift
 from seatrial.judge.series import SeriesJudge
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
@@ -210,6 +210,10 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
     m = judged.table.first[places[0]]
     subjects = [judged.table.first[i].subject for i in places]
     kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
+    names = _names(subjects)
+    if alike := judged.table.groups.name_of(_holders(subjects)):  # what all of them have, and no other
+        names = f"those with {alike}"
+        total = sum(_without_nodes(other) == _without_nodes(m) for other in judged.table.first)
     verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
     reason = Reason.of(
         "many-alike",
@@ -217,7 +221,7 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
         count=len(places),
         total=total,
         kinds=kinds,
-        names=_names(subjects),
+        names=names,
         percent=percent_words(distance, m),
         side=_side(m),
         against=against,
@@ -228,6 +232,10 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
     lot = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
     deviation = math.exp(-distance if m.better == "lower" else distance) - 1
     return Judgement(lot, verdict, reason, judged.source(places[0]), deviation=deviation)
+
+
+def _without_nodes(m: Measurement) -> tuple[object, ...]:
+    return m.metric, m.unit, m.subject.kind, frozenset(m.conditions.items())
 
 
 def _names(subjects: Sequence[Subject]) -> str:

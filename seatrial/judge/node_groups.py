@@ -1,7 +1,7 @@
 """Which nodes are alike by what they say of themselves. Pure. The rules: docs/verdicts.md."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -23,6 +23,13 @@ class NodeGroups:
         """The groups that the subject is part of: one, and of a link those of both ends."""
         return tuple(sorted({self.name_by_node.get(node, "") for node in subject.nodes}))
 
+    def name_of(self, nodes: Iterable[str]) -> str:
+        """The name of the group that has these nodes and no others; "" if there is none."""
+        some = set(nodes)
+        names = {self.name_by_node.get(node, "") for node in some}
+        whole = [name for name in names if some == {n for n, its in self.name_by_node.items() if its == name}]
+        return whole[0] if len(names) == 1 and whole else ""
+
     @property
     def words(self) -> str:
         """2 groups by GPU model: 58 x H100, 6 x A100; "" where all nodes are alike."""
@@ -42,9 +49,9 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
 
     Nodes without a known model are held against the commonest one.
     """
-    models = Counter(h.model for h in hardware.values() if h.model)
-    if not models:
-        return NodeGroups(dict.fromkeys(hardware, ""))
+    if not hardware:
+        return NodeGroups()
+    models = Counter(h.model for h in hardware.values() if h.model) or Counter([""])
     commonest = models.most_common(1)[0][0]
     model_by_node = {node: h.model or commonest for node, h in hardware.items()}
     enough, name_by_node, differences = max(3, ceil(0.05 * len(hardware))), dict[str, str](), set[str]()

@@ -16,6 +16,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
+PRIOR_VALUES = 4  # of a series' own noise, so many that the noise of its peers counts for
 AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
 LEAST_PEERS = AGREEING + 1
 # Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to 0.1 to 0.3 %.
@@ -90,8 +91,8 @@ def noise_of(firsts: Floats, own: Floats, tonight: Floats, assumed: Floats, grou
         noise[at] = _scale(steps[:, at], rest[:, at], tonight[at], float(assumed[at[0]]))
     runs = np.isfinite(firsts).sum(axis=0)
     squares = np.nansum(np.clip(rest, -STRAYING * noise, STRAYING * noise) ** 2, axis=0)
-    loud = np.sqrt((ENOUGH * noise**2 + squares) / (ENOUGH + np.maximum(runs - 1, 0)))
-    return np.maximum(np.maximum(noise, loud), LEAST_NOISE)
+    loud = np.sqrt((PRIOR_VALUES * noise**2 + squares) / (PRIOR_VALUES + np.maximum(runs - 1, 0)))
+    return np.asarray(np.maximum(np.maximum(noise, loud), LEAST_NOISE))
 
 
 def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
@@ -110,8 +111,8 @@ def shared(first: Floats, rest: Floats, count: Ints, groups: list[Ints]) -> tupl
     """(G) the share of the noise's variance that all readings of a run have in common, and its standard error: that
     of all groups together, but for a group that shows more than chance makes of that.
 
-    `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard deviations from what
-    they should be.
+    `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard deviations from
+    what they should be.
     """
     both = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
     x = np.where(both, first, 0.0) * np.sqrt(count)

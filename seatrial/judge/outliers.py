@@ -29,6 +29,8 @@ YOUNG_READINGS = 6  # of a series in one run while few are known: they are what 
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
 # Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3
+_GAP = 4.0  # standard deviations of a node's median between two lots, which no neighbours are apart by chance
+_ABOVE = 0.15  # of the readings of the slow lot may lie in the other
 
 
 Against = Literal["past", "known", "others"]
@@ -55,10 +57,10 @@ class Shift:
 class Outcome:
     """The judgement of M series; natural logs.
 
-    `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate, `expected` what it should be, `limit` how much less is healthy.
-    `loss` is how much lower than expected the runs since the change are, which began `start` runs before this one;
-    `moved` is what all peers moved by. What is `unproven` reads below the limit too seldom, what is `watched` may become
-    bad.
+    `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate, `expected` what it should
+    be, `limit` how much less is healthy. `loss` is how much lower than expected the runs since the change are, which
+    began `start` runs before this one; `moved` is what all peers moved by. What is `unproven` reads below the limit
+    too seldom, what is `watched` may become bad.
     `agreeing` of this run's readings lie below the limit. `doubtful` are to be read once more, `young` as well if that
     costs little: few of their runs are known.
     """
@@ -104,7 +106,8 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
     watched = (scan.confidence >= WATCHED) & ~bad & ~scan.unproven & own
     agreeing = (tonight.distance < scan.level - scan.limit).sum(axis=0)
     return Outcome(
-        median_of(readings), tonight.location + moved, count, scan.level + moved, scan.limit, scan.loss, scan.start, moved, agreeing,
+        median_of(readings), tonight.location + moved, count, scan.level + moved, scan.limit, scan.loss, scan.start,
+        moved, agreeing,
         scan.confidence, bad, scan.unproven, watched, doubtful, young, shifts,
     )  # fmt: skip
 
@@ -117,7 +120,9 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
     for number, at in enumerate(reference.groups):
         known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
         noise = float(np.median(reference.noise[at]))
-        if (parted := _parted(apart, at, float(reference.cap[at[0]]))) is not None:
+        if (
+            parted := _parted(apart, at, bool((reference.runs[at] >= ENOUGH).all()), float(reference.cap[at[0]]))
+        ) is not None:
             shifts.append(parted)
             moved[parted.members] = parted.moved
             continue
@@ -135,7 +140,7 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
     return shifts, moved, unsure
 
 
-def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
+def _parted(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:
     """The slower ones of peers that are two lots: a third at least on either side of a gap that is far wider than what
     readings of one series differ by. A median and its scale are no help there, since both break down at a half."""
     values, few = median_of(distance[:, at]), max(AGREEING, int(np.ceil(MINORITY * at.size)))
@@ -145,13 +150,16 @@ def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
     gaps, pairs = np.diff(values[order])[few - 1 : at.size - few], pairs[np.isfinite(pairs)]
     if pairs.size < few:
         return None
-    limit = min(max(MUST_FIND, 4 * typical(pairs) / np.sqrt(2)), cap)
+    # Nodes that are known differ by noise alone, others for ever by some per cent.
+    least, readings = MUST_FIND / 2 if known else MUST_FIND, int(np.isfinite(distance[:, at]).sum(axis=0).min())
+    limit = min(max(least, _GAP * typical(pairs) / np.sqrt(max(readings, 2))), cap)
     if gaps.max() < limit:
         return None
     split = few + int(np.argmax(gaps))
     moved = float(np.median(values[order[:split]]) - np.median(values[order[split:]]))
     slow, middle = at[order[:split]], float(values[order[split - 1 : split + 1]].mean())
-    if (distance[:, slow] > middle).any():  # of two readings a stray makes as much
+    above = int((distance[:, slow] > middle).sum())
+    if above > _ABOVE * np.isfinite(distance[:, slow]).sum():  # of two readings a stray makes as much
         return None
     readings = int(np.isfinite(distance[:, slow]).sum(axis=0).min())
     bad = readings >= AGREEING

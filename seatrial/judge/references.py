@@ -40,8 +40,9 @@ _CLIPPED = 2.5  # standard deviations, of a run's median: Huber's weight of 98 %
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs measured, oldest first: (T, M), NaN where nothing was: the first reading, the mean of the others,
-    the location of all and their number.
+    """What earlier runs measured, oldest first: (T, M), NaN where nothing was.
+
+    It is the first reading of each run, the mean of the others, the location of all and their number.
 
     `good` marks what was accepted and so teaches what is healthy; the rest is evidence alone.
     """
@@ -76,8 +77,8 @@ class Reference:
     to the median of the `peers`, which differ by a standard deviation of `spread`; `doubts` is the standard deviation
     of a healthy level around it, `noise` that of one reading, `step` what rounding may make of nothing. `moved` (T, G)
     is by how much each group of peers moved together in each run, known to `unsure` (G); `together` (G) is the
-    standard deviation of that over runs. `factor` (G) is
-    the variance of the location of several readings, over that of their mean. `healthy` (G) are accepted readings, of which the share `strays` (G) strays.
+    standard deviation of that over runs. `factor` (G) is the variance of the location of several readings, over that of
+    their mean. `healthy` (G) are accepted readings, of which the share `strays` (G) strays.
     """
 
     past: Past
@@ -132,7 +133,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     if_new = np.where(_has_past(runs, current.group), np.maximum(lasting, spread**2), lasting)
     doubts = np.where(runs > 0, doubts, np.sqrt(if_new))
     healthy, strays = healthy_readings(scaled[:-1], scaled[-1], groups)
-    steps = steps_of(np.vstack([firsts, current.first]), groups)[current.group]
+    steps = steps_of(firsts, groups)[current.group]
     step = np.where(noise < steps / 2, steps, steps / 2)  # more noise than a step makes it vanish on average
     together = _together(shifts[:-1], noise, current, groups)
     return Reference(
@@ -146,13 +147,11 @@ def _has_past(runs: Ints, group: Ints) -> Bools:
     return np.asarray((np.bincount(group, runs > 0) > 1) | (np.bincount(group) < ENOUGH))[group]
 
 
-def _levels(
-    accepted: Floats, weights: Floats, peers: Floats, spread: Floats, lasting: Floats
-) -> tuple[Floats, Floats]:
+def _levels(accepted: Floats, weights: Floats, peers: Floats, spread: Floats, lasting: Floats) -> tuple[Floats, Floats]:
     """(S, M) the level before each start, and the standard deviation of a healthy one around it."""
     means, sums, runs = _means(accepted, weights)
     levels, doubts = np.full((len(STARTS), peers.size), np.nan), np.full((len(STARTS), peers.size), np.nan)
-    for nth, start in enumerate(STARTS[STARTS <= len(accepted)].tolist()):
+    for nth, start in enumerate(STARTS[len(accepted) >= STARTS].tolist()):
         before = len(accepted) - start
         error = 1 / np.sqrt(np.maximum(sums[before], 1e-9))
         levels[nth], weight = _drawn(means[before], error, runs[before], peers, spread)
@@ -205,9 +204,7 @@ def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
     return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2))
 
 
-def _peers(
-    own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]
-) -> tuple[Floats, Floats]:
+def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> tuple[Floats, Floats]:
     """Centre and spread of peers, from those with earlier runs, or from this run if no peer has one; else NaN."""
     centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
     for at in groups:

@@ -13,15 +13,24 @@ from statistics import NormalDist
 import numpy as np
 
 from seatrial.history.past import hodges_lehmann
-from seatrial.judge.noise import AGREEING, ENOUGH, Bools, Floats, Ints, median_of
+from seatrial.judge.noise import (
+    AGREEING,
+    LEAST_PEERS,
+    MEDIAN_VARIANCE,
+    PRIOR_VALUES,
+    Bools,
+    Floats,
+    Ints,
+    median_of,
+)
 from seatrial.judge.references import STARTS, Reference
 
-FALSE_ALARMS = 0.005  # of healthy runs
+FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
 SURE = 0.9  # the confidence at the limit
 NEAR = 0.2  # of its limit: what lies above it is not read again
 WATCHED = 0.5  # the least confidence that is told of
-_STARTS_APART = 3  # so many starts are as likely to alarm as all are, since neighbours share most of their runs
+_CHANCES = 6  # of a series in a run: neighbouring starts share runs and count as three, further readings as two
 _MOST_SURE = 0.99  # a fault of the measurement itself remains
 _STRAY_DENSITY = 0.01  # per standard deviation: strays lie anywhere within 100 of them
 
@@ -32,7 +41,7 @@ class Scan:
 
     `start` counts the runs before this one that belong to the change, `loss` is by how much the runs since are lower
     than `level`, `error` its standard error, `limit` the loss from which on it is too low by normal noise. `ratio` is
-    the log likelihood ratio that is left when strays are reckoned with; `confidence` follows from it.
+    the log likelihood ratio, of normal noise or with strays, whichever is less; `confidence` follows from it.
     """
 
     start: Ints
@@ -58,16 +67,14 @@ class Tonight:
         self.value = median_of(self.distance)
         self.location = _locations(self.distance, self.count)
         self.noise = _with_scatter(reference.noise, self.distance, self.value, self.count)
-        # Half of the chance is that of this run alone, the other starts share the rest.
-        self.quantiles = np.full(len(STARTS), _quantile(self.count.size, 2 * _STARTS_APART))
-        self.quantiles[0] = _quantile(self.count.size, 2)
+        self.quantile = NormalDist().inv_cdf(1 - FALSE_ALARMS / (_CHANCES * max(self.count.size, 1)))
 
     def scan(self) -> Scan:
         """Try each start."""
         reference = self.reference
         series = np.arange(self.count.size)
-        loss, error, alone = self._losses()
-        limit = self.quantiles[:, None] * error
+        loss, error, alone = self._less_common(*self._losses())
+        limit = self.quantile * error
         limit = np.minimum(np.maximum(limit, reference.step), reference.cap)
         # What runs before this one make of a series counts if this run agrees.
         agrees = reference.levels - self.value > loss / 2
@@ -75,23 +82,24 @@ class Tonight:
         best = np.argmax(excess, axis=0)
         chosen = (best, series)
         ratio = np.zeros(series.size)
-        suspicious = excess[chosen] > np.sqrt(_needed(WATCHED, self.quantiles[0])) / self.quantiles[0]
+        suspicious = excess[chosen] > np.sqrt(_needed(WATCHED, self.quantile)) / self.quantile
         for i in np.flatnonzero(suspicious).tolist():
-            ratio[i] = self._ratio(i, int(best[i]), float(loss[chosen][i]), float(error[chosen][i]))
-        enough = self.quantiles[best] ** 2 / 2
-        enough = np.maximum(enough - _discount(ratio - enough), 1.0)
-        narrower = np.sqrt(2 * enough) / self.quantiles[best]
-        bad = (excess[chosen] > narrower) & (ratio > enough) & self._agree(best)
+            by_distance = (excess[chosen][i] * self.quantile) ** 2 / 2
+            ratio[i] = min(by_distance, self._ratio(i, int(best[i]), float(loss[chosen][i])))
+        enough = self.quantile**2 / 2
+        enough = max(enough - _discount(ratio - enough), 1.0)
+        narrower = np.sqrt(2 * enough) / self.quantile
+        bad: Bools = (excess[chosen] > narrower) & (ratio > enough) & self._agree(best)
         odds = np.clip(ratio - enough, -50, 50) + np.log(SURE / (1 - SURE))
         confidence = np.minimum(1 / (1 + np.exp(-odds)), _MOST_SURE)
         # Often enough read, and as healthy readings of the group are: it is one.
-        unproven = (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
+        unproven: Bools = (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
         deepest = loss + CHANCE * np.sqrt(np.maximum(error**2 - alone**2, 0))
-        near = (loss > NEAR * limit) & (deepest > np.minimum(self.quantiles[:, None] * alone, reference.cap))
+        near = (loss > NEAR * limit) & (deepest > np.minimum(self.quantile * alone, reference.cap))
         shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
         return Scan(
             STARTS[shown[0]], reference.levels[shown], loss[shown], error[shown], limit[shown],
-            ratio, confidence, bad, unproven, near.any(axis=0),
+            ratio, confidence, bad, unproven, np.asarray(near.any(axis=0)),
         )  # fmt: skip
 
     def _losses(self) -> tuple[Floats, Floats, Floats]:
@@ -115,6 +123,20 @@ class Tonight:
             kept.append(alone)
         return np.stack(losses), np.stack(errors), np.stack(kept)
 
+    def _less_common(self, loss: Floats, error: Floats, alone: Floats) -> tuple[Floats, Floats, Floats]:
+        """The same less what the known peers lost on average, which is nobody's fault."""
+        reference = self.reference
+        for at in reference.groups:
+            known = at[reference.runs[at] > 0]
+            if known.size < LEAST_PEERS:
+                continue
+            common = median_of(loss[:, known].T)
+            doubt = np.sqrt(MEDIAN_VARIANCE * median_of(error[:, known].T ** 2) / known.size)
+            loss[:, at] -= np.nan_to_num(common)[:, None]
+            for rows in (error, alone):
+                rows[:, at] = np.hypot(rows[:, at], np.nan_to_num(doubt)[:, None])
+        return loss, error, alone
+
     def _agree(self, best: Ints) -> Bools:
         """Whether there are three readings at least since the start."""
         past, total = self.reference.past.count, self.count.copy()
@@ -122,7 +144,7 @@ class Tonight:
             total[i] += past[-STARTS[best[i]] :, i].sum()
         return np.asarray(total >= AGREEING)
 
-    def _ratio(self, i: int, nth: int, loss: float, error: float) -> float:
+    def _ratio(self, i: int, nth: int, loss: float) -> float:
         """The log likelihood ratio of a loss against none, of the readings of series `i` since that start.
 
         It is that of normal noise of which a share strays, less what healthy readings of the group yield on average,
@@ -133,9 +155,8 @@ class Tonight:
         strays, healthy = float(reference.strays[group]), reference.healthy[group]
         own = self.distance[:, i]
         own = own[np.isfinite(own)] - level
-        usual = _log_ratio(healthy, loss / noise, strays)
-        ratio = _log_ratio(own / noise, loss / noise, strays).sum() - own.size * _log_mean(usual)
-        information = own.size / noise**2
+        ratio = float(_log_ratio(own / noise, loss / noise, strays).sum())
+        ratio -= own.size * _healthy_yield(healthy, loss / noise, strays)
         for run in range(1, STARTS[nth] + 1):
             then = reference.past.location[-run, i] - level - reference.moved[-run, group]
             count = int(reference.past.count[-run, i])
@@ -144,9 +165,7 @@ class Tonight:
             sd = noise / np.sqrt(count)
             share = min(strays * count, 0.5) if count < AGREEING else strays
             ratio += _log_ratio(np.array([then / sd]), loss / sd, share)[0]
-            information += 1 / sd**2
-        # The level before is no better known for more readings: their evidence counts by its part of the variance.
-        return float(ratio / (information * error**2))
+        return ratio
 
 
 def _discount(margins: Floats) -> float:
@@ -159,10 +178,6 @@ def _discount(margins: Floats) -> float:
     places = np.log(np.arange(1, falling.size + 1))
     blamed = np.flatnonzero(falling >= -places)
     return float(places[blamed[-1]]) if blamed.size else 0.0
-
-
-def _quantile(series: int, share: float) -> float:
-    return NormalDist().inv_cdf(1 - FALSE_ALARMS / (share * max(series, 1)))
 
 
 def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
@@ -195,9 +210,11 @@ def _density(scaled: Floats, strays: float) -> Floats:
     return np.asarray((1 - strays) * normal + strays * _STRAY_DENSITY)
 
 
-def _log_mean(logs: Floats) -> float:
-    """The log of the mean of what `logs` are logs of, no less than 0."""
-    return max(float(np.log(np.mean(np.exp(logs)))), 0.0) if logs.size else 0.0
+def _healthy_yield(healthy: Floats, loss: float, strays: float) -> float:
+    """The log of the likelihood ratio that healthy readings have on average, were all strays as low as the loss."""
+    as_low = 1 + strays * np.exp(_log_ratio(np.array([-loss]), loss, strays)[0])
+    seen = np.mean(np.exp(_log_ratio(healthy, loss, strays))) if healthy.size else 1.0
+    return float(np.log(max(float(as_low), float(seen))))
 
 
 def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -> Floats:
@@ -205,5 +222,7 @@ def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -
     many = np.flatnonzero(count >= AGREEING)
     squares = np.nansum((distance[:, many] - value[many]) ** 2, axis=0)
     louder = noise.copy()
-    louder[many] = np.maximum(noise[many], np.sqrt((ENOUGH * noise[many] ** 2 + squares) / (ENOUGH + count[many] - 1)))
+    louder[many] = np.maximum(
+        noise[many], np.sqrt((PRIOR_VALUES * noise[many] ** 2 + squares) / (PRIOR_VALUES + count[many] - 1))
+    )
     return louder

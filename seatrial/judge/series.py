@@ -30,6 +30,7 @@ class SeriesTable:
     group: Ints
     assumed: Floats
     cap: Floats
+    groups: NodeGroups
 
     @classmethod
     def of(cls, first: Sequence[Measurement], groups: NodeGroups) -> Self:
@@ -43,6 +44,7 @@ class SeriesTable:
             np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64),
             np.array([t.sigma for t in tolerances]),
             np.array([math.log(t.cap) for t in tolerances]),
+            groups,
         )
 
     def logs(self, values: Floats) -> Floats:

@@ -20,8 +20,8 @@ from seatrial.judge.assess import assess
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
-from seatrial.judge.number import judge_number
 from seatrial.judge.noise import AGREEING, Floats, Ints
+from seatrial.judge.number import judge_number
 from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
@@ -219,8 +219,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
         reason = Reason.of("replayed-without-baseline")
         if judged_series:
             reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
-            reason = join((reason, *judged.watches()))
-        return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
+        return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = also(judgement.measurement for judgement in bad if judgement is not first)
     return ReplayedRun(run_id, first.verdict, join(part for part in (first.reason, others) if part), suspects, readings)

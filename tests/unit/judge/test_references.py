@@ -117,7 +117,7 @@ def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned
         of_run = 0.03 * np.sqrt(shared) * rng.standard_normal((31, NODES))
         first, second = (of_run + 0.03 * np.sqrt(1 - shared) * rng.standard_normal((31, NODES)) for _ in range(2))
         reference = learned(first, second)
-        levels.append(float(np.median(reference.level / reference.noise)) ** 2)
+        levels.append(float(np.median(reference.doubts[0] / reference.noise)) ** 2)
     none, some, most = levels
     assert none < 0.2 < some < most
     assert most > 0.8
@@ -129,7 +129,7 @@ def test_what_all_peers_did_together_is_nobodys_own() -> None:
     still = learned(rows)
     rows += 0.05 * rng.standard_normal((31, 1))
     moved = learned(rows)
-    assert np.median(moved.strays[0].by_own < -3) <= np.median(still.strays[0].by_own < -3) + 0.01
+    assert np.mean(moved.healthy[0] < -3) <= np.mean(still.healthy[0] < -3) + 0.01
     assert moved.together[0] > 3 * still.together[0]
 
 

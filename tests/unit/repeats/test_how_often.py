@@ -18,8 +18,8 @@ from seatrial.checks.table import repeat_checks
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext
-from seatrial.judge.outliers import MOST_READINGS
 from seatrial.judge.noise import AGREEING
+from seatrial.judge.outliers import MOST_READINGS
 from seatrial.model.measurement import Measurement, Subject, SubjectKind, once
 from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup
