@@ -38,7 +38,8 @@ class JudgedSeries:
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
         reference = judge.reference
         self.table, self.outcome, self.readings = judge.table, outcome, judge.readings
-        self._is_median = (reference.runs >= ENOUGH) & (outcome.start == 0)
+        alone = np.bincount(self.table.group)[self.table.group] == 1
+        self._is_median = ((reference.runs >= ENOUGH) | (alone & (reference.runs > 0))) & (outcome.start == 0)
         centre = np.where(self._is_median, reference.own + outcome.moved, outcome.expected)
         self._centre = centre.tolist()
         self._low = (outcome.expected - outcome.limit).tolist()

@@ -116,10 +116,11 @@ class Tonight:
                 weight = np.where(np.isfinite(then), _weight(past.count[-run], self.noise, reference), 0.0)
                 sums = sums + weight * np.nan_to_num(then)
                 weights = weights + weight
-            loss = reference.levels[nth] - sums / weights
+            known = np.where(weights > 0, weights, np.nan)
+            loss = reference.levels[nth] - sums / known
             alone = np.sqrt(reference.doubts[nth] ** 2 + self.unsure**2)
             losses.append(loss if start <= len(past.count) else np.full_like(loss, np.nan))
-            errors.append(np.sqrt(alone**2 + 1 / weights))
+            errors.append(np.sqrt(alone**2 + 1 / known))
             kept.append(alone)
         return np.stack(losses), np.stack(errors), np.stack(kept)
 
@@ -165,7 +166,7 @@ class Tonight:
             sd = noise / np.sqrt(count)
             share = min(strays * count, 0.5) if count < AGREEING else strays
             ratio += _log_ratio(np.array([then / sd]), loss / sd, share)[0]
-        return ratio
+        return float(ratio)
 
 
 def _discount(margins: Floats) -> float:
@@ -188,7 +189,7 @@ def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
 
 def _needed(confidence: float, quantile: float) -> float:
     """The square of the distance, in standard errors, from which on a change may reach that confidence."""
-    return max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0)
+    return float(max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0))
 
 
 def _locations(readings: Floats, count: Ints) -> Floats:
