@@ -95,7 +95,9 @@ class Tonight:
         # Often enough read, and as healthy readings of the group are: it is one.
         unproven: Bools = (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
         deepest = loss + CHANCE * np.sqrt(np.maximum(error**2 - alone**2, 0))
-        near = (loss > NEAR * limit) & (deepest > np.minimum(self.quantile * alone, reference.cap))
+        reads_low = loss.copy()
+        reads_low[0] = np.minimum(loss[0], reference.levels[0] - self.value)  # a stray moves the median less
+        near = (reads_low > NEAR * limit) & (deepest > np.minimum(self.quantile * alone, reference.cap))
         shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
         return Scan(
             STARTS[shown[0]], reference.levels[shown], loss[shown], error[shown], limit[shown],
