@@ -146,7 +146,11 @@ class CloudBuildImage:
 
     def __init__(self, config: CloudBuild) -> None:
         self._config = config
-        self._google = GoogleClients(config.own_project)
+
+    @cached_property
+    def _google(self) -> GoogleClients:
+        """Google's clients, which what is rendered does not need. Raises MissingError without Google's packages."""
+        return GoogleClients(self._config.own_project)
 
     def reference(self, tag: str) -> str:
         return reference(self._config, tag)
