@@ -1,4 +1,4 @@
-"""What nobody can beat: the share of losses that a test finds which knows the noise and the night of the change.
+"""Upper bound of power: the share of losses found by a test that knows the noise and the night of the change.
 
 Likelihood ratio of a loss against none (Neyman and Pearson, 1933). Known are the distribution of readings, how far
 healthy nodes differ, and the night of the change; unknown are the level of the series, what lasts of its noise, and

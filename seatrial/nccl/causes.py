@@ -153,7 +153,7 @@ def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
 
 
 def finding_of_class(about: str, severity: str, text: str, host: str | None, rank: int | None) -> Finding:
-    """The finding of a warning of NCCL that no line of the table has, by what it is about."""
+    """Make the finding of a warning of NCCL that is in no line of the table, by its class."""
     row = next(row for row in CAUSES if row.program == "warning" and row.pattern == about)
     level: Severity = "fatal" if severity == "fatal" else "note"
     return Finding(row.cause, evidence_of(text), host, rank, row.code, "warning", level, row.who, row.next_step)

@@ -143,7 +143,7 @@ def _slow_steps(steps: Sequence[Step]) -> list[str]:
 
 
 def _slower(steps: Sequence[Step]) -> list[Result]:
-    """A slowdown that stays until the end, with the step that it begins at; a pass where there is none."""
+    """Return a slowdown that lasts until the end, with its first step; a pass without one."""
     costs, unit = _costs(_warm(steps))
     if len(costs) < MIN_COMPARED:
         return []

@@ -199,7 +199,7 @@ class Slurm(RunsWithState[SlurmState]):
         return replace(testbed, groups=switches(self._login, [node.name for node in testbed.nodes]))
 
     def _submit(self, folder: Path, job_script: str) -> str:
-        """Submit the job, and return its id. Raises LaunchError, MissingError where there is no sbatch."""
+        """Submit the job, and return its id. Raises LaunchError, or MissingError without sbatch."""
         not_submitted = folder / _NOT_SUBMITTED
         not_submitted.unlink()
         try:

@@ -119,11 +119,14 @@ def test_nodes_that_are_fine_together_are_the_side_of_a_cut(seed: int) -> None:
     assert (cut.kind, set(cut.sides[0])) == ("cut", side)
 
 
-@pytest.mark.parametrize(("seed", "sigma"), [(11, 0.1), (33, 0.12)])
-def test_a_node_that_is_named_twice_is_no_pair(seed: int, sigma: float) -> None:
+@pytest.mark.parametrize(("seed", "sigma", "needed"), [(11, 0.1, 4), (33, 0.12, 5)])
+def test_a_node_that_is_named_twice_is_no_pair(seed: int, sigma: float, needed: int) -> None:
     slow = set(random.Random(seed).sample(nodes(32), 5))
-    _, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
-    assert 4 <= rounds <= 5
+    found, rounds = localized(32, partial(speed_with, slow), seed, sigma=sigma)
+    assert rounds == needed
+    named = {finding.cause.name for finding in found.findings if finding.named}
+    assert named, found.reason
+    assert named <= slow
 
 
 @pytest.mark.parametrize("seed", range(3))
