@@ -1,4 +1,4 @@
-"""Write `seatrial/nccl/warnings.csv`: what NCCL's and RCCL's warnings say, since and until which release, and of what.
+"""Write `seatrial/causes/warnings.csv`: what NCCL's and RCCL's warnings say, since and until which release.
 
     python -m scripts.nccl_warnings NCCL_CLONE [RCCL_CLONE]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "seatrial" / "nccl" / "warnings.csv"
+TABLE = ROOT / "seatrial" / "causes" / "warnings.csv"
 RULES = Path(__file__).parent / "nccl_warning_classes.csv"
 COLUMNS = ("library", "first", "last", "class", "severity", "format")
 OLDEST = {"nccl": (2, 18), "rccl": (5, 7)}

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from seatrial.causes.table import CAUSES as LOG_CAUSES
 from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.config.fields import Field, Section, sections
 from seatrial.model.reason import Explanation
-from seatrial.nccl.causes import CAUSES as LOG_CAUSES
 from seatrial.readers.table import READERS
 from seatrial.report.listings import rounded
 from seatrial.runs.explanations import AREAS

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from seatrial.causes import Finding
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import Finding
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
 from seatrial.text.redact import Secrets

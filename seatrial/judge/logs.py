@@ -14,6 +14,7 @@ from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
 from seatrial.catalog.published import figures_beside
 from seatrial.catalog.reach import one_nic_less
+from seatrial.causes.table import GENERIC
 from seatrial.checks.collectives.logs import (
     Arm,
     algorithms_of,
@@ -43,7 +44,6 @@ from seatrial.model.setup import ENVIRONMENT, INTRA, Setup, arm_of_settings
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep
-from seatrial.nccl.causes import GENERIC
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.readers.ports import against_port
 from seatrial.text.headline import conclude as conclude_logs

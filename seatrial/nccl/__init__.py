@@ -1,8 +1,6 @@
-"""nccl-tests output of any version, NCCL's transport evidence, and the causes of failure in logs."""
+"""nccl-tests output of any version, and the evidence in it of how NCCL moved the data."""
 
 from seatrial.nccl.busbw import busbw_factor, expected_algbw
-from seatrial.nccl.causes import Finding
-from seatrial.nccl.classify import classify, telling
 from seatrial.nccl.draft import file_outcome
 from seatrial.nccl.model import Device, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
@@ -11,7 +9,6 @@ from seatrial.nccl.transport import Transport, TransportReader, transport
 
 __all__ = [
     "Device",
-    "Finding",
     "Row",
     "RowReader",
     "Sweep",
@@ -20,13 +17,11 @@ __all__ = [
     "Transport",
     "TransportReader",
     "busbw_factor",
-    "classify",
     "expected_algbw",
     "file_outcome",
     "parse_file",
     "parse_lines",
     "parse_text",
     "render",
-    "telling",
     "transport",
 ]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from seatrial.causes.classify import Classifier
+from seatrial.causes.table import Finding
 from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
-from seatrial.nccl.causes import Finding
-from seatrial.nccl.classify import Classifier
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.header import Average, Bounds, ColumnLayout, requested_sizes
 from seatrial.nccl.model import NO_ROWS, Device, Outcome, Row, Sweep

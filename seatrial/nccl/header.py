@@ -6,7 +6,7 @@ from typing import Literal
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Device
-from seatrial.nccl.text import cells
+from seatrial.text.wrapping import cells
 
 _PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
 _VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")

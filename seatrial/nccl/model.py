@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from seatrial.causes.table import Finding
 from seatrial.model.measurement import finite
-from seatrial.nccl.causes import Finding
 from seatrial.nccl.transport import Transport
 
 Outcome = Literal["ok", "failed", "truncated", "error"]

@@ -20,7 +20,7 @@ from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
 from seatrial.nccl.sweeps import SweepReader
-from seatrial.nccl.text import MAX_LINE
+from seatrial.text.wrapping import MAX_LINE
 
 _NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
 _INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")

@@ -9,7 +9,7 @@ from typing import Literal
 from seatrial.nccl.busbw import expected_algbw
 from seatrial.nccl.header import ColumnLayout
 from seatrial.nccl.model import Row, Timing
-from seatrial.nccl.text import cells
+from seatrial.text.wrapping import cells
 
 TYPES = {
     "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8e4m3": 1,

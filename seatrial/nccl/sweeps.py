@@ -17,8 +17,8 @@ from seatrial.nccl.draft import (
 from seatrial.nccl.header import Average, Bounds, ColumnLayout, Mark, Prologue, command_ranks, program, read_mark
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.rows import consistent, glued_piece, plausible, read_row
-from seatrial.nccl.text import clean, unwrapped
 from seatrial.nccl.transport import TransportReader
+from seatrial.text.wrapping import clean, unwrapped
 
 _MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
 _MAX_HOSTS = 4096

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seatrial.nccl.text import clean
+from seatrial.text.wrapping import clean
 
 _USING = re.compile(r"Using network (\S.*?)\s*$|Assigned NET plugin (\S.*?) to comm")
 _VIA = re.compile(r"via NET/([^/]+)/\d+(/GDRDMA)?")

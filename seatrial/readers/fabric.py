@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from seatrial.causes.xid import meaning_of
 from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
-from seatrial.nccl.causes import meaning_of
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
 _SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"

@@ -18,9 +18,9 @@ from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, SweepReader
 from seatrial.nccl.parse import MAX_JSON, PEEK, looks_like_json_log, nothing_found, open_log, parse_json, stream_lines
-from seatrial.nccl.text import any_of, clean, unwrapped
 from seatrial.readers.report import Reader, Report, check_of
 from seatrial.readers.table import READERS
+from seatrial.text.wrapping import any_of, clean, unwrapped
 
 Part = Sweep | Check
 _MAX_PARTS = 1000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seatrial.remote.ranks import rank_of
 
 if TYPE_CHECKING:
-    from seatrial.nccl import Finding
+    from seatrial.causes import Finding
 
 FLOOD = "output flood: the ranks printed more than they may and were ended"
 
@@ -70,7 +70,7 @@ class MpiResult:
 
         A rank speaks for itself alone: what it prints of other ranks and nodes is laid to it and its own.
         """
-        from seatrial.nccl.classify import classify, weight
+        from seatrial.causes.classify import classify, weight
 
         by_rank: dict[int | None, list[str]] = {}
         for line in self.lines:

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from seatrial import builders, checks, history, localize, model, platforms, readers, remote, runs
+from seatrial import builders, causes, checks, history, localize, model, platforms, readers, remote, runs
 from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.checks import localize as localize_step
 from seatrial.model.reason import Explanation
-from seatrial.nccl import causes
 from seatrial.platforms import baremetal, docker, kubernetes, local, runai, slurm
 from seatrial.readers import flight_recorder
 

@@ -15,14 +15,15 @@ import yaml
 
 from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
+from seatrial.causes import classify
+from seatrial.causes.xid import xid_finding
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_event
 from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import Check
-from seatrial.nccl import RowReader, classify, file_outcome, parse_file, render, transport
-from seatrial.nccl.causes import xid_finding
+from seatrial.nccl import RowReader, file_outcome, parse_file, render, transport
 from seatrial.readers.flight_recorder import NoDump, late, read_dump
 from seatrial.readers.parts import read_file
 from seatrial.remote.answers import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from seatrial import readers
+from seatrial import causes, readers
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
@@ -32,7 +32,6 @@ from seatrial.model.reason import (
 )
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import causes
 from seatrial.readers import flight_recorder
 from seatrial.runs.explanations import AREAS, CATALOG
 from seatrial.runs.load import load_result

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from seatrial.causes import Finding
 from seatrial.checks.collectives.problems import Problem, interleaved
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import Finding, Sweep
+from seatrial.nccl import Sweep
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.text.words import number
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from seatrial.causes import telling
 from seatrial.checks.connectivity.counters import revisit_inventories
 from seatrial.checks.connectivity.inventory import (
     broken_gpus,
@@ -44,7 +45,6 @@ from seatrial.model.reason import Reason, recorded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import NodeHardware
 from seatrial.model.testbed import Testbed
-from seatrial.nccl import telling
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.mpi_result import MpiResult

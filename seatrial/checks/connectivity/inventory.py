@@ -6,10 +6,10 @@ Blamed is only what a GPU itself reports as damage or as slowed down by hardware
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from seatrial.causes import telling
+from seatrial.causes.xid import OF_APPLICATIONS, meaning_of
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
-from seatrial.nccl import telling
-from seatrial.nccl.causes import OF_APPLICATIONS, meaning_of
 from seatrial.remote.node_probe import DriverError, GpuState, Inventory, KernelEvent, PortState
 from seatrial.text.words import duration, some_of
 

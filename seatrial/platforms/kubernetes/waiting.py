@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from seatrial.causes import telling
 from seatrial.model import reason as joining
 from seatrial.model.reason import Reason, caused, recorded
-from seatrial.nccl import telling
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
 from seatrial.text.lines import first_line, one_line
 

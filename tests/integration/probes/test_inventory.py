@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 
+from seatrial.causes.xid import meaning_of
 from seatrial.checks.connectivity.inventory import driver_errors, impaired_gpus, remarks
 from seatrial.model.reason import code_of
-from seatrial.nccl.causes import meaning_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import GpuState, Inventory
 from tests.integration.probes.conftest import Load

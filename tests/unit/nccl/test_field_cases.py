@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from seatrial.causes import telling
+from seatrial.causes.table import REASONS as OF_LOGS
 from seatrial.cli.logs import judge
 from seatrial.model.reason import code_of
-from seatrial.nccl import telling
-from seatrial.nccl.causes import REASONS as OF_LOGS
 from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem, waits_for
 from seatrial.platforms.slurm.jobs import read_nodes_log
 from seatrial.remote import probes

@@ -10,10 +10,11 @@ import pytest
 
 from seatrial.builders import failures
 from seatrial.builders.failures import CAUSES, build_failure
+from seatrial.causes import classify
+from seatrial.causes.classify import compiled
+from seatrial.causes.table import CAUSES as LOG_CAUSES
 from seatrial.checks.failures import gave_up
-from seatrial.nccl import SweepReader, TransportReader, classify
-from seatrial.nccl.causes import CAUSES as LOG_CAUSES
-from seatrial.nccl.classify import compiled
+from seatrial.nccl import SweepReader, TransportReader
 from seatrial.readers.report import Reader
 
 MODULES = (
@@ -21,16 +22,16 @@ MODULES = (
         "text.redact",
         "checks.failures",
         "catalog.hardware_names",
-        "nccl.classify",
-        "nccl.causes",
-        "nccl.watchdog",
-        "nccl.stages",
-        "nccl.warnings",
+        "causes.classify",
+        "causes.xid",
+        "causes.watchdog",
+        "causes.stages",
+        "causes.warnings",
         *(f"readers.{name}" for name in ("training", "training_steps", "stragglers", "nccl_ras")),
         *(f"readers.{name}" for name in ("parts", "table", "bandwidth", "dcgm", "fabric", "infiniband", "nvidia_smi")),
         "nccl.transport",
     ),
-    *("nccl.text", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),
+    *("text.wrapping", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),
 )
 PIECES = (
     *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),

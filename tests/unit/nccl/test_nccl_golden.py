@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.nccl import Sweep, classify, file_outcome, parse_file, transport
+from seatrial.causes import classify
+from seatrial.nccl import Sweep, file_outcome, parse_file, transport
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 PAGE = Path(__file__).parents[3] / "docs" / "gpu-results"

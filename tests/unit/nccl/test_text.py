@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.nccl.causes import CAUSES
-from seatrial.nccl.text import LogLine, any_of, cells, clean, unwrapped
+from seatrial.causes.table import CAUSES
+from seatrial.text.wrapping import LogLine, any_of, cells, clean, unwrapped
 
 ROW = "   1048576        262144     float     sum      -1    41.2   25.4   44.5      0"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.nccl import classify
+from seatrial.causes import classify
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
 RULE = "-" * 74

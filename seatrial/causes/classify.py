@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from seatrial.nccl.causes import (
+from seatrial.causes.stages import Stages
+from seatrial.causes.table import (
     CAUSES,
     TRACEBACK,
     UNKNOWN,
@@ -19,13 +20,11 @@ from seatrial.nccl.causes import (
     evidence_of,
     finding_of_class,
     other,
-    with_other_gpus,
-    xid_finding,
 )
-from seatrial.nccl.stages import Stages
-from seatrial.nccl.text import any_of, clean, unwrapped
-from seatrial.nccl.warnings import warned
-from seatrial.nccl.watchdog import Watchdog
+from seatrial.causes.warnings import warned
+from seatrial.causes.watchdog import Watchdog
+from seatrial.causes.xid import with_other_gpus, xid_finding
+from seatrial.text.wrapping import any_of, clean, unwrapped
 
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024

@@ -1,7 +1,7 @@
 """The table of causes that logs name, `causes.csv`, one line each; and what was found of it in a log. Pure.
 
 Columns of the table:
-- `program`: who writes the line, which decides where in a line the pattern can stand (seatrial/nccl/classify.py).
+- `program`: who writes the line, which decides where in a line the pattern can stand (seatrial/causes/classify.py).
 - `severity`: `fatal` ends a run and is its cause; `status` ends it and does not say why; `follows` is the consequence
   of something that stands elsewhere; a run survives a `note`.
 - `who` is to blame: the `node` that the line names or that wrote it, the `peer` that the line names (never its writer),
@@ -18,9 +18,7 @@ ProcessGroupNCCL and elastic; NVIDIA's catalog of Xids (docs.nvidia.com/deploy/x
 
 import csv
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,7 +79,7 @@ class Finding:
 
     @property
     def of_class(self) -> bool:
-        """Whether it ends a run, and only its class is known (seatrial/nccl/warnings.py)."""
+        """Whether it ends a run, and only its class is known (seatrial/causes/warnings.py)."""
         return self.program == "warning" and self.severity == "fatal"
 
     @property
@@ -161,72 +159,3 @@ def finding_of_class(about: str, severity: str, text: str, host: str | None, ran
 
 def evidence_of(text: str) -> str:
     return " ".join(text.split())[:MAX_EVIDENCE]
-
-
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)")
-_SXID = re.compile(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
-_LOGGED_BY = re.compile(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
-_CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})")
-_SURVIVED = re.compile(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
-_ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
-_SUBCODE = re.compile(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
-
-
-def xid_finding(text: str) -> Finding | None:
-    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it."""
-    match = _XID.search(text) or _SXID.search(text)
-    if match is None:
-        return None
-    kind, number, rest = "Xid" if match.re is _XID else "SXid", int(match["number"][:9]), match["rest"]
-    before = _CAUSED_BY.search(rest)
-    known = _listed(kind, int(before[1]) if before else number)
-    meaning = known.cause + _said(rest)
-    named = f"{kind} {before[1] if before else number}"
-    host = _LOGGED_BY.search(text, 0, match.start())
-    return Finding(
-        f"{named} ({meaning}{f', which ended channels: Xid {number}' if before else ''}) on GPU {match['pci']}"
-        if kind == "Xid"
-        else f"{named} ({meaning}) at {match['pci']}",
-        evidence_of(text),
-        host[1] if host else None,
-        None,
-        known.code,
-        "driver",
-        "note" if _SURVIVED.search(rest) else known.severity,
-        known.who,
-        known.next_step,
-    )
-
-
-def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
-    """Name the other GPUs of the host that have the same Xid: several at once have one cause."""
-    if not finding.cause.startswith("Xid "):
-        return finding
-    alike = [each for each in findings if (each.code, each.host) == (finding.code, finding.host)]
-    gpus = list(dict.fromkeys(each.cause.rpartition(" on GPU ")[2] for each in alike))
-    others = [gpu for gpu in gpus if not finding.cause.endswith(gpu)]
-    more = f" and {len(others) - 7} more" if len(others) > 7 else ""
-    return replace(finding, cause=f"{finding.cause}, also on {', '.join(others[:7])}{more}") if others else finding
-
-
-@cache
-def _listed(kind: str, number: int) -> Cause:
-    """The line of an Xid or SXid; the last one of its kind has all that are not listed."""
-    rows = [row for row in XIDS if row.program == kind.lower()]
-    return next(row for row in rows if re.fullmatch(row.pattern, str(number)))
-
-
-def _said(rest: str) -> str:
-    """The words behind the number of an Xid: the action of 154, unit and link of 144 to 150."""
-    if match := _ACTION.search(rest) or _SUBCODE.match(rest):
-        return f": {', '.join(match.groups())}"
-    return ""
-
-
-def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
-    """The meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
-    row, match = _listed(kind, number), _XID.search(text)
-    return row.cause + (_said(match["rest"]) if match else ""), row.next_step
-
-
-OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setup")

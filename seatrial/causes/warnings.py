@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.nccl.causes import WARNING, Finding, finding_of_class, other
+from seatrial.causes.table import WARNING, Finding, finding_of_class, other
 
 _STARTS = (14, 8, 4, 0)  # characters that a format is found by: a line is held against few of the nine hundred
 _HIP = re.compile(r"\bhip(?=[A-Z])")  # RCCL's calls, as its sources name them before they are translated

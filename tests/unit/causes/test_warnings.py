@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.nccl_warnings import RULES, TABLE, normalized, result_after, warnings_of
-from seatrial.nccl import classify
+from seatrial.causes import classify
 
 CLASSES = {"hardware", "link", "software", "user", "program"}
 LINE = "node-a:1:2 [0] file.cc:12 NCCL WARN {}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.nccl import classify
+from seatrial.causes import classify
 
 LIMIT = "slurmstepd: error: *** STEP 1.0 ON node-a CANCELLED AT 2026-08-27T10:00:00 DUE TO TIME LIMIT ***"
 

@@ -1,0 +1,82 @@
+"""Xids and SXids in the kernel's log: what each number means, on which GPU, and which of them others follow. Pure.
+
+Source: NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+from seatrial.causes.table import XIDS, Cause, Finding, evidence_of
+
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)")
+_SXID = re.compile(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
+_LOGGED_BY = re.compile(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
+_CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})")
+_SURVIVED = re.compile(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
+_ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
+_SUBCODE = re.compile(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
+
+
+def xid_finding(text: str) -> Finding | None:
+    """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it."""
+    match = _XID.search(text) or _SXID.search(text)
+    if match is None:
+        return None
+    kind = "Xid" if match.re is _XID else "SXid"
+    number, rest = int(match["number"][:9]), match["rest"]
+    before = _CAUSED_BY.search(rest)
+    known = _listed(kind, int(before[1]) if before else number)
+    meaning = known.cause + _said(rest)
+    if before:
+        meaning += f", which ended channels: Xid {number}"
+    where = f"on GPU {match['pci']}" if kind == "Xid" else f"at {match['pci']}"
+    host = _LOGGED_BY.search(text, 0, match.start())
+    return Finding(
+        cause=f"{kind} {before[1] if before else number} ({meaning}) {where}",
+        evidence=evidence_of(text),
+        host=host[1] if host else None,
+        rank=None,
+        code=known.code,
+        program="driver",
+        severity="note" if _SURVIVED.search(rest) else known.severity,
+        who=known.who,
+        next_step=known.next_step,
+    )
+
+
+def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
+    """Name the other GPUs of the host that have the same Xid: several at once have one cause."""
+    if not finding.cause.startswith("Xid "):
+        return finding
+    alike = [each for each in findings if (each.code, each.host) == (finding.code, finding.host)]
+    gpus = list(dict.fromkeys(each.cause.rpartition(" on GPU ")[2] for each in alike))
+    others = [gpu for gpu in gpus if not finding.cause.endswith(gpu)]
+    if not others:
+        return finding
+    more = f" and {len(others) - 7} more" if len(others) > 7 else ""
+    return replace(finding, cause=f"{finding.cause}, also on {', '.join(others[:7])}{more}")
+
+
+@cache
+def _listed(kind: str, number: int) -> Cause:
+    """The line of an Xid or SXid; the last one of its kind has all that are not listed."""
+    rows = [row for row in XIDS if row.program == kind.lower()]
+    return next(row for row in rows if re.fullmatch(row.pattern, str(number)))
+
+
+def _said(rest: str) -> str:
+    """The words behind the number of an Xid: the action of 154, unit and link of 144 to 150."""
+    if match := _ACTION.search(rest) or _SUBCODE.match(rest):
+        return f": {', '.join(match.groups())}"
+    return ""
+
+
+def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
+    """The meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
+    row, match = _listed(kind, number), _XID.search(text)
+    return row.cause + (_said(match["rest"]) if match else ""), row.next_step
+
+
+OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setup")
