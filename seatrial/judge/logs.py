@@ -321,13 +321,14 @@ def _far_below(check: Check, setup: Setup) -> str | None:
     failed = [j for j in check.judgements if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL]
     if not failed:
         return None
+    plateau = failed[0].measurement.value
     share = next((m.value for m in check.measurements if m.metric == SHARE), None)
     if share is None and setup.gpu_link_gb_s:
-        share = failed[0].measurement.value / setup.gpu_link_gb_s
-    if share is None or share >= _GROSS_LOSS:
+        share = plateau / setup.gpu_link_gb_s  # the fabric of such GPUs carries about as much
+    if not share or share >= _GROSS_LOSS:
         return None
     links = "the fabric" if setup.nodes > 1 else "the GPUs' own links"
-    return Reason.of("far-below-link-rate", share=fraction(share), links=links)
+    return Reason.of("far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links)
 
 
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:

@@ -31,7 +31,7 @@ REASONS = {
         "Compare `nvidia-smi -L` on the nodes, and test nodes of one model together.",
     ),
     "far-below-link-rate": Explanation(
-        "{share} of the link rate: the data did not go over {links}",
+        "{share} of the link rate: the data did not go over {links} ({rate} GB/s)",
         "The plateau is a small share of what the links carry: the data took another way, such as TCP (`fail`).",
         "Run with `NCCL_DEBUG=INFO`: `Using network` and `via` say which way the data takes.",
     ),
