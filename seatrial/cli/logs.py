@@ -19,7 +19,7 @@ from seatrial.text.printable import printable
 if TYPE_CHECKING:
     import numpy as np
 
-    from seatrial.judge.logs import Log
+    from seatrial.logs.judge import Log
 
 
 @click.command()
@@ -119,8 +119,8 @@ def judge(
     fail or corrupt, 2 bad input, 3 inconclusive or not_run.
     """
     with waiting("reading the logs"):
-        from seatrial.judge.log_cluster import LogsConfig
-        from seatrial.judge.logs import judge_logs
+        from seatrial.logs.cluster import LogsConfig
+        from seatrial.logs.judge import judge_logs
         from seatrial.report.terminal import show_judged, to_dict
 
         read, not_judged = _read(logs)
@@ -135,7 +135,7 @@ def judge(
 
 def _hints(read: "list[Log]") -> list[str]:
     """The command that compares logs of parts of a cluster with each other, which a judge of one run does not."""
-    from seatrial.checks.localize.logs import are_of_parts
+    from seatrial.logs.cluster import are_of_parts
 
     if not are_of_parts([sweep for log in read for sweep in log.sweeps]):
         return []
@@ -147,7 +147,7 @@ def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
 
     Raises InputError if none has output that is known.
     """
-    from seatrial.judge.logs import Log
+    from seatrial.logs.judge import Log
 
     files = [file for path in paths for file in _files(path)]
     stems = [Path(file).stem for file, _ in files]
@@ -171,7 +171,7 @@ def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":
 
 def _log(file: str, name: str) -> "Log":
     """Read one log. Raises InputError if it cannot be read, NothingFoundError if it holds nothing known."""
-    from seatrial.judge.logs import Log
+    from seatrial.logs.judge import Log
     from seatrial.readers.parts import read_file, read_text
 
     if Path(file).name == HOSTNAMES and (hosts := _hosts(file)):

@@ -1,35 +1,26 @@
-"""From measurements to the verdicts of checks, and to what is to be measured once more. Pure.
-
-A number that averages over a lot (a plateau, a training run) counts on its own. One message size is a few timed
-iterations that a stolen time slice spoils, so the sizes of one operation vote: see
-docs/decisions/0002-judging-with-few-samples.md.
-"""
+"""From measurements to the verdicts of checks, and to what is to be measured once more. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log
 from typing import cast
 
 import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
-from seatrial.checks.metrics import Doubt, is_repeated_only_low, tolerance_of
+from seatrial.checks.metrics import Doubt, is_repeated_only_low
 from seatrial.judge.completeness import blamed_nodes, far_below_links, unmeasured
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.number import from_pin, judge_number
 from seatrial.judge.outliers import MOST_READINGS
 from seatrial.judge.series import SeriesJudge, SeriesTable
+from seatrial.judge.votes import counting, is_noisy, is_sanity_pass, summary
 from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
-from seatrial.text.headline import also
-from seatrial.text.words import metric_name, some_of
 
-# Sanity and physics say that a number is wrong, which no noise explains.
-_NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
 _AGREEING = 2  # of three: what is known from elsewhere takes two readings on the same side
 _WITHOUT_RATE = 0.8  # the confidence that a part that moved nothing, where others did, has a fault
 
@@ -118,9 +109,9 @@ class RunJudge:
         own, taken = self._judged.judgement(self._place[name]), self._taken[name]
         if len(taken) > 1:
             own = replace(own, measurement=once(taken)[0], repeats=tuple(t.value for t in taken))
-        if number is None or _is_sanity_pass(number):
+        if number is None or is_sanity_pass(number):
             return own
-        return number if number.verdict.severity < own.verdict.severity or not _is_noisy(number) else own
+        return number if number.verdict.severity < own.verdict.severity or not is_noisy(number) else own
 
     def doubts(self) -> dict[str, list[Doubt]]:
         """By check what to measure once more."""
@@ -130,7 +121,7 @@ class RunJudge:
             taken = self._taken[name]
             if name in wanted:
                 doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), MOST_READINGS))
-            elif number is not None and _is_noisy(number) and _is_undecided(number, taken):
+            elif number is not None and is_noisy(number) and _is_undecided(number, taken):
                 doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), 2 * _AGREEING - 1))
         return dict(doubts)
 
@@ -168,7 +159,7 @@ class RunJudge:
         """`missing` says which numbers some nodes lack."""
         judgements = self._with_own(check, judgements)
         recorded = {j.measurement.series() for j in check.judgements}
-        new = {n: self._changed(j) for n, j in judgements.items() if not (_is_sanity_pass(j) and n in recorded)}
+        new = {n: self._changed(j) for n, j in judgements.items() if not (is_sanity_pass(j) and n in recorded)}
         if not new:
             return check
         own = [f for f in found if self._name(f.series[0]) in new]
@@ -217,22 +208,9 @@ class RunJudge:
         return replace(judgement, reason=rewritten(judgement.reason, lambda r: f"{r}; changed with {past.changed}"))
 
     def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
-        """The check's own words first, then the worst judgement, or what all of them rest on."""
-        if not counted:
-            groups = self._knowledge.groups.words if any(j.measurement.subject.nodes for j in new) else ""
-            rest = join(part for part in (check.reason, rests_on(new), groups) if part)
-            return rest if check.verdict is Verdict.PASS else check.reason
-        own = () if check.verdict is Verdict.PASS else (check.reason,)
-        others = also(judgement.measurement for judgement in counted[1:])
-        return join((*own, counted[0].reason, *([others] if others else [])))
-
-
-def _is_noisy(judgement: Judgement) -> bool:
-    return judgement.source in _NOISY_SOURCES
-
-
-def _is_sanity_pass(judgement: Judgement) -> bool:
-    return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
+        """What the votes say, with the groups of nodes that were compared apart."""
+        is_of_nodes = any(judgement.measurement.subject.nodes for judgement in new)
+        return summary(check, new, counted, self._knowledge.groups.words if is_of_nodes else "")
 
 
 def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
@@ -242,74 +220,6 @@ def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
     if len(taken) == 1:
         return j.verdict is not Verdict.PASS
     return max(sum(outside), len(outside) - sum(outside)) < _AGREEING
-
-
-def rests_on(judgements: Sequence[Judgement]) -> str:
-    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
-    sources = sorted({j.source for j in judgements if j.compared})
-    compared = {_named(j) for j in judgements if j.compared}
-    without = [name for name in dict.fromkeys(map(_named, judgements)) if name not in compared]
-    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet"
-    if sources and without:
-        against += f"; no baseline yet for {some_of(without)}"
-    repeated = sum(bool(j.repeats) for j in judgements)
-    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
-    parts = (
-        against,
-        f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated" if repeated else "",
-        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
-    )
-    return "; ".join(part for part in parts if part)
-
-
-def _named(judgement: Judgement) -> str:
-    """What a judgement is of, as a check counts what has no baseline."""
-    return judgement.measurement.operation or metric_name(judgement.measurement.metric)
-
-
-def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """The judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
-    alone, votes = [], defaultdict(list)
-    for judgement in judgements:
-        if _is_vote(judgement):
-            votes[_sweep(judgement)].append(judgement)
-        else:
-            alone.append(judgement)
-    agreed = [j for group in votes.values() for j in _agreeing(group)]
-    return sorted((j for j in (*alone, *agreed) if j.verdict is not Verdict.PASS), key=_order)
-
-
-def _is_vote(judgement: Judgement) -> bool:
-    return _is_noisy(judgement) and not tolerance_of(judgement.measurement).steady
-
-
-def _sweep(judgement: Judgement) -> tuple[object, ...]:
-    """What the sizes of one sweep have in common; its latency is the smallest size over again."""
-    m = judgement.measurement
-    shared = tuple(m.conditions.get(key) for key in ("operation", "arm", "dtype", "ranks"))
-    return (m.subject, *shared)
-
-
-def _agreeing(group: list[Judgement]) -> list[Judgement]:
-    """The bad sizes of one sweep at the verdict that at least half of its sizes (and two, if it has two) reach."""
-    sizes = {_size(j) for j in group}
-    needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
-    for verdict in (Verdict.FAIL, Verdict.DEGRADED):
-        bad = [j for j in group if j.verdict.severity <= verdict.severity]
-        if len({_size(j) for j in bad}) >= needed:
-            return [replace(j, verdict=verdict) for j in bad]
-    return []
-
-
-def _size(judgement: Judgement) -> object:
-    return judgement.measurement.conditions.get("message_bytes")
-
-
-def _order(judgement: Judgement) -> tuple[int, bool, float]:
-    """Worst verdict first, numbers that count alone before single sizes, the largest factor first."""
-    ratio = 1 + (judgement.deviation or 0.0)
-    distance = abs(log(ratio)) if ratio > 0 else float("inf")
-    return judgement.verdict.severity, _is_vote(judgement), -distance
 
 
 def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:

@@ -1,14 +1,17 @@
 """Hold a measurement against its baselines. Pure: a measurement and baselines in, a judgement with its reason out."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from seatrial.history.rows import Pin
 from seatrial.model.baseline import FAIL_FACTOR, Baseline
 from seatrial.model.measurement import TIMES, Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import measured, quantity
+
+if TYPE_CHECKING:
+    from seatrial.history.rows import Pin
 
 # Best first: a person's word, then what others published, then a model of that.
 _PREFERENCE = ("pinned", "catalog", "model")
@@ -37,7 +40,7 @@ def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | N
     return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=measured(m), tested=tried))
 
 
-def from_pin(measurement: Measurement, pin: Pin) -> Baseline | None:
+def from_pin(measurement: Measurement, pin: "Pin") -> Baseline | None:
     """The baseline of `pin`; None where it leaves the bad side open or speaks of another unit."""
     bound = pin.high if measurement.better == "lower" else pin.low
     if bound is None or pin.unit != measurement.unit:

@@ -20,7 +20,7 @@ from seatrial.text.headline import lines, own_reason
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
-    from seatrial.judge.logs import Log, LogsJudgement
+    from seatrial.logs.judge import Log, LogsJudgement
     from seatrial.runs.difference import Change, Difference
 
 STYLES: dict[str, str] = {

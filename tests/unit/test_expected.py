@@ -11,9 +11,9 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.training.section import Training, TransformerSize, Workload
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, explained
-from seatrial.judge.log_cluster import LogsConfig
-from seatrial.judge.logs import Log, LogsJudgement, judge_logs
 from seatrial.judge.number import judge_number as judge
+from seatrial.logs.cluster import LogsConfig
+from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup

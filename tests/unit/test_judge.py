@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.judge.assess import counting
 from seatrial.judge.number import judge_number as judge
+from seatrial.judge.votes import counting
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.judge.log_cluster import LogsConfig
-from seatrial.judge.logs import Log, judge_logs
+from seatrial.logs.cluster import LogsConfig
+from seatrial.logs.judge import Log, judge_logs
 from seatrial.nccl import parse_file
 
 LOGS = Path(__file__).parents[1] / "golden" / "nccl-logs"

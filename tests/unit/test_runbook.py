@@ -22,7 +22,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/contract.py",
     "seatrial/checks/training/result.py",
     "seatrial/checks/collectives/problems.py",
-    "seatrial/judge/logs.py",
+    *(f"seatrial/logs/{name}.py" for name in ("judge", "outcome", "cluster", "against")),
     "seatrial/catalog/log_facts.py",
     "seatrial/checks/connectivity/check.py",
     "seatrial/checks/connectivity/inventory.py",

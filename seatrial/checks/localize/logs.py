@@ -10,7 +10,6 @@ from seatrial.nccl.busbw import busbw_factor, expected_algbw
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Timing
 
-_LEAST_PARTS = 3
 _COARSE = 0.1  # GB/s, below which the printed rate is off by 5 % and more
 
 
@@ -27,14 +26,6 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
             conditions = " ".join(_conditions(part))
             tests.append(GroupTest(source + suffix, part.collective or "", nodes, _busbw(part), gpus, conditions))
     return tests
-
-
-def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
-    """Whether these are tests of several parts of a cluster, such as pairs: sets of hosts that differ, and overlap."""
-    parts = {frozenset(device.host for device in sweep.devices if device.host) for sweep in sweeps}
-    several = [part for part in parts if len(part) > 1]
-    everywhere = frozenset().union(*several)
-    return sum(part != everywhere for part in several) >= _LEAST_PARTS
 
 
 def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from seatrial.judge.log_cluster import LogsConfig
-from seatrial.judge.logs import Log, LogsJudgement, judge_logs
+from seatrial.logs.cluster import LogsConfig
+from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.nccl import parse_text
 from seatrial.nccl.busbw import busbw_factor
 

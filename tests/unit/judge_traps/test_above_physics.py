@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.judge.log_cluster import LogsConfig
+from seatrial.logs.cluster import LogsConfig
 from seatrial.model.setup import ENVIRONMENT, INTRA, NETWORK
 from seatrial.model.verdict import Verdict
 from seatrial.nccl.busbw import busbw_factor

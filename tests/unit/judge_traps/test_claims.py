@@ -11,7 +11,7 @@ from seatrial.checks.collectives.problems import network_of
 from seatrial.config.cluster import Cluster
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
-from seatrial.judge.log_cluster import LogsConfig
+from seatrial.logs.cluster import LogsConfig
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.judge.log_cluster import LogsConfig
-from seatrial.judge.logs import Log, judge_logs
+from seatrial.logs.cluster import LogsConfig
+from seatrial.logs.judge import Log, judge_logs
 from seatrial.model.verdict import Verdict
 from tests.command_line import command
 from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, log, log_text

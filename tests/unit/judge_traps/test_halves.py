@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.judge.log_cluster import LogsConfig
+from seatrial.logs.cluster import LogsConfig
 from seatrial.model.verdict import Verdict
 from seatrial.nccl.busbw import busbw_factor
 from tests.unit.judge_traps.sweeplogs import M, judged, log_text, of_operation

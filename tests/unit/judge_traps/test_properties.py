@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.judge.logs import judge_logs
 from seatrial.judge.number import judge_number as judge
+from seatrial.logs.judge import judge_logs
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict

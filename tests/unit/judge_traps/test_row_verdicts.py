@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.judge.log_cluster import LogsConfig
+from seatrial.logs.cluster import LogsConfig
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, is_row, judged, log_text, of_operation
 

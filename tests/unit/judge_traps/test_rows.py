@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.published import from_catalog
-from seatrial.judge.log_cluster import LogsConfig
+from seatrial.logs.cluster import LogsConfig
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text

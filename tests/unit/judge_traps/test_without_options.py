@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.hardware_names import find_hardware, gpu_model
-from seatrial.judge.log_cluster import LogsConfig, claim_of
+from seatrial.logs.cluster import LogsConfig, claim_of
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_text
 from tests.command_line import command

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from seatrial.judge.log_cluster import LogsConfig
-from seatrial.judge.logs import Log, LogsJudgement, judge_logs
+from seatrial.logs.cluster import LogsConfig
+from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import parse_lines
 from seatrial.nccl.header import Bounds, _plain_mark

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seatrial.judge.log_cluster import LogsConfig
-from seatrial.judge.logs import Log, LogsJudgement, judge_logs
+from seatrial.logs.cluster import LogsConfig
+from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text

@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from seatrial.catalog import usual_gpus
+from seatrial.catalog import usual_gpus, with_links
 from seatrial.catalog.hardware_names import gpu_model
 from seatrial.catalog.log_facts import fabric_named
+from seatrial.checks.collectives.logs import group_of
+from seatrial.model.reason import Reason
+from seatrial.model.setup import Setup
 from seatrial.nccl import Sweep
+
+_LEAST_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,14 @@ def hosts_of(sweep: Sweep) -> set[str]:
     return {device.host for device in sweep.devices}
 
 
+def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
+    """Whether these are tests of several parts of a cluster, such as pairs: sets of hosts that differ, and overlap."""
+    parts = {frozenset(device.host for device in sweep.devices if device.host) for sweep in sweeps}
+    several = [part for part in parts if len(part) > 1]
+    everywhere = frozenset().union(*several)
+    return sum(part != everywhere for part in several) >= _LEAST_PARTS
+
+
 def _hardware(sweep: Sweep) -> str | None:
     """Return the GPU model of most ranks, `cpu` for processors; None where no name is known."""
     models = Counter(model for device in sweep.devices if (model := _model(device.name)))
@@ -107,3 +120,30 @@ def _shares(devices: Counter[int]) -> list[int]:
     """Return the ranks of each node that has this host name."""
     nodes = max(devices.values())
     return [sum(count > node for count in devices.values()) for node in range(nodes)]
+
+
+def setup_of(config: Claim, sweep: Sweep) -> Setup:
+    """The claimed cluster; with as many GPUs per node as took part if that was not claimed."""
+    usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
+    return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
+
+
+def other_gpus(config: Claim, sweep: Sweep) -> str | None:
+    """The reason why a GPU may be missing: as many on each node, but another number than is usual."""
+    usual = usual_gpus(config.hardware)
+    each, rest = divmod(sweep.ranks or 0, config.nodes)
+    if config.gpus_per_node or not usual or not sweep.rows or not each or each == usual:
+        return None
+    if rest and config.is_whole:
+        return None
+    nodes, hardware = config.nodes * usual, config.hardware
+    return Reason.of("log-ranks-unusual", ranks=sweep.ranks, nodes=nodes, usual=usual, hardware=hardware)
+
+
+def within_a_group(config: Claim, sweep: Sweep) -> Claim:
+    """Under NCCL_TESTS_SPLIT each group of ranks is a communicator of its own, inside a node or across nodes."""
+    group = group_of(sweep)
+    if group is None:
+        return config
+    fabric = config.fabric if group.nodes > 1 else None
+    return replace(config, nodes=group.nodes, gpus_per_node=group.gpus_per_node, fabric=fabric)

@@ -1,0 +1,107 @@
+"""From the judgements of a check's numbers to its verdict and the words for it. Pure, without numpy.
+
+A number that averages over a lot (a plateau, a training run) counts on its own. One message size is a few timed
+iterations that a stolen time slice spoils, so the sizes of one operation vote: see
+docs/decisions/0002-judging-with-few-samples.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import ceil, log
+
+from seatrial.checks.metrics import tolerance_of
+from seatrial.model.reason import join
+from seatrial.model.result import Check, Judgement
+from seatrial.model.verdict import Verdict
+from seatrial.text.headline import also
+from seatrial.text.words import metric_name, some_of
+
+# Sanity and physics say that a number is wrong, which no noise explains.
+_NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
+
+
+def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], note: str = "") -> str:
+    """The check's own words first, then the worst judgement, or what all of them rest on."""
+    if not counted:
+        rest = join(part for part in (check.reason, rests_on(judged), note) if part)
+        return rest if check.verdict is Verdict.PASS else check.reason
+    own = () if check.verdict is Verdict.PASS else (check.reason,)
+    others = also(judgement.measurement for judgement in counted[1:])
+    return join((*own, counted[0].reason, *([others] if others else [])))
+
+
+def is_noisy(judgement: Judgement) -> bool:
+    return judgement.source in _NOISY_SOURCES
+
+
+def is_sanity_pass(judgement: Judgement) -> bool:
+    return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
+
+
+def rests_on(judgements: Sequence[Judgement]) -> str:
+    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
+    sources = sorted({j.source for j in judgements if j.compared})
+    compared = {_named(j) for j in judgements if j.compared}
+    without = [name for name in dict.fromkeys(map(_named, judgements)) if name not in compared]
+    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet"
+    if sources and without:
+        against += f"; no baseline yet for {some_of(without)}"
+    repeated = sum(bool(j.repeats) for j in judgements)
+    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
+    parts = (
+        against,
+        f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated" if repeated else "",
+        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def _named(judgement: Judgement) -> str:
+    """What a judgement is of, as a check counts what has no baseline."""
+    return judgement.measurement.operation or metric_name(judgement.measurement.metric)
+
+
+def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """The judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
+    alone, votes = [], defaultdict(list)
+    for judgement in judgements:
+        if _is_vote(judgement):
+            votes[_sweep(judgement)].append(judgement)
+        else:
+            alone.append(judgement)
+    agreed = [j for group in votes.values() for j in _agreeing(group)]
+    return sorted((j for j in (*alone, *agreed) if j.verdict is not Verdict.PASS), key=_order)
+
+
+def _is_vote(judgement: Judgement) -> bool:
+    return is_noisy(judgement) and not tolerance_of(judgement.measurement).steady
+
+
+def _sweep(judgement: Judgement) -> tuple[object, ...]:
+    """What the sizes of one sweep have in common; its latency is the smallest size over again."""
+    m = judgement.measurement
+    shared = tuple(m.conditions.get(key) for key in ("operation", "arm", "dtype", "ranks"))
+    return (m.subject, *shared)
+
+
+def _agreeing(group: list[Judgement]) -> list[Judgement]:
+    """The bad sizes of one sweep at the verdict that at least half of its sizes (and two, if it has two) reach."""
+    sizes = {_size(j) for j in group}
+    needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
+    for verdict in (Verdict.FAIL, Verdict.DEGRADED):
+        bad = [j for j in group if j.verdict.severity <= verdict.severity]
+        if len({_size(j) for j in bad}) >= needed:
+            return [replace(j, verdict=verdict) for j in bad]
+    return []
+
+
+def _size(judgement: Judgement) -> object:
+    return judgement.measurement.conditions.get("message_bytes")
+
+
+def _order(judgement: Judgement) -> tuple[int, bool, float]:
+    """Worst verdict first, numbers that count alone before single sizes, the largest factor first."""
+    ratio = 1 + (judgement.deviation or 0.0)
+    distance = abs(log(ratio)) if ratio > 0 else float("inf")
+    return judgement.verdict.severity, _is_vote(judgement), -distance

@@ -1,0 +1,97 @@
+"""Hold a sweep of a log against what is known of its cluster: links, catalog and model. Pure."""
+
+from dataclasses import replace
+
+from seatrial.catalog.nearest import missing_reference
+from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet, plateau_words, with_shares
+from seatrial.catalog.reach import one_nic_less
+from seatrial.checks.collectives.logs import group_of, with_own_nics
+from seatrial.checks.collectives.problems import network_of
+from seatrial.logs.cluster import Claim, other_gpus, setup_of, within_a_group
+from seatrial.logs.numbers import judged_alone
+from seatrial.model.curves import SHARE
+from seatrial.model.reason import Reason, caused, join, rewritten
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict, worst
+from seatrial.nccl import Sweep
+from seatrial.text.words import fraction, number
+
+_GROSS_LOSS = 0.1  # of the link rate: what another network, or one link of many, carries
+
+
+def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Check:
+    """The check held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
+    if other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
+        claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
+    setup = setup_of(within_a_group(claim, sweep), sweep)
+    setup = with_own_nics(setup) if group_of(sweep) else setup
+    known = Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup
+    check = judged_alone(with_shares(measured, setup), known)
+    verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
+    missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
+    # A bad number may be a fallback to sockets, of which such a log says nothing.
+    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
+    is_silent = not (sweep.transport and sweep.transport.networks)
+    suspicious = is_bad and is_silent and setup.nodes > 1 and network_of(setup.fabric)
+    hint = Reason.of("log-without-network") if suspicious else None
+    notes = (
+        _far_below(check, setup),
+        doubt,
+        *_worst_first(check, measured),
+        *plateau_words(check, setup),
+        missing,
+        hint,
+    )
+    return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
+
+
+def _far_below(check: Check, setup: Setup) -> str | None:
+    """The reason to look for another way that the data took, if a plateau fails at a small share of its links."""
+    failed = [j for j in check.judgements if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL]
+    if not failed:
+        return None
+    plateau = failed[0].measurement.value
+    share = next((m.value for m in check.measurements if m.metric == SHARE), None)
+    if share is None and setup.gpu_link_gb_s:
+        share = plateau / setup.gpu_link_gb_s  # the fabric of such GPUs carries about as much
+    if not share or share >= _GROSS_LOSS:
+        return None
+    links = "the fabric" if setup.nodes > 1 else "the GPUs' own links"
+    return Reason.of("far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links)
+
+
+def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:
+    """The verdict that a check gets although its numbers pass, and its reason."""
+    if sockets := _sockets(check, setup, sweep):
+        return Verdict.INCONCLUSIVE, sockets
+    slow = one_nic_less(check.measurements, setup) if check.verdict is Verdict.PASS else None
+    return Verdict.DEGRADED if slow else Verdict.PASS, slow
+
+
+def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
+    """The reason to suspect TCP between GPUs with links of their own, if no fabric was claimed."""
+    if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
+        return None
+    if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
+        return Reason.of("log-over-sockets", seen=f"the data went over sockets ({sweep.transport.evidence})")
+    plateau = next((m for m in check.measurements if m.metric == "busbw_plateau"), None)
+    largest_bytes = max((row.size for row in sweep.rows), default=None)
+    if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
+        return None
+    return Reason.of("log-over-sockets", seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach")
+
+
+def _worst_first(check: Check, sweep_check: Check) -> tuple[str, ...]:
+    """The parts of the reason: that of the worst measurement before that of the sweep itself."""
+    if check.verdict is not sweep_check.verdict:
+        own = sweep_check.reason
+        rest = rewritten(check.reason, lambda reason: reason.removeprefix(f"{own}; "))
+        if rest != check.reason:  # it has the code of its first part no more
+            rest = caused(rest, next((j.reason for j in check.judgements if rest.startswith(j.reason)), rest))
+        return rest, own
+    plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
+    is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
+    if plateau and is_as_expected and check.verdict is not Verdict.PASS:  # something else keeps it from passing
+        return check.reason, Reason.of("as-fast-as-expected", source=plateau.source)
+    return (check.reason,)

@@ -1,0 +1,153 @@
+"""A verdict on logs that already exist, from any launcher, by the rules that a run is judged by. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.catalog import with_links
+from seatrial.catalog.hardware_names import gpu_model
+from seatrial.catalog.published import figures_beside
+from seatrial.causes.table import GENERIC
+from seatrial.checks.collectives.logs import Arm, by_kind, no_control, settings_of, switched_off, treatment_of
+from seatrial.checks.collectives.outcome import SweepOutcome
+from seatrial.logs.against import checked
+from seatrial.logs.cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
+from seatrial.logs.numbers import judged_alone
+from seatrial.logs.outcome import begins_late, outcome_of
+from seatrial.model.reason import Reason, code_of, join, rewritten
+from seatrial.model.result import Check, Coverage, coverage
+from seatrial.model.setup import ENVIRONMENT, INTRA, Setup
+from seatrial.model.verdict import Verdict
+from seatrial.nccl import Sweep
+from seatrial.readers.ports import against_port
+from seatrial.text.headline import conclude as conclude_logs
+from seatrial.text.words import some_of
+
+_MAX_REASONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log by the name that reasons call it by, and its parts: sweeps, and checks made of other tools' output.
+
+    `hosts` are the names in a list of hosts.
+    """
+
+    name: str
+    parts: tuple[Sweep | Check, ...]
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Sweep))
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Check))
+
+
+@dataclass(frozen=True, slots=True)
+class LogsJudgement:
+    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them."""
+
+    verdict: Verdict
+    reason: str
+    checks: tuple[Check, ...]
+
+    @property
+    def coverage(self) -> Coverage:
+        return coverage(self.checks)
+
+
+def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
+    """The verdict on `logs`, several of them being one run's."""
+    parts = [part for log in logs for part in _named_parts(log)]
+    arms = [part for part in parts if isinstance(part, Arm)]
+    sweeps = [arm.sweep for arm in arms]
+    claims = [claim_of(arm.sweep, sweeps, config) for arm in arms]
+    nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
+    judged = [_judged_arm(arm, arms, claim, nodes) for arm, claim in zip(arms, claims, strict=True)]
+    flaw = no_control([arm for _, arm in judged], nodes)
+    in_turn = (check for check, _ in judged)
+    hardware = config.hardware or next((claim.hardware for claim in claims if claim.hardware), "")
+    of_parts = [
+        _judged_tool(against_port(part, config.fabric), hardware) if isinstance(part, Check) else next(in_turn)
+        for part in parts
+    ]
+    of_hosts = [_hosts_check(log, config.nodes or (nodes if arms else None)) for log in logs if log.hosts]
+    checks = (*of_parts, *of_hosts, *([flaw] if flaw else []))
+    verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
+    if len(checks) == 1:
+        reason = checks[0].reason
+    elif verdict is Verdict.PASS:
+        more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
+        reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
+    return LogsJudgement(verdict, reason, checks)
+
+
+def _hosts_check(log: Log, nodes: int | None) -> Check:
+    """The check of a list of hosts: as many different ones as nodes."""
+    found = len(set(log.hosts))
+    if nodes is not None and found < nodes:
+        return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=found, nodes=nodes))
+    return Check(log.name, Verdict.PASS, f"{found} hosts")
+
+
+def _judged_tool(check: Check, hardware: str) -> Check:
+    """The check of another tool; a training's throughput is held against what is published of its GPUs."""
+    trained = next((m for m in check.measurements if m.metric == "throughput" and "ranks" in m.conditions), None)
+    if trained is None:
+        return check
+    named = gpu_model(str(trained.conditions.get("device", ""))) or hardware
+    setup = with_links(Setup(named, 1, int(trained.conditions["ranks"]), int(trained.conditions["ranks"])))
+    judged = judged_alone(check, setup)
+    beside = figures_beside(judged, setup)
+    return replace(judged, reason=join((judged.reason, *beside))) if beside else judged
+
+
+def _named_parts(log: Log) -> Iterator[Arm | Check]:
+    """The parts of a log under its name, with a number if it has several."""
+    if not log.parts and not log.hosts:
+        yield Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty"))
+    for place, part in enumerate(log.parts, start=1):
+        name = log.name if len(log.parts) == 1 else f"{log.name}#{place}"
+        if isinstance(part, Check):
+            yield replace(part, name=name)
+        else:
+            yield from (Arm(f"{name}{suffix}", sweep) for suffix, sweep in by_kind(part))
+
+
+def _is_generic(check: Check) -> bool:
+    """Whether the reason names a consequence, or a failure without its cause."""
+    return code_of(check.reason) in GENERIC
+
+
+def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
+    """One sweep among all as a check, and with its plateau; `nodes` are those of the whole run."""
+    claimed = _of_one_node(arm, arms, claimed, nodes)
+    is_control = treatment_of(arm, arms, nodes) is not None
+    claim = with_named_fabric(claimed, arm.sweep)
+    outcome = outcome_of(arm.sweep, claim, is_control)
+    check = checked(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
+    noted = [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]
+    notes = [Reason.of("log-noted", what=some_of(noted))] if noted else []
+    notes += begins_late(arm.sweep)
+    notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != claimed else []
+    check = replace(check, reason=join((check.reason, *notes))) if notes else check
+    plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
+    return check, replace(arm, plateau_gb_s=plateau)
+
+
+def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
+    """Claim a single node for a log of the arm inside a node, if another log is of all nodes."""
+    settings, is_whole = settings_of(arm.sweep), any(len(hosts_of(other.sweep)) >= nodes for other in arms)
+    is_inside = all(settings.get(name) == value for name, value in ENVIRONMENT[INTRA].items())
+    is_one = is_whole and is_inside and len(hosts_of(arm.sweep)) == 1
+    return replace(claim, nodes=1, fabric=None) if is_one else claim
+
+
+def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
+    """The outcome as a check named as its log; of several logs every measurement says which it is of."""
+    off = "".join(f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items()))
+    mark = {"log": arm.name} if several else {}
+    measurements = tuple(replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements)
+    return Check(arm.name, outcome.verdict, rewritten(outcome.reason, lambda r: r + off), measurements=measurements)

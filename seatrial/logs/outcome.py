@@ -1,0 +1,139 @@
+"""Conclude from one sweep of a log by itself, by the rules of a run. Pure.
+
+What was asked of a run is known; of a log only what it says, so the sizes that it holds are those that were asked for.
+"""
+
+from dataclasses import replace
+
+from seatrial.catalog import usual_gpus
+from seatrial.catalog.log_facts import mixed_models, other_model, other_network
+from seatrial.checks.collectives.logs import (
+    algorithms_of,
+    as_mpi_result,
+    dtype_of,
+    group_of,
+    is_of_cpus,
+    more_hosts,
+    not_all_ranks,
+    settings_of,
+)
+from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
+from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
+from seatrial.checks.failures import log_reason
+from seatrial.logs.cluster import Claim, other_gpus, setup_of, within_a_group
+from seatrial.model.reason import Reason, join, placed, rewritten
+from seatrial.model.setup import arm_of_settings
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict, worst
+from seatrial.nccl import Sweep
+from seatrial.nccl.collectives import COLLECTIVES
+
+_CUT_OFF = 4  # small sizes at the beginning that people leave out of what they publish, where a lost line is one
+
+
+def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
+    """Conclude from one sweep by itself, as in a run."""
+    operation = whole.collective or "all_reduce"  # where there are no rows, any will do
+    if unread := _without_a_measurement(whole):
+        named = placed(whole.collective, unread) if whole.collective else unread
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, named)
+    each = claim.gpus_per_node or usual_gpus(claim.hardware)
+    problem = not_all_ranks(claim.nodes, each and each * claim.nodes, whole)
+    if problem and not whole.findings:
+        return SweepOutcome(operation, *(wrong_results(whole) or problem))
+    group = group_of(whole)
+    claim, sweep = within_a_group(claim, whole), group.sweep if group else whole
+    setting = _setting(operation, sweep, claim, is_control)
+    unusual = other_gpus(claim, sweep) if fewer_nodes(setting, sweep) is None else None
+    if unusual:
+        setting = replace(setting, ranks=sweep.ranks or 0)
+    outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
+    if not claim.is_placed:
+        outcome = replace(outcome, measurements=())
+    if strange := _of_another_cluster(sweep, claim, setting):
+        return _of_others(outcome, sweep, strange)
+    if group:
+        note = Reason.of("log-of-groups", groups=whole.groups, ranks=setting.ranks)
+        outcome = replace(outcome, reason=rewritten(outcome.reason, lambda reason: f"{reason}, {note}"))
+    return _limited(outcome, sweep, unusual or _unplaced(claim, sweep))
+
+
+def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: str) -> SweepOutcome:
+    """The outcome of numbers of another cluster: wrong results and a cause that the log names count, numbers do not."""
+    if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
+        return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
+    verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
+    return replace(outcome, verdict=verdict, reason=join((outcome.reason, strange)), measurements=())
+
+
+def _unplaced(claim: Claim, sweep: Sweep) -> str | None:
+    """The reason not to hold the numbers against anything, if the number of nodes is unknown."""
+    return None if claim.is_placed else Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
+
+
+def _without_a_measurement(sweep: Sweep) -> Reason | None:
+    """The reason of a log that holds another program's table, or a header after which nothing came."""
+    of_mscclpp = next((finding for finding in sweep.findings if finding.code == "log-mscclpp"), None)
+    if of_mscclpp:
+        return log_reason(of_mscclpp)
+    if sweep.outcome == "truncated" and sweep.devices and not sweep.rows and not sweep.findings:
+        return Reason.of("log-hung-at-first-size")
+    return None
+
+
+def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Setting:
+    setup = setup_of(claim, sweep)
+    fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
+    sizes = _asked_sizes(sweep)
+    return Setting(
+        operation, dtype_of(sweep), setup.ranks, claim.hardware, sizes, fabric, claim.nodes, algorithms_of(sweep),
+        is_whole_on_gpus=not is_of_cpus(sweep), arm=arm_of_settings(settings_of(sweep)),
+    )  # fmt: skip
+
+
+def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
+    """The sizes that must have a row: those of the header, from the first row on if the small ones were cut off.
+
+    Without a header, or with that of another table, the sizes of the rows.
+    """
+    printed = sorted({row.size for row in sweep.rows if row.size})
+    if not printed or not sweep.requested or printed[-1] > sweep.requested[-1]:
+        return tuple(printed)
+    begun = tuple(size for size in sweep.requested if size >= printed[0])
+    return begun if len(sweep.requested) - len(begun) >= _CUT_OFF else sweep.requested
+
+
+def begins_late(sweep: Sweep) -> list[Reason]:
+    """A note if the header asks for smaller sizes than the table begins with."""
+    asked, requested = _asked_sizes(sweep), sweep.requested
+    if not asked or not requested or asked[0] <= requested[0] or asked[-1] > requested[-1]:
+        return []
+    return [Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))]
+
+
+def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> str | None:
+    """Return why the numbers are not of the cluster that the log is said to be of."""
+    strange = (
+        other_model(claim.hardware, sweep.devices)
+        or other_network(setting.fabric, sweep.transport)
+        or more_hosts(claim.nodes, setting.ranks, sweep)
+    )
+    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
+        return Reason.of("log-without-collective")
+    return strange
+
+
+def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: str | None) -> SweepOutcome:
+    """The outcome, at best inconclusive where a GPU may be missing or rows were not read, or degraded by an odd GPU."""
+    if unusual:
+        verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
+        reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
+        return replace(outcome, verdict=verdict, reason=reason)
+    if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
+        problem_of_rows = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])
+        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
+    if mixed := mixed_models(sweep.devices):
+        reasons = (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
+        return replace(outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons))
+    without_operation = rewritten(outcome.reason, lambda reason: reason.removeprefix(f"{outcome.operation}: "))
+    return outcome if sweep.collective else replace(outcome, reason=without_operation)
