@@ -5,13 +5,14 @@ reasons; and the JSON Schemas of both files.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from seatrial.causes.table import CAUSES as LOG_CAUSES
 from seatrial.checks.contract import PlannedNodes
+from seatrial.checks.metrics import Metric
 from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
@@ -30,6 +31,7 @@ _NOT_SHOWN = ("unset", "none", "its fields' own")  # defaults that say nothing
 _TOOLS = "<!-- From here to the next mark `make docs` writes the table, from the code. -->"
 _TOOLS_END = "<!-- End of the table. -->"
 _PIPE = "\\|"  # within a table
+_RECORDED = "; recorded, not judged"  # at the end of a metric's meaning
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
     "The run": "`not_run`, mostly: `seatrial doctor` lists it beforehand.",
@@ -89,7 +91,7 @@ def _checks() -> Iterator[str]:
     """A section for each check of the table, in the order in which a run tries them."""
     for kind in CHECKS:
         yield from (f"## {kind.name}", "", _first_paragraph(kind.section.__doc__ or ""), "")
-        yield f"- Runs after `{kind.after}`; [{kind.name}](suite-file.md#{kind.name}) in the suite file."
+        yield f"- Runs after `{kind.after}`; [settings](suite-file.md#{kind.name})."
         needs = {nodes: kind.needs(nodes == "with GPUs") for nodes in ("with GPUs", "without GPUs")}
         of_all = len(set(needs.values())) == 1
         for nodes, some in {"": needs["with GPUs"]}.items() if of_all else needs.items():
@@ -98,9 +100,20 @@ def _checks() -> Iterator[str]:
                 yield f"- Nodes {nodes} need {named}." if nodes else f"- Needs {named}."
         if kind.least_ranks > 1:
             yield f"- Needs at least {kind.least_ranks} ranks, on two nodes where the cluster has two."
-        yield from ("", "| metric | unit | meaning |", "|---|---|---|") if kind.metrics else ()
-        yield from (_row(f"`{name}`", m.unit or "-", m.meaning) for name, m in kind.metrics.items())
+        yield from _metrics(kind.metrics)
         yield ""
+
+
+def _metrics(metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """A line for each metric, those that are judged first."""
+    judged = [name for name, metric in metrics.items() if not metric.meaning.endswith(_RECORDED)]
+    recorded = [name for name in metrics if name not in judged]
+    for title, names in (("Metrics:", judged), ("Recorded, not judged:", recorded)):
+        if names:
+            yield from ("", title, "")
+        for name in names:
+            unit = f" ({metrics[name].unit})" if metrics[name].unit else ""
+            yield f"- `{name}`{unit}: {metrics[name].meaning.removesuffix(_RECORDED)}"
 
 
 def _first_paragraph(text: str) -> str:
@@ -119,11 +132,19 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
             shown = "" if default in _NOT_SHOWN else f" ({default})"
             yield f"- `{field.name}`{shown}: {_meaning(field)}"
         for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
-            shared = [field for field in section.fields if field in before and before[field].title == earlier]
-            names = ", ".join(f"`{field.name}`" for field in shared)
-            yield from ("", f"As in {_link(earlier)}: {names}.")
+            there = [field for field, home in before.items() if home.title == earlier]
+            yield from ("", f"As in {_link(earlier)}{_which(section.fields, there)}.")
         before |= dict.fromkeys(own, section)
         yield ""
+
+
+def _which(fields: Sequence[Field], there: Sequence[Field]) -> str:
+    """Which fields of an earlier section a section has too: their names, or those that it lacks if they are fewer."""
+    shared = [f"`{field.name}`" for field in there if field in fields]
+    lacking = [f"`{field.name}`" for field in there if field not in fields]
+    if not lacking:
+        return ""
+    return f", without {', '.join(lacking)}" if 2 * len(lacking) < len(shared) else f": {', '.join(shared)}"
 
 
 def _meaning(field: Field) -> str:

@@ -167,19 +167,19 @@ Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
 
 
 class Hardware(Strict):
-    """Hardware of a node. A name of the catalog is enough; other hardware is described here.
+    """Hardware that the catalog lacks.
 
     The two rates bound what busbw can be: GB/s (1e9 bytes) and one direction, per GPU inside a node and per node
     between nodes.
     """
 
-    name: ShownName = Field(description="as in `seatrial baseline list`, or a name of its own")
+    name: ShownName = Field(description="its name")
     gpus_per_node: int | None = Field(None, ge=0, le=1024, description="GPUs that a node has")
     gpu_link_gb_s: float | None = Field(
-        None, gt=0, description="GB/s (1e9 bytes) in one direction that a GPU's links inside the node carry"
+        None, gt=0, description="GB/s in one direction that a GPU's links inside the node carry"
     )
     node_link_gb_s: float | None = Field(
-        None, gt=0, description="GB/s (1e9 bytes) in one direction that a node's NICs carry together"
+        None, gt=0, description="GB/s in one direction that a node's NICs carry together"
     )
 
 
@@ -205,15 +205,15 @@ class Mpi(Strict):
 
 
 class Schedule(Strict):
-    """When and by which suite `seatrial serve` checks the cluster; its options win."""
+    """When `seatrial serve` checks the cluster; its options win."""
 
     suite: str = Field("nightly", min_length=1, description="a shipped suite, or the path of a suite file")
     cron: str = Field("0 2 * * *", description="minute, hour, day, month, weekday")
-    timezone: str | None = Field(None, description="such as Europe/Berlin; that of the machine when unset")
+    timezone: str | None = Field(None, description="such as Europe/Berlin; the machine's when unset")
 
 
 class Isolate(Strict):
-    """Nodes that a run names are taken out of service: cordoned and tainted on Kubernetes, drained on Slurm.
+    """Taking nodes out of service: cordon and taint on Kubernetes, drain on Slurm.
 
     At most a third of the nodes are. `seatrial release CLUSTER NODE` undoes it.
     """
@@ -302,14 +302,14 @@ class Cluster(Strict):
 
     name: Name = Field(description="what history, reports and alerts call it: 1 to 40 of a-z, 0-9 and '-'")
     nodes: Nodes = Field(description="how many take part; local takes at most 512")
-    gpus_per_node: Gpus = Field(0, description="GPUs of each node that take part; hardware.gpus_per_node when 0")
+    gpus_per_node: Gpus = Field(0, description="GPUs of each node that take part; all of the hardware when 0")
     slots_per_node: Slots | None = Field(None, description="MPI ranks per node; one per GPU when unset, else 1")
     hardware: Annotated[Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)] = Field(
-        Hardware.model_construct(name="cpu"), description="a name that `seatrial baseline list` knows, or what it is"
+        Hardware.model_construct(name="cpu"), description="a name of `seatrial baseline list`, or a description"
     )
     fabric: ShownName | None = Field(
         None,
-        description="what joins the nodes, as `seatrial baseline list --fabrics` has it, or with its rate: IB-8x200G",
+        description="what joins the nodes: a name of `seatrial baseline list --fabrics`, or IB-8x200G",
     )
     platform: Annotated[PlatformSettings, SettingsByKind()] = Field(description="where it runs")
     image: ImageField = Field(
@@ -320,17 +320,14 @@ class Cluster(Strict):
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")
     nccl_tests: NodePath | None = Field(
         None,
-        description="folder of nccl-tests on the nodes; PATH and the usual folders below /opt, /workspace and"
-        " /third_party when unset",
+        description="folder of nccl-tests on the nodes; PATH and the usual folders when unset",
     )
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
-    faults: tuple[Fault, ...] = Field((), description="what is broken on purpose; platform local only")
-    upload: Address | None = Field(
-        None, description="URL of a folder, as fsspec knows it (gs://bucket/logs); every run makes one in it"
-    )
+    faults: tuple[Fault, ...] = Field((), description="what is broken on purpose; local nodes only")
+    upload: Address | None = Field(None, description="URL of a folder for the files of runs, such as gs://bucket/logs")
     keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
     keep_s: Seconds = Field(2 * 3600, description="seconds that they stay up")
-    isolate: Isolate | None = Field(None, description="whether nodes that a run names are taken out of service")
+    isolate: Isolate | None = Field(None, description="takes nodes that a run names out of service")
     schedule: Schedule = Field(Schedule.model_construct(), description="when `seatrial serve` checks it")
     notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")
 

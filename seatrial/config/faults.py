@@ -58,7 +58,7 @@ class _Fault(Strict):
 
 
 class NodeFault(_Fault):
-    """Break one node on purpose: its link, sshd, host key, processors or memory, what it computes, or its training."""
+    """Break one node on purpose."""
 
     effects = (
         *("rate", "sshd", "host_key", "cpu_share", "memory", "computes"),
@@ -67,28 +67,22 @@ class NodeFault(_Fault):
     begins_later = ("rate", "sshd", "cpu_share")
 
     node: str = Field(description="node-0 to node-N")
-    rate: Rate | None = Field(
-        None, description="what its link carries at most, as tc writes it, from 8kbit to 1000gbit: 200mbit"
-    )
+    rate: Rate | None = Field(None, description="what its link carries at most, 8kbit to 1000gbit: 200mbit")
     sshd: Literal["stopped"] | None = Field(
-        None, description="its sshd does not answer; with `after`, all that runs on the node ends too"
+        None, description="its sshd does not answer; with `after`, its processes end too"
     )
     host_key: Literal["wrong"] | None = Field(None, description="it answers with another host key than the run's")
-    cpu_share: float | None = Field(
-        None, ge=0.01, lt=1, description="share of this machine's processors that its processes get, all together"
-    )
-    memory: ByteSize | None = Field(
-        None, description="address space in bytes that each of its processes gets at most: 256M"
-    )
+    cpu_share: float | None = Field(None, ge=0.01, lt=1, description="share of this machine's processors that it gets")
+    memory: ByteSize | None = Field(None, description="address space of each of its processes at most: 256M")
     computes: Literal["wrong", "unstable"] | None = Field(
-        None, description="what the probe `devices` computes is `wrong` the same way each time, or another each time"
+        None, description="what `devices` computes is wrong, the same way or another way each time"
     )
     sleeps_at: int | None = Field(
         None, ge=0, description="the step of `model: llama` before which its first rank sleeps"
     )
     loses_loader_at: int | None = Field(None, ge=0, description="the step of `model: llama` at which its data ends")
     replays_wrong: Literal["once", "always"] | None = Field(
-        None, description="its first rank computes wrongly in one of the replays of `model: llama`, or in all"
+        None, description="its first rank computes wrongly in one replay of `model: llama`, or in all"
     )
     checkpoint_s: float | None = Field(
         None, gt=0, le=3600, description="how many seconds longer each of its checkpoints takes"
@@ -109,7 +103,7 @@ class NodeFault(_Fault):
 
 
 class LinkFault(_Fault):
-    """Cut or slow the path between two nodes, in both directions; to all others, both are as before."""
+    """Cut or slow the path between two nodes, in both directions."""
 
     effects = ("state", "rate", "loss")
     begins_later = effects
@@ -133,13 +127,13 @@ class LinkFault(_Fault):
 
 
 class SwitchFault(_Fault):
-    """Put some nodes behind a switch of their own, which reaches all other nodes over one slow uplink."""
+    """Put some nodes behind a switch with one slow uplink to all others."""
 
     effects = ("uplink",)
     begins_later = effects
 
     switch: tuple[str, ...] = Field(min_length=1, description="the nodes behind it, such as [node-2, node-3]")
-    uplink: Rate = Field(description="what they share to and from all other nodes, at most: 100mbit")
+    uplink: Rate = Field(description="what they share to and from all others, at most: 100mbit")
 
     @property
     def nodes(self) -> tuple[str, ...]:

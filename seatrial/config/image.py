@@ -71,9 +71,9 @@ FullPath = Annotated[str, Field(max_length=1000), AfterValidator(legal_path)]
 class Mount(Strict):
     """A file or folder of the machine that its containers see."""
 
-    source: FullPath = Field(description="full path on the machine that runs the container; it must exist")
+    source: FullPath = Field(description="full path on the machine that runs the container")
     target: FullPath = Field(description="full path in the containers")
-    read_only: bool = Field(True, description="whether the containers may only read it")
+    read_only: bool = Field(True, description="containers may only read it")
 
 
 Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(no_boolean)]
@@ -199,7 +199,7 @@ class Recipe(Strict):
     builds_only: ClassVar[tuple[str, ...]] = ()
     build: Annotated[str, AfterValidator(_legal_build)] = Field(description="a name under images/, or a folder")
     repository: Repository | None = Field(None, description="where it is pushed to; kept on this machine when unset")
-    platforms: tuple[Platform, ...] = Field((), description="what it is built for; what the nodes are, when unset")
+    platforms: tuple[Platform, ...] = Field((), description="what it is built for; that of the nodes when unset")
     args: Texts = Field(default_factory=dict, description="build arguments, such as EXTRA_DEB")
     timeout_s: int | None = Field(
         None, ge=1, le=86_400, description=f"seconds; {TIMEOUT_S}, or cloudbuild.yaml's, when unset"
@@ -266,7 +266,7 @@ class Buildah(Recipe):
 
 
 class CloudBuild(Recipe):
-    """Google Cloud Build; what the folder's cloudbuild.yaml says stands unless it is said here."""
+    """Google Cloud Build; these fields win over the folder's cloudbuild.yaml."""
 
     builds_only: ClassVar[tuple[str, ...]] = ("linux/amd64",)
     builder: Literal["cloud-build"] = Field(description="Google Cloud Build")

@@ -25,7 +25,7 @@ Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 
 
 class SweepSizes(Strict):
-    """The message sizes of one sweep and how often each is tried, in the words of nccl-tests' flags."""
+    """The sizes of one sweep of gloo."""
 
     min_bytes: ByteSize = Field(description="smallest message in bytes (-b): 8, 64K, 16M, 8G; at most 1024G")
     max_bytes: ByteSize = Field(description="largest message in bytes (-e), written likewise; less where memory ends")
@@ -63,11 +63,9 @@ def _words(value: object) -> object:
 
 
 class GpuSweepSizes(SweepSizes):
-    """The same for nccl-tests, with arguments of its own."""
+    """The sizes of one sweep, as in nccl-tests' flags."""
 
-    gpus_per_process: int = Field(
-        1, ge=1, le=64, description="GPUs that each process has (-g); 1 in measure.sbatch of Slurm"
-    )
+    gpus_per_process: int = Field(1, ge=1, le=64, description="GPUs of each process (-g); 1 in measure.sbatch of Slurm")
     args: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:=+-]{1,40}$")], ...], BeforeValidator(_words)
     ] = Field(
@@ -105,7 +103,7 @@ class PlannedSweep:
 class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
 
-    operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="each is one sweep, in order")
+    operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="one sweep each, in order")
     gpu: GpuSweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     arms: tuple[ArmName, ...] = Field(

@@ -13,15 +13,15 @@ NumberFormat = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 
 
 class Disk(Strict):
-    """A file that every node writes and reads, with fio where it is installed. It has no name and leaves nothing."""
+    """A file that every node writes and reads, with fio where it is installed."""
 
-    folder: str = Field("", description="where, on every node; the folder for temporary files when it is empty")
+    folder: str = Field("", description="where, on every node; the folder for temporary files when empty")
     bytes: ByteSize = Field(1 << 28, ge=8 << 20, description="of the file; at most a quarter of what is free")
     seconds: float = Field(5.0, ge=1, le=600, description="seconds for each of writing and reading, at most")
 
 
 class Devices(Strict):
-    """Matrix multiplication, memory copy and a search for wrong results on every GPU, or on a node's processors.
+    """Matrix multiplication, memory copy and a search for wrong results on every GPU or a node's processors.
 
     What only GPUs have is left out on nodes without.
     """
@@ -31,15 +31,15 @@ class Devices(Strict):
         1, ge=1, le=100_000, description="rounds of the search for silent corruption, each with other data"
     )
     dtypes: tuple[NumberFormat, ...] = Field(
-        (), description="number formats whose fastest matrix multiplication is looked for, on GPUs that have them"
+        (), description="number formats whose fastest matrix multiplication is sought"
     )
     memory_share: float = Field(
-        0.0, ge=0, le=0.95, description="share of a GPU's free memory that is tested; of processors 64 MiB; 0: none"
+        0.0, ge=0, le=0.95, description="share of a GPU's free memory that is tested; 64 MiB of processors"
     )
     host_link: bool = Field(False, description="copy between the host and every GPU, each alone and all at once")
     peers: bool = Field(False, description="copy from each GPU of a node to every other one")
     stress_s: float = Field(0.0, ge=0, le=86_400, description="seconds that all GPUs of a node multiply at once")
-    disk: Disk | None = Field(None, description="write and read a file on every node; unset: do not")
+    disk: Disk | None = Field(None, description="writes and reads a file on every node; not when unset")
     timeout_s: float = Field(120, gt=0, description="seconds for all devices of one node, and for its disk")
 
     @model_validator(mode="after")

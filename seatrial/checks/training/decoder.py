@@ -11,7 +11,7 @@ SIZE_NAMES = ("debug", "150m", "1b", "3b", "8b", "70b", "405b")
 
 
 class DecoderShape(Strict):
-    """A decoder of Llama's shape, where no published size fits."""
+    """A decoder of Llama's shape."""
 
     layers: int = Field(ge=1, le=1024, description="blocks")
     width: int = Field(ge=16, le=131_072, description="numbers for each token between blocks; 2 x heads divides it")
@@ -70,7 +70,7 @@ def _seconds(value: object) -> float:
 
 
 class Interrupt(Strict):
-    """Kill a rank on purpose; the training goes on from its last checkpoint."""
+    """Kill a rank on purpose; the training resumes from its checkpoint."""
 
     after: Annotated[str | float, AfterValidator(_seconds)] = Field(description="time from the first step: 120s, 5m")
     node: str = Field("random", description="the node whose first rank is killed, or `random`")
@@ -85,24 +85,22 @@ class DecoderOptions(Strict):
     """Options of `model: llama` alone."""
 
     size: Literal["debug", "150m", "1b", "3b", "8b", "70b", "405b"] | DecoderShape = Field(
-        "debug", description="a published shape of Llama 3, or a shape of your own"
+        "debug", description="a shape of Llama 3, or one of your own"
     )
     sequence: int = Field(4096, ge=2, le=10_000_000, description="tokens of a sequence")
     parallel: Parallel = Field(Parallel(), description="how the ranks share the model")
     activation_checkpointing: bool = Field(False, description="compute activations again, to save memory")
     tokens: str | None = Field(
-        None, description="a file of 32 bit little-endian tokens on every node; unset: synthetic tokens"
+        None, description="a file of 32 bit little-endian tokens on every node; synthetic when unset"
     )
-    replays: int = Field(
-        0, ge=0, le=1000, description="steps that each rank trains alone, three times, and compares bit for bit"
-    )
+    replays: int = Field(0, ge=0, le=1000, description="steps that each rank trains alone, three times, to compare")
     checkpoint_dir: str | None = Field(
-        None, description="a directory of a shared file system, or of each node's disk; unset: no checkpoints"
+        None, description="a directory, shared or of each node; no checkpoints when unset"
     )
     checkpoint_every: int = Field(0, ge=0, description="steps between checkpoints; 0: one after the last step")
     checkpoint_async: bool = Field(False, description="write while the training goes on")
     interrupt: tuple[Interrupt, ...] = Field((), description="ranks to kill, to measure the goodput")
-    hang_s: float = Field(300, gt=0, description="seconds after which a step hangs, and each rank says where it stands")
+    hang_s: float = Field(300, gt=0, description="seconds after which a step hangs")
 
     def shape_words(self) -> list[str]:
         """Return the probe's options for size and sequence."""

@@ -11,7 +11,7 @@ from seatrial.model.measurement import ConditionValue
 
 
 class TransformerSize(Strict):
-    """The size of the model `transformer`: blocks of attention and a feed-forward network, each token after others."""
+    """The size of the model `transformer`."""
 
     layers: int = Field(6, ge=1, le=256, description="blocks")
     width: int = Field(512, ge=16, le=32_768, description="numbers for each token between blocks; a multiple of heads")
@@ -50,31 +50,34 @@ class Workload(DecoderOptions):
     """The model and data that every rank trains, and the number of steps."""
 
     model: Literal["tiny", "transformer", "resnet18", "resnet50", "llama"] = Field(
-        "tiny", description="`tiny` is a transformer for processors; `llama`, a decoder that ranks share in every way"
+        "tiny", description="`tiny` is for processors; `llama` is a decoder that ranks share"
     )
     command: tuple[str, ...] = Field(
-        (), max_length=1000, description="your own training in place of a model, started on every rank as torchrun does"
+        (), max_length=1000, description="your own training in place of a model, started as by torchrun"
     )
     log: Literal["megatron", "torchtitan", "nemo", "json"] | None = Field(
-        None, description="whose log the command prints; it must have `steps` steps or more"
+        None, description="format of the command's log, which must have `steps` steps"
     )
     transformer: TransformerSize = Field(TransformerSize(), description="the size of the model `transformer`")
     data: Literal["synthetic", "fashion_mnist", "cifar10", "cifar100", "imagenet"] = Field(
-        "synthetic", description="all but `synthetic` are images for a ResNet, read from `data_dir`"
+        "synthetic", description="all but `synthetic` are images for a ResNet"
     )
     data_dir: str = Field("./data", description="where the data is, on every node")
     download: bool = Field(False, description="fetch `fashion_mnist` or CIFAR where it is not there")
     image_size: int | None = Field(
-        None, ge=32, le=512, description="pixels of an image's side, for a ResNet; unset: 224, or 32 for small images"
+        None,
+        ge=32,
+        le=512,
+        description="pixels of an image's side, for a ResNet; 224, or 32 for small images, when unset",
     )
     precision: Literal["fp32", "bf16", "fp16", "fp8"] = Field(
-        "fp32", description="of multiplications; `fp16` scales the loss and needs GPUs; `fp8` is for llama, by torchao"
+        "fp32", description="of multiplications; `fp16` needs GPUs; `fp8` is for llama, by torchao"
     )
     compile: bool = Field(False, description="by torch.compile; the image needs a C compiler")
     workers: int = Field(0, ge=0, le=64, description="processes of each rank that read images")
     learning_rate: float | None = Field(None, gt=0, description="unset: the model's own, 0.01 for a ResNet")
     steps: int = Field(30, ge=4, le=100_000, description="optimizer steps")
-    warmup_steps: int = Field(2, ge=0, le=10_000, description="the first steps, whose time does not count")
+    warmup_steps: int = Field(2, ge=0, le=10_000, description="first steps, which are not timed")
     batch_per_rank: int = Field(8, ge=1, le=4096, description="sequences or images per rank and step")
     inference_steps: int = Field(0, ge=0, le=10_000, description="batches to infer after training, timed")
 
@@ -189,9 +192,9 @@ _ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model")
 class Training(Workload):
     """A model on synthetic data or on images, data parallel over every rank."""
 
-    gpu: Workload | None = Field(None, description="what nodes with GPUs train in place of the rest")
+    gpu: Workload | None = Field(None, description="what nodes with GPUs train instead")
     all_reduce_rounds: int = Field(
-        0, ge=0, le=10_000, description="sums of 2,000,000 elements by torch before training, each element checked"
+        0, ge=0, le=10_000, description="sums of 2,000,000 elements before training, each element checked"
     )
     min_loss_drop: float = Field(0.2, gt=0, lt=1, description="fraction of the first loss that training must take off")
     timeout_s: float = Field(300, gt=0, description="seconds for the whole training")

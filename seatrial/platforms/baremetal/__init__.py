@@ -91,11 +91,11 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     )
     runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
         "none",
-        description="what starts `image` on every host: a .sif file with apptainer and singularity, else a reference",
+        description="what starts `image` on every host; apptainer and singularity need a .sif file",
     )
     mounts: tuple[Mount, ...] = Field((), description="files and folders of the hosts that the containers see")
     devices: tuple[FullPath, ...] = Field(
-        (), description="devices beside GPUs that the containers see, such as /dev/infiniband; docker and podman only"
+        (), description="devices beside GPUs, such as /dev/infiniband; docker and podman only"
     )
     ulimits: Ulimits = Field(
         default_factory=dict,
@@ -107,7 +107,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     pull_timeout_s: Seconds = Field(1800, description="seconds until a host has pulled an image that it lacks")
     start_timeout_s: Seconds = Field(60, description="seconds from the login until the run's sshd is ready")
     deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which a host ends the run by itself, whatever becomes of this machine"
+        4 * 3600, description="seconds after which a host ends the run by itself"
     )
 
     pulls_images: ClassVar[bool] = True
@@ -140,7 +140,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
 
 
 class ThisMachinePlatform(PlatformSettings):
-    """The machine that seatrial runs on, as it is, or the container that it runs in: one node."""
+    """The machine or container that seatrial runs on: one node."""
 
     uses_host_software: ClassVar[bool] = True
 

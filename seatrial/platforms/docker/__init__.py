@@ -92,27 +92,27 @@ Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 class Mount(image.Mount):
     """A file or folder of the Docker host that every container sees."""
 
-    source: FullPath = Field(description="full path on the Docker host; it must exist")
+    source: FullPath = Field(description="full path on the Docker host")
     target: Target = Field(description="full path in the containers")
 
 
 class DockerPlatform(PlatformSettings):
-    """Containers on one Docker host. Podman's Docker-compatible socket serves as well."""
+    """Containers on one Docker or Podman host."""
 
     kind: Literal["docker"] = Field(description="one Docker host")
     host: Annotated[str, Field(pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$", max_length=300)] | None = (
-        Field(None, description="the daemon, as in DOCKER_HOST; DOCKER_HOST or the context of docker when unset")
+        Field(None, description="the daemon, written as in DOCKER_HOST; that variable or docker's context when unset")
     )
     context: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,100}$")] | None = Field(
         None, description="a context of `docker context ls`; not with host"
     )
     network: Literal["own", "host"] = Field(
-        "own", description="own: a bridge network made for the run; host: the Docker host's own, for one container"
+        "own", description="own: a bridge for the run; host: the host's, for one container"
     )
     gpus: tuple[tuple[Gpu, ...], ...] = Field(
         (), description="the GPUs of each container, by index or UUID; gpus_per_node each in order when unset"
     )
-    cdi: bool = Field(False, description="GPUs by CDI, not by the nvidia runtime; AMD's GPUs always come by CDI")
+    cdi: bool = Field(False, description="GPUs by CDI, not by the nvidia runtime; AMD's always")
     ipc: Literal["private", "host"] = Field(
         "private", description="host: containers share /dev/shm and IPC of the host"
     )

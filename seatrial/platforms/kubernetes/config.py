@@ -164,7 +164,7 @@ class _Shared(_Volume):
 
 
 class Gcs(_Shared):
-    """A bucket, by Cloud Storage FUSE: GKE's driver, which reads as the pod's service account."""
+    """A bucket, by GKE's Cloud Storage FUSE, as the pod's service account."""
 
     kind: Literal["gcs"] = Field(description="Cloud Storage FUSE")
     bucket: Annotated[str, text(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "name of a bucket (without gs://)")] = Field(
@@ -184,7 +184,7 @@ class Nfs(_Shared):
 
 
 class Pvc(_Shared):
-    """A PersistentVolumeClaim of the namespace; nodes share it, so it is for many (RWX, or ROX)."""
+    """A PersistentVolumeClaim of the namespace, which all nodes share."""
 
     kind: Literal["pvc"] = Field(description="a PersistentVolumeClaim")
     claim: DnsName = Field(description="its name; ReadWriteMany, or ReadOnlyMany with read_only")
@@ -220,7 +220,7 @@ _COUNT = BeforeValidator(_as_text, json_schema_input_type=str | int | float)
 class Toleration(Strict):
     """As in a pod's spec."""
 
-    key: str | None = Field(None, description="of the taint; every taint when unset, with Exists")
+    key: str | None = Field(None, description="of the taint; with Exists, every taint when unset")
     operator: Literal["Exists", "Equal"] = Field("Equal", description="Equal needs key and value, Exists no value")
     value: str | None = Field(None, description="of the taint")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
@@ -237,7 +237,7 @@ class Toleration(Strict):
 
 
 class SecretVariable(Strict):
-    """An environment variable of every node whose value stays in a Secret of the namespace, such as HF_TOKEN."""
+    """A variable of every node whose value stays in a Secret, such as HF_TOKEN."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="of the variable")]
     secret: DnsName = Field(description="name of the Secret")
@@ -245,10 +245,10 @@ class SecretVariable(Strict):
 
 
 class Topology(Strict):
-    """Kueue's topology aware scheduling: how close the nodes must be, by the label of a topology level."""
+    """How close Kueue places the nodes, by the label of a topology level."""
 
     required: LabelKey | None = Field(None, description="all nodes in one domain of this level, or none")
-    preferred: LabelKey | None = Field(None, description="as close as this level where that is possible")
+    preferred: LabelKey | None = Field(None, description="in one domain of this level where possible")
     unconstrained: bool = Field(False, description="wherever there is room, by Kueue's choice")
 
     @model_validator(mode="after")
@@ -265,35 +265,33 @@ class KubernetesPlatform(PlatformSettings):
     context: str | None = Field(None, description="kubeconfig context; the current one when unset")
     namespace: DnsLabel = Field("default", description="where everything of a run is made; it must exist")
     launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = Field(
-        "job", description="what the nodes are submitted as; all but job need their operator in the cluster"
+        "job", description="what the nodes are submitted as; all but job need their operator"
     )
     machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = Field(
-        "generic", description="family of Google's machines: networks, NCCL's plugin and its settings"
+        "generic", description="Google's machine family: its networks, NCCL plugin and settings"
     )
     queue: DnsLabel | None = Field(None, description="Kueue LocalQueue")
     queue_priority: Annotated[DnsName, Field(max_length=63)] | None = Field(
-        None, description="Kueue WorkloadPriorityClass: who is admitted first, and who has to go; needs queue"
+        None, description="Kueue WorkloadPriorityClass; needs queue"
     )
     topology: Topology | None = Field(None, description="for Kueue; needs queue")
     priority_class: DnsName | None = Field(
-        None, description="PriorityClass of the pods; Kueue goes by it too where queue_priority is unset"
+        None, description="PriorityClass of the pods; Kueue's too where queue_priority is unset"
     )
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="labels that nodes must have")
-    tolerations: tuple[Toleration, ...] = Field((), description="beside those of GPUs, which are always tolerated")
+    tolerations: tuple[Toleration, ...] = Field((), description="beside those of GPUs")
     target_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
     avoid_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
-    image_pull_secrets: tuple[DnsName, ...] = Field(
-        (), description="Secrets of the namespace with the registry's login"
-    )
+    image_pull_secrets: tuple[DnsName, ...] = Field((), description="Secrets with the registry's login")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         None, description="as in a pod's spec; Kubernetes' own choice when unset"
     )
     service_account: DnsName | None = Field(
-        None, description="of the pods, for buckets; its token is not mounted; the namespace's default when unset"
+        None, description="of the pods, for buckets; the namespace's default when unset"
     )
     resources: dict[ResourceName, Annotated[Quantity, _COUNT]] = Field(
         default_factory=dict,
-        description="what each node's pod asks for besides GPUs, such as rdma/rdma_shared_device_a: 1 or cpu: 32",
+        description="of each node's pod besides GPUs, such as rdma/rdma_shared_device_a: 1 or cpu: 32",
     )
     annotations: dict[LabelKey, Annotated[str, Field(max_length=10_000)]] = Field(
         default_factory=dict, description="of each node's pod, such as k8s.v1.cni.cncf.io/networks for Multus"
@@ -303,15 +301,13 @@ class KubernetesPlatform(PlatformSettings):
     )
     pod_spec: PodFragment = Field(
         default_factory=dict,
-        description="added to the spec of each node's pod, in Kubernetes' words, such as schedulerName or volumes",
+        description="added to the spec of each node's pod, such as schedulerName or volumes",
     )
     container: ContainerFragment = Field(
         default_factory=dict,
-        description="added to each node's container likewise: securityContext, volumeMounts, resources",
+        description="added to each node's container: securityContext, volumeMounts, resources",
     )
-    compute_domain: bool = Field(
-        False, description="one ComputeDomain of NVIDIA's DRA driver over the nodes, for NVLink between them (MNNVL)"
-    )
+    compute_domain: bool = Field(False, description="a ComputeDomain over the nodes, for NVLink between them (MNNVL)")
     networks: tuple[DnsName, ...] = Field(
         (), description="GKE networks of the pod's interfaces, eth0 first; those of the machine when unset"
     )
@@ -321,9 +317,7 @@ class KubernetesPlatform(PlatformSettings):
         description="image of Google's gIB installer or TCPXO daemon; that of the machine when unset",
     )
     host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
-    host_names: bool = Field(
-        False, description="reach nodes by their DNS names inside the cluster instead of pod addresses"
-    )
+    host_names: bool = Field(False, description="nodes reach each other by DNS names instead of pod addresses")
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
         None, description="size of /dev/shm; the machine's own when unset"
     )
@@ -333,7 +327,7 @@ class KubernetesPlatform(PlatformSettings):
     start_timeout_s: Seconds = Field(900, description="seconds from then until every node answers")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600,
-        description="seconds after which Kubernetes itself ends the nodes (and keep_s, where they may be kept)",
+        description="seconds after which Kubernetes ends the nodes (and keep_s, where they may be kept)",
     )
 
     pulls_images: ClassVar[bool] = True

@@ -77,15 +77,15 @@ class RunaiPlatform(PlatformSettings):
     kind: Literal["runai"] = Field(description="a RunAI project")
     project: Name = Field(description="the project that pays for the nodes")
     framework: Literal["pytorch", "mpi"] = Field(
-        "pytorch", description="the kind of workload; the launcher of `mpi` is one more pod, without GPUs"
+        "pytorch", description="kind of workload; with `mpi` the launcher is one more pod"
     )
     node_pool: Name | None = Field(None, description="the pool that nodes come from; the project's when unset")
-    large_shm: bool = Field(True, description="/dev/shm as large as the node's memory allows, which NCCL needs")
+    large_shm: bool = Field(True, description="/dev/shm as large as the node's memory allows")
     extended_resources: dict[Resource, Annotated[int, Field(ge=1, le=1024)]] = Field(
         {}, description="further resources of each node, such as rdma/rdma_shared_device_a: 8"
     )
     capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$")], ...] = Field(
-        ("IPC_LOCK",), description="Linux capabilities; IPC_LOCK lets RDMA register memory"
+        ("IPC_LOCK",), description="Linux capabilities"
     )
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of submit, each as one word, such as --node-type=gh200"
@@ -96,7 +96,7 @@ class RunaiPlatform(PlatformSettings):
     queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the workload runs")
     start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
     deadline_s: Annotated[int, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which the nodes end by themselves, whatever becomes of this machine"
+        4 * 3600, description="seconds after which the nodes end by themselves"
     )
 
     pulls_images: ClassVar[bool] = True

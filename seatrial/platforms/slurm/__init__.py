@@ -159,7 +159,7 @@ Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\
 
 
 class SlurmPlatform(SshSettings, PlatformSettings):
-    """A Slurm cluster. Its commands run on this machine, or on a login node that is reached by ssh."""
+    """A Slurm cluster, from this machine or a login node."""
 
     kind: Literal["slurm"] = Field(description="a Slurm cluster")
     host: Host | None = Field(None, description="login node, as ssh knows it; this machine when unset")
@@ -171,19 +171,19 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     nodelist: NodeList | None = Field(None, description="--nodelist: nodes that must take part, such as gpu-[01-08]")
     exclude: NodeList | None = Field(None, description="--exclude: nodes to leave alone")
     switches: Annotated[str, Field(pattern=r"^[1-9]\d*(@[0-9:-]+)?$")] | None = Field(
-        None, description="--switches: at most so many leaf switches, such as 1 or 1@30:00"
+        None, description="--switches: most leaf switches, such as 1 or 1@30:00"
     )
     gres: Annotated[str, Field(pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$")] | None = Field(
-        None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node, where a site wants its own name"
+        None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node"
     )
     time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
-        "01:00:00", description="--time, in quotes: after it Slurm ends the nodes; it must be longer than the suite"
+        "01:00:00", description="--time, in quotes; longer than the suite"
     )
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of sbatch, each as one word, such as --mem=0"
     )
     launch: Literal["sshd", "srun"] = Field(
-        "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun, which needs no Open MPI on them"
+        "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun"
     )
     runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
         "none", description="what starts `image` on the nodes: a .sqsh file or a reference with pyxis, else .sif"
@@ -191,10 +191,10 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     mounts: tuple[Mount, ...] = Field((), description="files and folders of the nodes that the containers see")
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
-        "pmix", description="srun --mpi, for ranks that srun starts: what nccl-tests was built with"
+        "pmix", description="srun --mpi: what nccl-tests was built with"
     )
     output: Annotated[str, AfterValidator(_legal_folder)] | None = Field(
-        None, description="folder for what the script by hand writes, which must be there; where sbatch is called"
+        None, description="existing folder for what the script by hand writes; where sbatch is called when unset"
     )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"

@@ -381,7 +381,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--activation-checkpointing", action="store_true", help="recompute each block's activations")
     parser.add_argument("--tokens", metavar="FILE", help="32 bit little-endian tokens, in place of synthetic ones")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--warmup", type=int, default=2, help="the first steps, whose time does not count")
+    parser.add_argument("--warmup", type=int, default=2, help="first steps, which are not timed")
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(

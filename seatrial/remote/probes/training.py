@@ -153,7 +153,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--image-size", type=int, help="pixels of an image's side: 224; 32 for small images")
     parser.add_argument("--batch", type=int, help="samples per rank and step: 32; on processors 8")
     parser.add_argument("--steps", type=int, help="150; on processors 20")
-    parser.add_argument("--warmup", type=int, help="the first steps, whose time does not count: 50; on processors 2")
+    parser.add_argument("--warmup", type=int, help="first steps, which are not timed: 50; on processors 2")
     parser.add_argument("--epochs", type=int, help="passes over the data, in place of --steps")
     parser.add_argument("--lr", type=float, help="0.01 for a ResNet; the model's own where unset")
     parser.add_argument("--precision", choices=tuple(PRECISIONS), default="fp32", help="fp16 scales the loss")
