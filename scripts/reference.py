@@ -151,7 +151,7 @@ def _meaning(field: Field) -> str:
     """What it means, with its values or the sections of its models, where they are few; `explain` has the bounds."""
     values = "" if "text like" in field.legal or field.legal == "`true`, `false`" else field.legal
     if "](" in values:
-        values = values.removeprefix("text or ").replace(" or [", ", [")
+        values = values.removeprefix("text or ").removeprefix("list of ").replace(" or [", ", [")
     return f"{field.meaning}: {values}" if "`" in values or "](" in values else field.meaning
 
 

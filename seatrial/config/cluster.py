@@ -198,9 +198,7 @@ class Mpi(Strict):
     """Call of mpirun on the head node."""
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
-    interface: MpiWord | None = Field(
-        None, description="network (CIDR) or interface that MPI uses; chosen by the platform when unset"
-    )
+    interface: MpiWord | None = Field(None, description="network (CIDR) or interface that MPI uses")
     args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is; no shell expands them")
 
 
@@ -218,7 +216,7 @@ class Isolate(Strict):
     At most a third of the nodes are. `seatrial release CLUSTER NODE` undoes it.
     """
 
-    confidence: float = Field(0.95, ge=0.5, le=1, description="of a suspected node, or a GPU of it, at least")
+    confidence: float = Field(0.95, ge=0.5, le=1, description="least confidence of a suspect")
     dry_run: bool = Field(True, description="say by which command, and change nothing")
 
 
@@ -314,7 +312,7 @@ class Cluster(Strict):
     platform: Annotated[PlatformSettings, SettingsByKind()] = Field(description="where it runs")
     image: ImageField = Field(
         None,
-        description="a reference, a .sqsh or .sif file (Slurm, bare metal), or what to build (docs/images.md)",
+        description="a reference, a .sqsh or .sif file, or what to build (docs/images.md)",
     )
     ssh_port: Port = Field(DEFAULT_PORT, description="of every node's sshd")
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")

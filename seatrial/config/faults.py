@@ -30,7 +30,7 @@ Rate = Annotated[str, AfterValidator(_legal_rate)]
 Loss = Annotated[str, AfterValidator(_legal_loss)]
 After = Annotated[
     Literal["connectivity"] | None,
-    Field(description="it begins once this check is through; unset: with the launch"),
+    Field(description="begins after this check; with the launch when unset"),
 ]
 
 
@@ -75,14 +75,14 @@ class NodeFault(_Fault):
     cpu_share: float | None = Field(None, ge=0.01, lt=1, description="share of this machine's processors that it gets")
     memory: ByteSize | None = Field(None, description="address space of each of its processes at most: 256M")
     computes: Literal["wrong", "unstable"] | None = Field(
-        None, description="what `devices` computes is wrong, the same way or another way each time"
+        None, description="what `devices` computes is wrong, in the same way or another"
     )
     sleeps_at: int | None = Field(
         None, ge=0, description="the step of `model: llama` before which its first rank sleeps"
     )
     loses_loader_at: int | None = Field(None, ge=0, description="the step of `model: llama` at which its data ends")
     replays_wrong: Literal["once", "always"] | None = Field(
-        None, description="its first rank computes wrongly in one replay of `model: llama`, or in all"
+        None, description="its first rank computes wrongly in replays of `model: llama`"
     )
     checkpoint_s: float | None = Field(
         None, gt=0, le=3600, description="how many seconds longer each of its checkpoints takes"
@@ -110,7 +110,7 @@ class LinkFault(_Fault):
 
     link: tuple[str, str] = Field(description="its two ends, such as [node-0, node-3]")
     state: Literal["down"] | None = Field(None, description="nothing passes")
-    rate: Rate | None = Field(None, description="what it carries at most in each direction: 50mbit")
+    rate: Rate | None = Field(None, description="what it carries at most: 50mbit")
     loss: Loss | None = Field(None, description="the share of packets that are lost: 5%")
 
     @model_validator(mode="after")

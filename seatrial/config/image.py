@@ -273,9 +273,7 @@ class CloudBuild(Recipe):
     repository: Repository = Field(description="where it is pushed to, without name and tag")
     project: str | None = Field(None, min_length=1, description="that builds; the repository's when unset")
     region: str | None = Field(None, min_length=1, description="where it builds; the repository's when unset")
-    machine: Machine | None = Field(
-        None, description="type that builds; E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise"
-    )
+    machine: Machine | None = Field(None, description="type; E2_HIGHCPU_32 when unset")
     bucket: str | None = Field(None, min_length=3, description="for the source; PROJECT_cloudbuild when unset")
     substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(
         default_factory=dict, description="_NAME to value, over those of cloudbuild.yaml"

@@ -25,9 +25,7 @@ class Suite(Strict):
     """The checks to run on a testbed."""
 
     name: str = Field(min_length=1, max_length=63, description="what reports and history call it")
-    budget_s: float = Field(
-        600, ge=0, le=86_400, description="seconds for repeats and for naming the part that makes a collective slow"
-    )
+    budget_s: float = Field(600, ge=0, le=86_400, description="seconds for repeats and for `localize`")
 
     def section(self, model: type[Section]) -> Section | None:
         """Return the section of that model; None if the suite leaves its check out."""

@@ -1,6 +1,6 @@
 """Baselines: what a measurement should be by one source, and how noisy a metric is until that is measured.
 
-The figures of noise: docs/decisions/0002-judging-with-few-samples.md.
+The figures of noise: docs/checks.md#assumed-noise.
 """
 
 from dataclasses import dataclass

@@ -44,22 +44,16 @@ User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_len
 class LoginSettings(Strict):
     """Login to a host; ssh's configuration provides what is unset."""
 
-    user: User | None = Field(None, description="who logs in; as ssh's configuration says when unset")
-    port: Port | None = Field(None, description="where its own sshd listens; as ssh's configuration says when unset")
-    jump: Jump | None = Field(
-        None, description="[USER@]HOST[:PORT] to go through, several with commas; as ssh's configuration says"
-    )
-    key_file: PathText | None = Field(
-        None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
-    )
+    user: User | None = Field(None, description="who logs in; ssh's configuration when unset")
+    port: Port | None = Field(None, description="of its own sshd; ssh's configuration when unset")
+    jump: Jump | None = Field(None, description="[USER@]HOST[:PORT] to go through, several with commas")
+    key_file: PathText | None = Field(None, description="private key; those that ssh finds, or its agent's, when unset")
 
 
 class SshSettings(LoginSettings):
     """Login by the system's own ssh."""
 
-    ssh_config: PathText | None = Field(
-        None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
-    )
+    ssh_config: PathText | None = Field(None, description="in place of ~/.ssh/config and /etc/ssh/ssh_config")
     login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
 
 

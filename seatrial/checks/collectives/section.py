@@ -28,7 +28,7 @@ class SweepSizes(Strict):
     """The sizes of one sweep of gloo."""
 
     min_bytes: ByteSize = Field(description="smallest message in bytes (-b): 8, 64K, 16M, 8G; at most 1024G")
-    max_bytes: ByteSize = Field(description="largest message in bytes (-e), written likewise; less where memory ends")
+    max_bytes: ByteSize = Field(description="largest message in bytes (-e); less where memory ends")
     step_factor: int = Field(2, ge=2, le=1024, description="factor from one size to the next (-f)")
     warmup_iterations: int = Field(2, ge=0, le=1000, description="iterations that are not timed (-w)")
     iterations: int = Field(20, ge=1, le=10_000, description="iterations that are timed (-n)")
@@ -68,9 +68,7 @@ class GpuSweepSizes(SweepSizes):
     gpus_per_process: int = Field(1, ge=1, le=64, description="GPUs of each process (-g); 1 in measure.sbatch of Slurm")
     args: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:=+-]{1,40}$")], ...], BeforeValidator(_words)
-    ] = Field(
-        (), max_length=40, description="further arguments of nccl-tests, such as -R 1 -G 1; a condition of results"
-    )
+    ] = Field((), max_length=40, description="further arguments of nccl-tests, such as -R 1 -G 1")
 
     @model_validator(mode="after")
     def _args_are_not_fields(self) -> Self:

@@ -144,7 +144,7 @@ def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
 DEVICES = CheckType(
     name=PROBE,
     section=Devices,
-    description="what every GPU or node computes, and how fast; `null` leaves it out",
+    description="what every GPU or node computes; `null` leaves it out",
     run=devices,
     after=CONNECTIVITY.name,
     metrics=DEVICE_METRICS,

@@ -36,8 +36,8 @@ class Devices(Strict):
     memory_share: float = Field(
         0.0, ge=0, le=0.95, description="share of a GPU's free memory that is tested; 64 MiB of processors"
     )
-    host_link: bool = Field(False, description="copy between the host and every GPU, each alone and all at once")
-    peers: bool = Field(False, description="copy from each GPU of a node to every other one")
+    host_link: bool = Field(False, description="copy between the host and every GPU")
+    peers: bool = Field(False, description="copy between the GPUs of a node")
     stress_s: float = Field(0.0, ge=0, le=86_400, description="seconds that all GPUs of a node multiply at once")
     disk: Disk | None = Field(None, description="writes and reads a file on every node; not when unset")
     timeout_s: float = Field(120, gt=0, description="seconds for all devices of one node, and for its disk")

@@ -14,12 +14,12 @@ class DecoderShape(Strict):
     """A decoder of Llama's shape."""
 
     layers: int = Field(ge=1, le=1024, description="blocks")
-    width: int = Field(ge=16, le=131_072, description="numbers for each token between blocks; 2 x heads divides it")
+    width: int = Field(ge=16, le=131_072, description="numbers for each token; 2 x heads divides it")
     heads: int = Field(ge=1, le=1024, description="query heads")
     kv_heads: int = Field(ge=1, le=1024, description="key and value heads, which divide the heads")
-    hidden: int = Field(ge=16, le=1_000_000, description="numbers for each token in the feed-forward network")
+    hidden: int = Field(ge=16, le=1_000_000, description="width of the feed-forward network")
     vocabulary: int = Field(ge=16, le=10_000_000, description="different tokens")
-    experts: int = Field(0, ge=0, le=4096, description="feed-forward networks of each block; 0 for one that is dense")
+    experts: int = Field(0, ge=0, le=4096, description="feed-forward networks of each block; 0 is dense")
     active_experts: int = Field(2, ge=1, le=64, description="experts that each token goes to")
 
     @model_validator(mode="after")
@@ -38,7 +38,7 @@ class DecoderShape(Strict):
 
 
 class Parallel(Strict):
-    """How ranks share a model; the product of all degrees is the number of ranks."""
+    """How ranks share a model; the product of all is the number of ranks."""
 
     fsdp: int | None = Field(None, ge=1, description="ranks that share parameters and split the batch; unset: the rest")
     tp: int = Field(1, ge=1, description="ranks that share each matrix, by DTensor")

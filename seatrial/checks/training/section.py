@@ -14,7 +14,7 @@ class TransformerSize(Strict):
     """The size of the model `transformer`."""
 
     layers: int = Field(6, ge=1, le=256, description="blocks")
-    width: int = Field(512, ge=16, le=32_768, description="numbers for each token between blocks; a multiple of heads")
+    width: int = Field(512, ge=16, le=32_768, description="numbers for each token; a multiple of heads")
     heads: int = Field(8, ge=1, le=256, description="parts of the width that attend by themselves")
     sequence_length: int = Field(128, ge=2, le=16_384, description="tokens of a sample")
     vocabulary: int = Field(1024, ge=16, le=1_000_000, description="different tokens")

@@ -78,31 +78,31 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
 
     kind: Literal["baremetal"] = Field(description="hosts that are up")
     hosts: Annotated[tuple[str, ...], AfterValidator(expand)] = Field(
-        min_length=1, description="host names, addresses or ranges such as gpu-[01-64], together as many as nodes"
+        min_length=1, description="names, addresses or ranges such as gpu-[01-64], as many as nodes"
     )
     host_settings: Annotated[dict[str, LoginSettings], AfterValidator(_one_setting_each)] = Field(
-        {}, description="user, port, jump and key_file of some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
+        {}, description="login to some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
     )
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
-        "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
+        "/tmp", description="where a run makes its folder on the hosts; not mounted noexec"
     )
     python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3", description="on the hosts, with torch unless containers have it: a name on PATH or a full path"
+        "python3", description="on the hosts, with torch unless containers have it"
     )
     runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
         "none",
-        description="what starts `image` on every host; apptainer and singularity need a .sif file",
+        description="what starts `image` on every host",
     )
-    mounts: tuple[Mount, ...] = Field((), description="files and folders of the hosts that the containers see")
+    mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
     devices: tuple[FullPath, ...] = Field(
         (), description="devices beside GPUs, such as /dev/infiniband; docker and podman only"
     )
     ulimits: Ulimits = Field(
         default_factory=dict,
-        description="by name, -1 is unlimited; with GPUs memlock is -1 unless set; docker and podman only",
+        description="by name; memlock is -1 (unlimited) with GPUs; docker and podman only",
     )
     container_python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3", description="in the containers, with torch: a name on PATH or a full path"
+        "python3", description="in the containers, with torch"
     )
     pull_timeout_s: Seconds = Field(1800, description="seconds until a host has pulled an image that it lacks")
     start_timeout_s: Seconds = Field(60, description="seconds from the login until the run's sshd is ready")
@@ -146,11 +146,9 @@ class ThisMachinePlatform(PlatformSettings):
 
     kind: Literal["this-machine"] = Field(description="the machine that seatrial runs on")
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
-        "/tmp", description="where a run makes its private folder; programs must be allowed to run there"
+        "/tmp", description="where a run makes its folder; not mounted noexec"
     )
-    python: PathText | None = Field(
-        None, description="with torch: a name on PATH or a full path; seatrial's own when unset"
-    )
+    python: PathText | None = Field(None, description="with torch; seatrial's own when unset")
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.nodes != 1:

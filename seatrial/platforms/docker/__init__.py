@@ -110,24 +110,22 @@ class DockerPlatform(PlatformSettings):
         "own", description="own: a bridge for the run; host: the host's, for one container"
     )
     gpus: tuple[tuple[Gpu, ...], ...] = Field(
-        (), description="the GPUs of each container, by index or UUID; gpus_per_node each in order when unset"
+        (), description="GPUs of each container, by index or UUID; in order when unset"
     )
     cdi: bool = Field(False, description="GPUs by CDI, not by the nvidia runtime; AMD's always")
     ipc: Literal["private", "host"] = Field(
         "private", description="host: containers share /dev/shm and IPC of the host"
     )
     shared_memory_gib: Annotated[float, Field(gt=0, le=4096)] | None = Field(
-        None, description="size of /dev/shm in GiB; 16 with GPUs, else 1, when unset; not with ipc: host"
+        None, description="size of /dev/shm; 16 with GPUs, else 1, when unset"
     )
-    ulimits: Ulimits = Field(
-        default_factory=dict, description="by name, -1 is unlimited; with GPUs memlock is -1 unless set"
-    )
-    mounts: tuple[Mount, ...] = Field((), description="files and folders of the Docker host")
+    ulimits: Ulimits = Field(default_factory=dict, description="by name; memlock is -1 (unlimited) with GPUs")
+    mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
     devices: tuple[FullPath, ...] = Field((), description="devices of the host beside GPUs, such as /dev/infiniband")
     capabilities: tuple[Capability, ...] = Field((), description="beside those that a node needs, such as SYS_PTRACE")
-    start_timeout_s: Seconds = Field(120, description="seconds until every container answers, after the image is there")
+    start_timeout_s: Seconds = Field(120, description="seconds until every container answers")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which a container ends itself (and keep_s, where it may be kept)"
+        4 * 3600, description="seconds after which a container ends itself, plus keep_s"
     )
 
     def architecture(self, hardware: str, here: str) -> str | None:

@@ -263,7 +263,7 @@ class KubernetesPlatform(PlatformSettings):
 
     kind: Literal["kubernetes"] = Field(description="a Kubernetes cluster")
     context: str | None = Field(None, description="kubeconfig context; the current one when unset")
-    namespace: DnsLabel = Field("default", description="where everything of a run is made; it must exist")
+    namespace: DnsLabel = Field("default", description="where everything of a run is made")
     launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = Field(
         "job", description="what the nodes are submitted as; all but job need their operator"
     )
@@ -283,9 +283,7 @@ class KubernetesPlatform(PlatformSettings):
     target_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
     avoid_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
     image_pull_secrets: tuple[DnsName, ...] = Field((), description="Secrets with the registry's login")
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        None, description="as in a pod's spec; Kubernetes' own choice when unset"
-    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(None, description="as in a pod's spec")
     service_account: DnsName | None = Field(
         None, description="of the pods, for buckets; the namespace's default when unset"
     )
@@ -309,25 +307,25 @@ class KubernetesPlatform(PlatformSettings):
     )
     compute_domain: bool = Field(False, description="a ComputeDomain over the nodes, for NVLink between them (MNNVL)")
     networks: tuple[DnsName, ...] = Field(
-        (), description="GKE networks of the pod's interfaces, eth0 first; those of the machine when unset"
+        (), description="GKE networks of the pod's interfaces, eth0 first; the machine's when unset"
     )
     plugin_image: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}$",
-        description="image of Google's gIB installer or TCPXO daemon; that of the machine when unset",
+        description="Google's gIB installer or TCPXO daemon; the machine's when unset",
     )
     host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
     host_names: bool = Field(False, description="nodes reach each other by DNS names instead of pod addresses")
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
         None, description="size of /dev/shm; the machine's own when unset"
     )
-    volumes: Volumes = Field((), description="of every node: gcs, nfs, pvc, local-ssd")
+    volumes: Volumes = Field((), description="of every node")
     secret_env: tuple[SecretVariable, ...] = Field((), description="variables whose value stays in a Secret")
-    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until every pod has its node")
+    queue_timeout_s: Seconds = Field(3600, description="seconds until every pod has its node")
     start_timeout_s: Seconds = Field(900, description="seconds from then until every node answers")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600,
-        description="seconds after which Kubernetes ends the nodes (and keep_s, where they may be kept)",
+        description="seconds after which Kubernetes ends the nodes, plus keep_s",
     )
 
     pulls_images: ClassVar[bool] = True

@@ -91,9 +91,9 @@ class RunaiPlatform(PlatformSettings):
         (), description="further options of submit, each as one word, such as --node-type=gh200"
     )
     python: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+-]+$")] = Field(
-        "python3", description="in the image, with torch: a name on PATH or a full path"
+        "python3", description="in the image, with torch"
     )
-    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the workload runs")
+    queue_timeout_s: Seconds = Field(3600, description="seconds until the workload runs")
     start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
     deadline_s: Annotated[int, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600, description="seconds after which the nodes end by themselves"

@@ -186,9 +186,9 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun"
     )
     runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
-        "none", description="what starts `image` on the nodes: a .sqsh file or a reference with pyxis, else .sif"
+        "none", description="what starts `image` on the nodes"
     )
-    mounts: tuple[Mount, ...] = Field((), description="files and folders of the nodes that the containers see")
+    mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
         "pmix", description="srun --mpi: what nccl-tests was built with"
@@ -197,12 +197,10 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         None, description="existing folder for what the script by hand writes; where sbatch is called when unset"
     )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
-        ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
+        ".seatrial", description="for the files of runs, shared by all nodes; below the user's home"
     )
-    python: Annotated[str, AfterValidator(_legal_folder)] = Field(
-        "python3", description="on the nodes, with torch: a name on PATH or a full path"
-    )
-    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the job starts")
+    python: Annotated[str, AfterValidator(_legal_folder)] = Field("python3", description="on the nodes, with torch")
+    queue_timeout_s: Seconds = Field(3600, description="seconds until the job starts")
     start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
 
     pulls_images: ClassVar[bool] = True
