@@ -46,7 +46,7 @@ class LoginSettings(Strict):
 
     user: User | None = Field(None, description="who logs in; ssh's configuration when unset")
     port: Port | None = Field(None, description="of its own sshd; ssh's configuration when unset")
-    jump: Jump | None = Field(None, description="[USER@]HOST[:PORT] to go through, several with commas")
+    jump: Jump | None = Field(None, description="[USER@]HOST[:PORT],... to go through")
     key_file: PathText | None = Field(None, description="private key; those that ssh finds, or its agent's, when unset")
 
 

@@ -78,36 +78,32 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
 
     kind: Literal["baremetal"] = Field(description="hosts that are up")
     hosts: Annotated[tuple[str, ...], AfterValidator(expand)] = Field(
-        min_length=1, description="names, addresses or ranges such as gpu-[01-64], as many as nodes"
+        min_length=1, description="names, addresses or ranges such as gpu-[01-64]"
     )
     host_settings: Annotated[dict[str, LoginSettings], AfterValidator(_one_setting_each)] = Field(
         {}, description="login to some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
     )
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
-        "/tmp", description="where a run makes its folder on the hosts; not mounted noexec"
+        "/tmp", description="where a run makes its folder; not mounted noexec"
     )
-    python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3", description="on the hosts, with torch unless containers have it"
-    )
+    python: Annotated[str, AfterValidator(legal_path)] = Field("python3", description="on the nodes, with torch")
     runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
         "none",
-        description="what starts `image` on every host",
+        description="what starts `image`; devices and ulimits need docker or podman",
     )
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
-    devices: tuple[FullPath, ...] = Field(
-        (), description="devices beside GPUs, such as /dev/infiniband; docker and podman only"
-    )
+    devices: tuple[FullPath, ...] = Field((), description="beside GPUs, such as /dev/infiniband")
     ulimits: Ulimits = Field(
         default_factory=dict,
-        description="by name; memlock is -1 (unlimited) with GPUs; docker and podman only",
+        description="by name; memlock is -1 (unlimited) with GPUs",
     )
     container_python: Annotated[str, AfterValidator(legal_path)] = Field(
         "python3", description="in the containers, with torch"
     )
-    pull_timeout_s: Seconds = Field(1800, description="seconds until a host has pulled an image that it lacks")
-    start_timeout_s: Seconds = Field(60, description="seconds from the login until the run's sshd is ready")
+    pull_timeout_s: Seconds = Field(1800, description="seconds until an image is pulled")
+    start_timeout_s: Seconds = Field(60, description="seconds that started nodes have to answer")
     deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which a host ends the run by itself"
+        4 * 3600, description="seconds after which the nodes end by themselves"
     )
 
     pulls_images: ClassVar[bool] = True

@@ -121,11 +121,11 @@ class DockerPlatform(PlatformSettings):
     )
     ulimits: Ulimits = Field(default_factory=dict, description="by name; memlock is -1 (unlimited) with GPUs")
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
-    devices: tuple[FullPath, ...] = Field((), description="devices of the host beside GPUs, such as /dev/infiniband")
+    devices: tuple[FullPath, ...] = Field((), description="beside GPUs, such as /dev/infiniband")
     capabilities: tuple[Capability, ...] = Field((), description="beside those that a node needs, such as SYS_PTRACE")
-    start_timeout_s: Seconds = Field(120, description="seconds until every container answers")
+    start_timeout_s: Seconds = Field(120, description="seconds that started nodes have to answer")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="seconds after which a container ends itself, plus keep_s"
+        4 * 3600, description="seconds after which the nodes end by themselves, plus keep_s"
     )
 
     def architecture(self, hardware: str, here: str) -> str | None:

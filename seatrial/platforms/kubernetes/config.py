@@ -321,11 +321,11 @@ class KubernetesPlatform(PlatformSettings):
     )
     volumes: Volumes = Field((), description="of every node")
     secret_env: tuple[SecretVariable, ...] = Field((), description="variables whose value stays in a Secret")
-    queue_timeout_s: Seconds = Field(3600, description="seconds until every pod has its node")
-    start_timeout_s: Seconds = Field(900, description="seconds from then until every node answers")
+    queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
+    start_timeout_s: Seconds = Field(900, description="seconds that started nodes have to answer")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600,
-        description="seconds after which Kubernetes ends the nodes, plus keep_s",
+        description="seconds after which the nodes end by themselves, plus keep_s",
     )
 
     pulls_images: ClassVar[bool] = True

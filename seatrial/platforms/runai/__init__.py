@@ -88,13 +88,13 @@ class RunaiPlatform(PlatformSettings):
         ("IPC_LOCK",), description="Linux capabilities"
     )
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
-        (), description="further options of submit, each as one word, such as --node-type=gh200"
+        (), description="further options of submit, such as --node-type=gh200"
     )
     python: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+-]+$")] = Field(
-        "python3", description="in the image, with torch"
+        "python3", description="on the nodes, with torch"
     )
-    queue_timeout_s: Seconds = Field(3600, description="seconds until the workload runs")
-    start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
+    queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
+    start_timeout_s: Seconds = Field(300, description="seconds that started nodes have to answer")
     deadline_s: Annotated[int, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600, description="seconds after which the nodes end by themselves"
     )

@@ -180,28 +180,26 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         "01:00:00", description="--time, in quotes; longer than the suite"
     )
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
-        (), description="further options of sbatch, each as one word, such as --mem=0"
+        (), description="further options of sbatch, such as --mem=0"
     )
     launch: Literal["sshd", "srun"] = Field(
         "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun"
     )
-    runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
-        "none", description="what starts `image` on the nodes"
-    )
+    runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field("none", description="what starts `image`")
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
         "pmix", description="srun --mpi: what nccl-tests was built with"
     )
     output: Annotated[str, AfterValidator(_legal_folder)] | None = Field(
-        None, description="existing folder for what the script by hand writes; where sbatch is called when unset"
+        None, description="existing folder for what the script by hand writes"
     )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, shared by all nodes; below the user's home"
     )
     python: Annotated[str, AfterValidator(_legal_folder)] = Field("python3", description="on the nodes, with torch")
-    queue_timeout_s: Seconds = Field(3600, description="seconds until the job starts")
-    start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
+    queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
+    start_timeout_s: Seconds = Field(300, description="seconds that started nodes have to answer")
 
     pulls_images: ClassVar[bool] = True
     isolates: ClassVar[bool] = True
