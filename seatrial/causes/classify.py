@@ -39,8 +39,9 @@ _NCCL = re.compile(
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
 _WRITER = re.compile(
-    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[|\[([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
+    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[|\[(?!RankMonitor)([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
     r"|(?<![\w.-])([\w.-]{1,253}+) kernel: "
+    r"|\A\w{3} +\d{1,2} [\d:]{8} ([\w.-]{1,253}+) [\w.-]{1,60}+\[\d{1,9}\]: "
 )
 _TOKEN = r"(?:[\w./@+-]{1,200}+(?:\[\d{1,9}\])?:|\[(?:[^\[\]]|\[[^\[\]]{0,40}\]){1,120}+\]:?|\([^()]{1,120}+\))"
 _START = rf"\A\s*+(?:{_TOKEN}\s*+){{0,4}}?"
@@ -79,10 +80,13 @@ _ERRORISH = re.compile(
 _ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed"))
 _RAISED = re.compile(r"\s*(?:[a-zA-Z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit|Timeout)\b)")
 _RANK = re.compile(r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\]")
+_PCI = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\b")
 _STACK = re.compile(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whose first line names rank and host
 
 
 _TIME_LIMITS = frozenset({"log-slurm-time-limit", "log-time-limit"})
+_OF_MEMORY = frozenset({"log-host-memory", "log-machine-check"})
+_VAGUE = frozenset({"log-machine-check-corrected"})  # notes that say less than any other
 
 
 class Classifier:
@@ -123,7 +127,8 @@ class Classifier:
     def findings(self) -> list[Finding]:
         """Return the findings, causes before consequences, and each of them in the order of the log."""
         self._close_box()
-        findings = sorted(map(self._with_detail, self._by_key.values()), key=weight)
+        named = without_unnamed_devices(self._by_key.values())
+        findings = sorted(map(self._with_detail, named), key=weight)
         if findings and findings[0].code in _TIME_LIMITS and (words := self._stages.unfinished()):
             ended = findings[0]
             hung = finding_of_class("connect", "fatal", ended.evidence, None, None)
@@ -136,6 +141,9 @@ class Classifier:
             shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
             return replace(finding, cause=f"{finding.cause}: {seen.words}", evidence=shown)
         finding = with_other_gpus(finding, self._by_key.values())
+        if finding.code in _OF_MEMORY:
+            dimms = [each.cause for each in self._by_key.values() if each.code == "log-host-dimm"]
+            finding = replace(finding, cause="; ".join((finding.cause, *dimms[:2])))
         message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
         return replace(finding, evidence=message) if message else finding
 
@@ -287,16 +295,28 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, pr
     )
 
 
+def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings without those of a kernel's line that names no device, if another line of the same cause does."""
+    found = list(findings)
+    named = {(each.code, each.host) for each in found if _PCI.search(each.cause)}
+    return [
+        each
+        for each in found
+        if each.program != "driver" or _PCI.search(each.cause) or (each.code, each.host) not in named
+    ]
+
+
 def _writer(text: str) -> str | None:
     """The host whose NCCL, MPI or kernel wrote the line."""
     match = _WRITER.search(text)
     return match[match.lastindex or 0] if match else None
 
 
-def weight(finding: Finding) -> tuple[bool, int]:
+def weight(finding: Finding) -> tuple[bool, int, bool]:
     """The order of findings: causes before statuses, notes and consequences, and unlisted errors last.
 
     A warning of NCCL that is known by its class alone stands behind the causes that a line names.
     """
     rank = ("fatal", "class", "status", "note", "follows")
-    return finding.unknown, rank.index("class" if finding.of_class else finding.severity)
+    kind = rank.index("class" if finding.of_class else finding.severity)
+    return finding.unknown, kind, finding.code in _VAGUE

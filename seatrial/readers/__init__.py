@@ -2,12 +2,15 @@
 
 from seatrial.model.reason import register
 from seatrial.readers import (
-    bandwidth,
     dcgm,
     fabric,
-    infiniband,
+    ibstat,
+    mlxlink,
     nccl_ras,
     nvidia_smi,
+    p2p_bandwidth,
+    perftest,
+    port_errors,
     ports,
     report,
     stragglers,
@@ -16,8 +19,21 @@ from seatrial.readers import (
 )
 
 _MODULES = (
-    report, nvidia_smi, dcgm, bandwidth, infiniband, fabric, ports, training, training_results, stragglers, nccl_ras,
-)  # fmt: skip
+    report,
+    nvidia_smi,
+    dcgm,
+    p2p_bandwidth,
+    perftest,
+    ibstat,
+    port_errors,
+    mlxlink,
+    fabric,
+    ports,
+    training,
+    training_results,
+    stragglers,
+    nccl_ras,
+)
 REASONS = {code: entry for module in _MODULES for code, entry in module.REASONS.items()}
 
 register(REASONS)

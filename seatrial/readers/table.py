@@ -7,12 +7,19 @@ import re
 from collections.abc import Sequence
 
 from seatrial.readers import (
-    bandwidth,
     dcgm,
+    dcgm_nvlink,
     fabric,
-    infiniband,
+    gpu_burn,
+    ibstat,
+    mlxlink,
     nccl_ras,
+    nvbandwidth,
     nvidia_smi,
+    p2p_bandwidth,
+    perftest,
+    port_errors,
+    rank_times,
     stragglers,
     training,
     training_results,
@@ -27,7 +34,7 @@ def _read_json(lines: Sequence[str]) -> Report | None:
     document = document_of(lines)
     if document is None:
         return None
-    for read in (dcgm.read_document, bandwidth.read_document, fabric.read_document, training_results.read_document):
+    for read in (dcgm.read_document, nvbandwidth.read_document, fabric.read_document, training_results.read_document):
         if report := read(document):
             return report
     return None
@@ -49,6 +56,14 @@ READERS = (
         re.compile(r"\s{0,40}(?:\| ?)?Health Monitor Report|\s{0,40}\|.{0,40}Overall Health"),
         dcgm.read_health,
         belongs=_ROWS,
+    ),
+    Reader(
+        "`dcgmi nvlink -s`",
+        "`fail` for links that are down, with the GPU or the NVSwitch",
+        ("NvLink Link Status",),
+        dcgm_nvlink.BEGINS,
+        dcgm_nvlink.read_links,
+        belongs=dcgm_nvlink.LINE,
     ),
     Reader(
         "`nvidia-smi`",
@@ -88,24 +103,24 @@ READERS = (
         "`corrupt` if data was wrong after a copy, `fail` for an error of CUDA",
         ("nvbandwidth Version",),
         re.compile(r"nvbandwidth Version"),
-        bandwidth.read_nvbandwidth,
-        belongs=bandwidth.NVBANDWIDTH_LINE,
+        nvbandwidth.read_nvbandwidth,
+        belongs=nvbandwidth.NVBANDWIDTH_LINE,
     ),
     Reader(
         "`p2pBandwidthLatencyTest`",
         "`degraded` for a GPU, or a pair, that is slower than most others, and for a GPU without peer access",
         ("P2P",),
-        bandwidth.P2P_BEGINS,
-        bandwidth.read_p2p,
-        belongs=bandwidth.P2P_LINE,
+        p2p_bandwidth.P2P_BEGINS,
+        p2p_bandwidth.read_p2p,
+        belongs=p2p_bandwidth.P2P_LINE,
     ),
     Reader(
         "`gpu_burn`",
         "`corrupt` for a GPU with wrong results, `fail` for one that died, `degraded` for one slower than the others",
         ("compare file: ", "Burning for ", "Initialized device ", "proc'd: "),
-        bandwidth.BURN_BEGINS,
-        bandwidth.read_gpu_burn,
-        belongs=bandwidth.BURN_LINE,
+        gpu_burn.BEGINS,
+        gpu_burn.read_gpu_burn,
+        belongs=gpu_burn.LINE,
     ),
     Reader(
         "`results.json` of a training, and what `seatrial probe training` prints",
@@ -136,6 +151,15 @@ READERS = (
         is_labelled=False,
     ),
     Reader(
+        "times of ranks by Megatron-LM: `StragglerDetector`, `--timing-log-option all`",
+        "`degraded` for a rank that computes much slower than the others, with its clock",
+        ("MnRtt/Rnk", "times across ranks", "time across ranks"),
+        rank_times.BEGINS,
+        rank_times.read_rank_times,
+        belongs=rank_times.LINE,
+        is_labelled=False,
+    ),
+    Reader(
         "`ncclras`",
         "`fail` for a rank that does not answer or reports an error; `inconclusive` for ranks that are out of step",
         ("Communicators...", "Group  ", "INCOMPLETE", "MISMATCH", "Job summary"),
@@ -146,34 +170,34 @@ READERS = (
     Reader(
         "`ib_write_bw` and its sisters (perftest)",
         "`fail` for an error of a connection or a completion; with `--fabric`, the rate against that of a port",
-        ("#bytes", "RDMA_", "Send ", "Atomic"),
-        re.compile(rf"\s{{0,40}}#bytes\s+#iterations|{infiniband.TEST.pattern}"),
-        infiniband.read_perftest,
-        belongs=infiniband.PERFTEST_LINE,
+        ("#bytes", "RDMA_", "Send ", "Atomic", "remote address", "Failed to exchange", "to socket"),
+        perftest.BEGINS,
+        perftest.read_perftest,
+        belongs=perftest.PERFTEST_LINE,
     ),
     Reader(
-        "`ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`",
+        "`ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`, `ibportstate`",
         "`fail` for a port without link or subnet manager, `degraded` for one that is slower than the others",
-        ("CA '", "hca_id:", "Infiniband device '", "link ", " port "),
-        infiniband.PORT_BEGINS,
-        infiniband.read_ports,
-        belongs=infiniband.PORT_LINE,
+        ("CA '", "hca_id:", "Infiniband device '", "link ", " port ", "# Port info"),
+        ibstat.PORT_BEGINS,
+        ibstat.read_ports,
+        belongs=ibstat.PORT_LINE,
     ),
     Reader(
         "`ibqueryerrors`, `perfquery`",
         "`degraded` for errors of a cable; congestion (`PortXmitWait`, discards) is a note",
         ("Errors for ", "GUID 0x", "ounters: "),
-        infiniband.ERRORS_BEGINS,
-        infiniband.read_port_errors,
-        belongs=infiniband.ERRORS_LINE,
+        port_errors.ERRORS_BEGINS,
+        port_errors.read_port_errors,
+        belongs=port_errors.ERRORS_LINE,
     ),
     Reader(
         "`mlxlink -d DEVICE -m`",
         "`fail` for a port without link, `degraded` for lanes without light, faults of the module, a high error rate",
         ("Operational Info", "mlxlink "),
-        infiniband.MLXLINK_BEGINS,
-        infiniband.read_mlxlink,
-        belongs=infiniband.MLXLINK_LINE,
+        mlxlink.MLXLINK_BEGINS,
+        mlxlink.read_mlxlink,
+        belongs=mlxlink.MLXLINK_LINE,
     ),
     Reader(
         "logs of fabric manager and IMEX",

@@ -17,6 +17,11 @@ from seatrial.checks.failures import gave_up
 from seatrial.nccl import SweepReader, TransportReader
 from seatrial.readers.report import Reader
 
+READERS = (
+    *("parts", "table", "dcgm", "dcgm_nvlink", "fabric", "gpu_burn", "ibstat", "mlxlink", "nccl_ras", "nvbandwidth"),
+    *("nvidia_smi", "p2p_bandwidth", "perftest", "port_errors", "rank_times", "stragglers", "training"),
+    "training_steps",
+)
 MODULES = (
     *(
         "text.redact",
@@ -27,8 +32,7 @@ MODULES = (
         "causes.watchdog",
         "causes.stages",
         "causes.warnings",
-        *(f"readers.{name}" for name in ("training", "training_steps", "stragglers", "nccl_ras")),
-        *(f"readers.{name}" for name in ("parts", "table", "bandwidth", "dcgm", "fabric", "infiniband", "nvidia_smi")),
+        *(f"readers.{name}" for name in READERS),
         "nccl.transport",
     ),
     *("text.wrapping", "nccl.rows", "nccl.header", "nccl.parse", "nccl.sweeps"),

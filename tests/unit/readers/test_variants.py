@@ -84,7 +84,76 @@ SymbolErrorCounter:..............41200
 LinkDownedCounter:...............19
 PortXmitWait:....................0
 """
+DCGM_LINKS = """\
++----------------------+
+|  NvLink Link Status  |
++----------------------+
+GPUs:
+    gpuId 0:
+        U U U U U U U U U U U U
+    gpuId 1:
+        U U D U U U U U U D U U
+    gpuId 2:
+        D D D D D D D D D D D D
+NvSwitches:
+    No NvSwitches found.
+"""
+PORT_INFO = """\
+# Port info: Lid 38 port 1
+LinkState:.......................Active
+PhysLinkState:...................LinkUp
+LinkWidthSupported:..............1X or 4X
+LinkWidthActive:.................1X
+"""
+P2P_SLOW = """\
+Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
+   D\\D     0      1      2
+     0 911.08  20.10  22.16
+     1  20.39 920.20  22.26
+     2  22.18  22.37 920.74
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1      2
+     0 912.68   9.90   9.90
+     1   9.90 922.37   9.90
+     2  10.01  10.01 922.24
+"""
+DETECTOR = (
+    "0: INFO:megatron.core.utils:[2026-03-14 23:07:56] | MnRtt/Rnk: 3453.08ms/8 | MxRtt/Rnk: 3468.20ms/0"
+    " | MnClk/Rnk: 1950.00MHz/28 | MxClk/Rnk: 1980.00MHz/0 | MnEtpt/Rnk: 296.02TF/5 | MxEtpt/Rnk: 297.32TF/8\n"
+)
+RANK_TIMES = "times across ranks (ms):\n  forward-compute:\n" + "".join(
+    f"     rank {rank:2d}: {1500 + rank:.2f}\n" for rank in range(8)
+)
+TWO_MODELS = """\
+Initialized device 0 with 11441 MB of memory (11330 MB available, using 10197 MB of it), using DOUBLES
+Initialized device 1 with 8126 MB of memory (8016 MB available, using 7214 MB of it), using DOUBLES
+Initialized device 2 with 8126 MB of memory (8016 MB available, using 7214 MB of it), using DOUBLES
+100.0%  proc'd: 446 (74 Gflop/s) - 6636 (423 Gflop/s) - 6636 (423 Gflop/s)   errors: 0 - 0 - 0   temps: 93 C - 57 C
+Tested 3 GPUs:
+\tGPU 0: OK
+\tGPU 1: OK
+\tGPU 2: OK
+"""
 FOUND = [
+    (DCGM_LINKS, "fail", "tool-gpu-nvlink", "GPU 1: links 2, 9 are down; GPU 2: all 12 links are down"),
+    (PORT_INFO, "degraded", "tool-port-slow", "lid 38 port 1 runs with 1X of 4X lanes"),
+    (PORT_INFO.replace("Active\n", "Down\n", 1).replace("LinkUp", "Polling"), "fail", "tool-port-down", "polling"),
+    ("mlx5_0   port  1  ==>  ib0  (Down)\nmlx5_1   port  1  ==>  eth1  (Up)\nmlx5_2   port  1  ==>  ib1  (Down)\n",
+     "pass", None, "IP over InfiniBand is down on mlx5_0:1, mlx5_2:1"),
+    (P2P_SLOW, "degraded", "tool-gpu-peer-slow", "GPU to GPU 9.90 GB/s with peer access, 22.2 GB/s without"),
+    (" Unable to read to socket/rdma_cm\n Failed to exchange data between server and clients\n",
+     "fail", "tool-rdma-failed", "Failed to exchange data"),
+    (DETECTOR, "pass", None, "without a fault"),
+    (DETECTOR.replace("1950.00MHz/28", "1050.00MHz/5"), "degraded", "training-straggler",
+     "rank 5 runs at 1050 of 1980 MHz"),
+    (DETECTOR.replace("296.02TF", "196.02TF"), "degraded", "training-straggler", "rank 5 computes 196.02 of 297.32"),
+    (RANK_TIMES, "pass", None, "without a fault"),
+    (RANK_TIMES.replace("1505.00", "2410.83"), "degraded", "training-straggler",
+     "rank 5 takes 2,411 ms for forward-compute, others 1,504 ms"),
+    ("(min, max) time across ranks (ms):\n    forward-compute ................................: (1502.11, 2410.83)\n",
+     "pass", None, "forward-compute takes 1,502 to 2,411 ms, by rank"),
+    (TWO_MODELS, "pass", None, "3 of 3 without a fault"),
+    (TWO_MODELS.replace("100.0%  proc'd", "said"), "inconclusive", "tool-unfinished", "no result"),
     (SETTING, "degraded", "tool-dcgm-setting", "a setting, no broken GPU"),
     (BROKE_OFF, "fail", "tool-dcgm-broke-off", "exited with non-zero status 1"),
     (HEALTH_2, "degraded", "tool-gpu-pcie", "GPU 0: PCIe system: Detected more than 8 PCIe replays per minute"),

@@ -1,0 +1,38 @@
+"""Read `dcgmi nvlink --link-status`: the links of each GPU and NVSwitch, a letter each. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from seatrial.model.verdict import Verdict
+from seatrial.readers.nvidia_smi import NVLINK
+from seatrial.readers.report import SAYS_BAD, Report, Result
+
+BEGINS = re.compile(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
+_DEVICE = re.compile(r"\s{1,20}(gpuId|physicalId|switchId) (\d{1,4}):\s*$")
+_LINKS = re.compile(r"\s{1,20}((?:[UDX_] ){0,160}[UDX_])\s*$")
+LINE = re.compile(
+    rf"\A(?:{_DEVICE.pattern}|{_LINKS.pattern}|\s{{0,40}}\+-|GPUs:|NvSwitches:|\s{{1,20}}No (?:NvSwitches|GPUs) found"
+    r"|Key: )"
+)
+
+
+def read_links(lines: Sequence[str]) -> Report:
+    """Name each device with links that are down; a device without any link that is up has none that works."""
+    links: dict[str, str] = {}
+    device = ""
+    for line in lines:
+        if match := _DEVICE.match(line):
+            device = f"{'GPU' if match[1] == 'gpuId' else 'NVSwitch'} {match[2]}"
+        elif device and (match := _LINKS.match(line)):
+            links[device] = links.get(device, "") + match[1].replace(" ", "")
+    return Report(
+        "dcgmi nvlink", tuple(_of_device(name, states) for name, states in links.items() if states.strip("_"))
+    )
+
+
+def _of_device(name: str, states: str) -> Result:
+    down = [str(link) for link, state in enumerate(states) if state == "D"]
+    if not down:
+        return Result(Verdict.PASS, SAYS_BAD, name)
+    which = f"links {', '.join(down)} are down" if "U" in states else f"all {len(down)} links are down"
+    return Result(Verdict.FAIL, NVLINK, f"{name}: {which}")

@@ -1,0 +1,90 @@
+"""Read gpu_burn: errors, and the rates of GPUs of one model beside each other. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from seatrial.model.verdict import Verdict
+from seatrial.readers.nvidia_smi import LOST, SLOWED
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+
+BEGINS = re.compile(
+    r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|\s{0,40}\d{1,3}\.\d%\s{1,4}proc'd: )"
+)
+LINE = re.compile(
+    r"\A(?:\s*\d{1,3}\.\d%\s+proc'd: |\s+Summary at: |Killing processes|Freed memory for dev|Uninitted cublas|done\s*\Z"
+    r"|Tested \d+ GPUs:|\s+GPU \d{1,3}: (?:OK|FAULTY)|Results are \d|Initialized device|Using compare file|Burning for"
+    r"|GPU \d{1,3}: .{1,80}\(UUID: |Couldn't init a GPU test|No clients are alive|Failure during compute)"
+)
+_STATE = re.compile(r"\s{0,40}GPU (\d{1,3}): (OK|FAULTY)")
+_MODEL = re.compile(r"Initialized device (\d{1,3}) with (\d{1,7}) MB of memory")  # models differ in their memory
+_ERRORS = re.compile(r"(-?\d{1,12})\s{0,4}(\(DIED!\))?")
+_RATE = re.compile(r"\((\d{1,9}) Gflop/s\)")
+_LOST = re.compile(r"Couldn't init a GPU test.{0,160}|No clients are alive.{0,40}|Failure during compute.{0,160}")
+_SLOW = 0.85  # of the median of the GPUs of that model
+
+
+@dataclass(slots=True)
+class _Burn:
+    """What the lines say of each GPU. `rates`, in Gflop/s, are those of the last line that has any."""
+
+    models: dict[int, str] = field(default_factory=dict)
+    states: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    rates: dict[int, float] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+    def take(self, line: str) -> None:
+        if match := _STATE.match(line):
+            self.states[int(match[1])] = match[2]
+        elif match := _MODEL.match(line):
+            self.models[int(match[1])] = match[2]
+        elif match := _LOST.search(line):
+            self.lost.append(match[0])
+        elif "proc'd" in line:
+            self._take_progress(line)
+
+    def _take_progress(self, line: str) -> None:
+        counts = _ERRORS.findall(line.partition("errors:")[2].partition("temps:")[0])
+        for gpu, (count, died) in enumerate(counts):
+            if count != "0":
+                self.errors[gpu] = "DIED" if died else count
+        rates = _RATE.findall(line)
+        if rates:
+            self.rates = {gpu: float(rate) for gpu, rate in enumerate(rates)}
+
+
+def read_gpu_burn(lines: Sequence[str]) -> Report:
+    """Name GPUs with wrong results, those whose process died, and slow ones; a GPU passes only if it computed."""
+    burn = _Burn()
+    for line in lines:
+        burn.take(line)
+    results = [Result(Verdict.FAIL, LOST, words) for words in burn.lost]
+    results += _faulty(burn)
+    results += _slow(burn)
+    bad = {*burn.errors, *(gpu for gpu, state in burn.states.items() if state == "FAULTY")}
+    good = [gpu for gpu in burn.states if gpu not in bad and burn.rates.get(gpu, 0.0) > 0]
+    return Report("gpu-burn", (*results, *(Result(Verdict.PASS, SAYS_BAD, f"GPU {gpu}") for gpu in good)))
+
+
+def _faulty(burn: _Burn) -> Iterator[Result]:
+    for gpu in sorted({*burn.errors, *(gpu for gpu, state in burn.states.items() if state == "FAULTY")}):
+        if burn.errors.get(gpu) == "DIED":
+            yield Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
+        else:
+            count = burn.errors.get(gpu, "some").lstrip("-")  # the counter of 32 bits overflows
+            yield Result(Verdict.CORRUPT, WRONG_DATA, f"GPU {gpu}: {count} wrong results")
+
+
+def _slow(burn: _Burn) -> Iterator[Result]:
+    """GPUs that compute less than most of the same model."""
+    by_model: dict[str, dict[int, float]] = {}
+    for gpu, rate in burn.rates.items():
+        if gpu not in burn.errors:
+            by_model.setdefault(burn.models.get(gpu, ""), {})[gpu] = rate
+    for rates in by_model.values():
+        usual = median(rates.values())
+        for gpu, rate in rates.items():
+            if len(rates) > 2 and rate < _SLOW * usual:
+                yield Result(Verdict.DEGRADED, SLOWED, f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}")

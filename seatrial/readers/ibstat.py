@@ -1,0 +1,166 @@
+"""Read the state of ports: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev, ibportstate. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers.report import SAYS_BAD, Report, Result
+
+PORT_DOWN, _PORT_SLOW, _NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port-no-subnet"
+
+
+@dataclass(slots=True)
+class _Port:
+    """A port of an HCA, in small letters: `active` and `linkup` where all is well."""
+
+    name: str
+    state: str = ""
+    physical: str = ""
+    rate_gb: float | None = None
+    layer: str = ""
+    width: str = ""
+    widths: str = ""
+    is_ipoib: bool = False  # the state is that of the interface for IP, and not of the link
+
+
+_CA = re.compile(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
+_STATUS_OF = re.compile(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
+_RDMA_LINK = re.compile(
+    r"link ([\w.-]{1,60})/(\d{1,3}) (?:subnet_prefix .{1,120}?)?state (\w{1,20}) physical_state (\w{1,20})"
+)
+_NETDEV = re.compile(
+    r"([a-z]\w{1,30}_\d{1,3})\s{1,8}port\s{1,8}(\d{1,3})\s{1,8}==>\s{1,8}(\S{1,40})\s{1,24}\((Up|Down)\)"
+)
+_PORT_INFO = re.compile(
+    r"# Port info: (?:DR path slid \d{1,6}; dlid \d{1,6}; )?(\S{1,40}(?: \d{1,6})?(?: port \d{1,3})?)"
+)
+_INFO_FIELD = re.compile(r"(LinkState|PhysLinkState|LinkWidth(?:Supported|Active)):\.{1,60}(.{1,80})$")
+_PORT_NUMBER = re.compile(r"\s{1,40}[Pp]ort:?\s+(\d{1,3}):?\s*$")
+_PORT_FIELD = re.compile(r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ _]layer):\s*(.{1,80})$", re.IGNORECASE)
+PORT_BEGINS = re.compile(
+    rf"(?:CA '[\w.-]{{1,60}}'\s*$|hca_id:\s*\w|{_STATUS_OF.pattern}|{_RDMA_LINK.pattern}|{_NETDEV.pattern}"
+    rf"|{_PORT_INFO.pattern})"
+)
+PORT_LINE = re.compile(
+    rf"\A(?:{PORT_BEGINS.pattern}"
+    r"|[A-Z]\w{2,40}:\.{3,60}.{0,120}|\s+(?:[\w ]{2,40}|default gid|base lid|sm lid):\s*\S.{0,160}"
+    r"|\s+[Pp]ort:?\s+\d{1,3}:?\s*\Z)"
+)
+
+
+def read_ports(lines: Sequence[str]) -> Report:
+    """Read the state of each port: ibstat, ibstatus, ibv_devinfo, `rdma link`, ibdev2netdev."""
+    every = [port for port in _ports(lines) if port.state]
+    ipoib = [port for port in every if port.is_ipoib]
+    is_unused = len(ipoib) > 1 and all(port.state == "down" for port in ipoib)
+    without_ip = [port.name for port in ipoib] if is_unused else []
+    ports = [port for port in every if port.name not in without_ip]
+    fastest: dict[str, float] = {}
+    for port in ports:
+        if port.rate_gb and "active" in port.state:
+            fastest[port.layer] = max(port.rate_gb, fastest.get(port.layer, 0.0))
+    results = [result for port in ports for result in _of_port(port, fastest.get(port.layer, 0.0))]
+    rates = tuple(
+        Measurement("port_rate", port.rate_gb / 8, "GB/s", Subject("node", port.name))
+        for port in ports
+        if port.rate_gb and "active" in port.state and port.layer == "infiniband"
+    )
+    notes = (
+        (f"IP over InfiniBand is down on {', '.join(without_ip[:8])}; ibstat shows the links",) if without_ip else ()
+    )
+    return Report("InfiniBand ports", tuple(results), rates, notes)
+
+
+def _ports(lines: Sequence[str]) -> Iterator[_Port]:
+    device, port = "", _Port("")
+    for line in lines:
+        if match := _RDMA_LINK.match(line):
+            yield _Port(f"{match[1]}:{match[2]}", match[3].lower(), match[4].lower().replace("_", ""))
+        elif match := _NETDEV.match(line):
+            yield _of_interface(*match.groups())
+        elif match := _PORT_INFO.match(line):
+            yield port
+            port = _Port(match[1].lower())
+        elif match := _INFO_FIELD.match(line):
+            _set_info(port, match[1], match[2].strip())
+        elif match := _STATUS_OF.match(line):
+            yield port
+            port = _Port(f"{match[1]}:{match[2]}")
+        elif match := _CA.match(line):
+            yield port
+            device, port = match[2] or match[3], _Port("")
+        elif match := _PORT_NUMBER.match(line):
+            yield port
+            port = _Port(f"{device}:{match[1]}")
+        elif match := _PORT_FIELD.match(line):
+            _set_field(port, match[1].lower().replace("_", " "), match[2].strip().lower())
+    yield port
+
+
+def _of_interface(device: str, number: str, interface: str, state: str) -> _Port:
+    """The port of a network interface. That of IP over InfiniBand may be down while the link is up."""
+    is_ipoib = interface.startswith("ib")
+    layer = "" if is_ipoib else "ethernet"
+    return _Port(f"{device}:{number}", "active" if state == "Up" else "down", layer=layer, is_ipoib=is_ipoib)
+
+
+def _set_info(port: _Port, name: str, value: str) -> None:
+    if name == "LinkState":
+        port.state = value.lower()
+    elif name == "PhysLinkState":
+        port.physical = value.lower()
+    elif name == "LinkWidthActive":
+        port.width = value
+    else:
+        port.widths = value
+
+
+def _set_field(port: _Port, name: str, value: str) -> None:
+    if name == "state":
+        port.state = value
+    elif name.startswith("phys"):
+        port.physical = value
+    elif name == "rate":
+        number = re.match(r"\d{1,5}(?:\.\d)?", value)
+        port.rate_gb = float(number[0]) if number else None
+    else:
+        port.layer = value
+
+
+def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
+    state = re.sub(r"[\d:() ]|port_", "", port.state)
+    physical = re.sub(r"[\d:() ]", "", port.physical)
+    if state == "active" and port.rate_gb and port.rate_gb < 0.9 * fastest_gb:
+        words = f"{port.name} runs at {port.rate_gb:g} Gb/s, others at {fastest_gb:g}"
+        yield Result(Verdict.DEGRADED, _PORT_SLOW, words)
+    elif state == "active" and port.width in ("1X", "2X") and "4X" in port.widths:
+        yield Result(Verdict.DEGRADED, _PORT_SLOW, f"{port.name} runs with {port.width} of 4X lanes")
+    elif state == "active":
+        yield Result(Verdict.PASS, SAYS_BAD, port.name)
+    elif state in ("initializing", "init", "armed"):
+        yield Result(Verdict.FAIL, _NO_SUBNET, f"{port.name} is {state}: no subnet manager has configured it")
+    else:
+        verdict = Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
+        yield Result(verdict, PORT_DOWN, f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})")
+
+
+REASONS = {
+    PORT_DOWN: Explanation(
+        "{tool}: {what}",
+        "A port of the node has no link.",
+        "`mlxlink -d DEVICE -m` on that node; reseat or replace the cable or module, then look at the switch port.",
+    ),
+    _NO_SUBNET: Explanation(
+        "{tool}: {what}",
+        "The link is up, and no subnet manager has configured the port.",
+        "`sminfo` on that node; start the subnet manager (`systemctl status opensm`), or check UFM.",
+    ),
+    _PORT_SLOW: Explanation(
+        "{tool}: {what}",
+        "A port runs at less than its speed.",
+        "`mlxlink -d DEVICE` and `lspci -vv` on that node: width and speed of the link and of PCIe; then the cable.",
+    ),
+}

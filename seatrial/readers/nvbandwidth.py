@@ -1,0 +1,58 @@
+"""Read nvbandwidth, text and JSON. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.verdict import Verdict
+from seatrial.readers.documents import items
+from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+
+_SUM = re.compile(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
+_WRONG_DATA = re.compile(r"Invalid value when checking the pattern|ASSERT in expression h_errorFlag")
+_NV_ERROR = re.compile(r"\[?(?:CUDA_ERROR_\w{1,60}|NVML_ERROR_\w{1,60})\]?.{0,160}")
+NVBANDWIDTH_LINE = re.compile(
+    r"\A(?:Running \w|SUM \w|Waived|memcpy |\s*+\d++(?:\s++(?:\d++\.\d++|N/A))++\s*+\Z|\s++\d++(?:\s++\d++)*+\s*+\Z"
+    r"|Built from|CUDA (?:Runtime|Driver) Version|Driver Version|MPI version|NOTE: |Process \d|Device \d|Number of"
+    rf"|.{{0,200}}?(?:{_WRONG_DATA.pattern}|CUDA_ERROR_|NVML_ERROR_))"
+)
+
+
+def read_nvbandwidth(lines: Sequence[str]) -> Report:
+    """Read sums in GB/s, wrong data and errors, each with its test."""
+    test = ""
+    results: list[Result] = []
+    measurements: list[Measurement] = []
+    for line in lines:
+        if line.startswith("Running "):
+            test = line.removeprefix("Running ").strip(" .")[:80]
+        elif _WRONG_DATA.search(line):
+            results.append(Result(Verdict.CORRUPT, WRONG_DATA, f"{test}: data was wrong after a copy"))
+        elif match := _NV_ERROR.search(line):
+            results.append(Result(Verdict.FAIL, SAYS_BAD, f"{test}: {match[0]}"))
+        elif match := _SUM.match(line):
+            measurements.append(bandwidth(match[1], float(match[2])))
+    return Report("nvbandwidth", tuple(results), tuple(measurements))
+
+
+def bandwidth(test: str, gb_s: float) -> Measurement:
+    return Measurement("copy_bandwidth_sum", gb_s, "GB/s", Subject("node", "node"), {"test": test}, (gb_s,))
+
+
+def read_document(document: dict[str, Any]) -> Report | None:
+    """The report of `nvbandwidth --json`; None for another document."""
+    found = document.get("nvbandwidth")
+    if not isinstance(found, dict):
+        return None
+    results: list[Result] = []
+    measurements: list[Measurement] = []
+    for test in items(found, "testcases"):
+        status, total = str(test.get("status", "")), test.get("sum")
+        if status.lower() in ("error", "failed"):
+            is_wrong = _WRONG_DATA.search(str(test))
+            verdict, code = (Verdict.CORRUPT, WRONG_DATA) if is_wrong else (Verdict.FAIL, SAYS_BAD)
+            results.append(Result(verdict, code, f"{test.get('name')}: {test.get('error') or status}"))
+        elif isinstance(total, int | float) and not isinstance(total, bool):
+            measurements.append(bandwidth(str(test.get("name"))[:80], float(total)))
+    return Report("nvbandwidth", tuple(results), tuple(measurements))

@@ -1,0 +1,165 @@
+"""Read p2pBandwidthLatencyTest: matrices of GPUs, with and without peer access. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from statistics import median
+
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers.nvbandwidth import bandwidth
+from seatrial.readers.nvidia_smi import MEMORY, NVLINK
+from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.words import quantity
+
+_NO_PEER, _PEER_SLOW = "tool-gpu-no-peer", "tool-gpu-peer-slow"
+Matrix = list[list[float]]
+P2P_BEGINS = re.compile(
+    r"\s{0,40}\[?(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix"
+    r"|(?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth)"
+)
+P2P_LINE = re.compile(
+    r"\A\s*+(?:\[P2P |P2P (?:Connectivity|=)|P2P=|(?:Uni|Bi)directional P2P=|D\\D |GPU  |CPU  |\*\*\*NOTE: In case"
+    r"|So you can see lesser|NOTE: The CUDA Samples|Device[:=] ?\d|\d{1,3}+(?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++\s*+\Z)"
+)
+_TITLE = re.compile(
+    r"\s{0,40}((?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth(?: \(P2P (?:Writes|Reads)\))?|P2P Connectivity"
+    r"|P2P=\w{7,8} Latency)"
+)
+_NUMBERS = re.compile(r"\A\s*+(\d{1,3}+)((?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++)\s*+\Z")
+_PEER = re.compile(r"\s{0,40}Device=(\d{1,3}) CANNOT Access Peer Device=(\d{1,3})")
+_MAX_GPUS = 64
+_ALIKE, _SLOW = 0.8, 0.7  # of the median: how near most pairs are in a uniform topology, and a slow one
+_UNIFORM = 0.75  # part of the pairs that is alike
+_SLOWER = 0.8  # of the rate through the host
+
+
+def read_p2p(lines: Sequence[str]) -> Report:
+    """Read the matrices with peer access: a pair or a GPU that is slower than most others."""
+    matrices: dict[str, Matrix] = {}
+    refused: list[tuple[str, str]] = []
+    title = ""
+    for line in lines:
+        if match := _TITLE.match(line):
+            title = match[1]
+        elif match := _PEER.match(line):
+            refused.append((match[1], match[2]))
+        elif (match := _NUMBERS.match(line)) and len(matrices.get(title, ())) < _MAX_GPUS:
+            matrices.setdefault(title, []).append([float(value) for value in match[2].split()[:_MAX_GPUS]])
+    enabled = _first(matrices, "Unidirectional P2P=Enabled")
+    connected = matrices.get("P2P Connectivity", [])
+    results = [*_without_peer(connected, refused)]
+    for name, matrix in matrices.items():
+        if "P2P=Enabled Bandwidth" in name:
+            which = name.lower().replace(" p2p=enabled bandwidth", "").replace("p2p ", "")
+            results += _slow_pairs(which, matrix, connected)
+    results += _slow_memory(enabled)
+    results += _slower_than_without(enabled, _first(matrices, "Unidirectional P2P=Disabled"), connected)
+    if matrices and not results:
+        results.append(Result(Verdict.PASS, SAYS_BAD, "P2P"))
+    pairs = _between(enabled, connected).values()
+    measured = [bandwidth("p2p median", median(pairs))] if pairs else []
+    return Report("p2pBandwidthLatencyTest", tuple(results), tuple(measured))
+
+
+def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
+    return next((matrix for name, matrix in matrices.items() if name.startswith(title)), [])
+
+
+def _between(matrix: Matrix, connected: Matrix) -> dict[tuple[int, int], float]:
+    """The values of pairs of different GPUs that have access to each other."""
+    pairs = {}
+    for row, values in enumerate(matrix):
+        for column, value in enumerate(values):
+            if row != column and (not connected or _at(connected, row, column) > 0):
+                pairs[row, column] = value
+    return pairs
+
+
+def _slower_than_without(enabled: Matrix, disabled: Matrix, connected: Matrix) -> Iterator[Result]:
+    """Peer access that is slower than copies through the memory of the host."""
+    direct, through_host = _between(enabled, connected), _between(disabled, connected)
+    if not direct or not through_host:
+        return
+    usual, without = median(direct.values()), median(through_host.values())
+    if usual < _SLOWER * without:
+        words = f"GPU to GPU {quantity(usual, 'GB/s')} with peer access, {quantity(without, 'GB/s')} without"
+        yield Result(Verdict.DEGRADED, _PEER_SLOW, words)
+
+
+def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iterator[Result]:
+    """GPUs that lack access to all others, while others have it."""
+    count = len(connected)
+    alone = [gpu for gpu, row in enumerate(connected) if count > 2 and sum(row) <= 1]
+    if alone and len(alone) < count:
+        named = ", ".join(map(str, alone))
+        yield Result(Verdict.DEGRADED, _NO_PEER, f"GPU {named} has no peer access to the others")
+    elif refused and not connected:
+        first, second = refused[0]
+        yield Result(Verdict.DEGRADED, _NO_PEER, f"GPU {first} has no peer access to GPU {second}")
+
+
+def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Result]:
+    pairs = _between(matrix, connected)
+    if len(pairs) == 2:
+        (source, target), slow = min(pairs.items(), key=itemgetter(1))
+        fast = max(pairs.values())
+        if slow < fast / 2:
+            yield Result(Verdict.DEGRADED, NVLINK, f"{which} GPU {source} to {target}: {slow:g} GB/s, back {fast:g}")
+        return
+    if len(pairs) < 6:
+        return
+    if slow_gpus := _slow_gpus(pairs):
+        for gpu, best, usual in slow_gpus:
+            words = f"{which} GPU {gpu}: {best:g} GB/s at best, where others have {usual:g}"
+            yield Result(Verdict.DEGRADED, NVLINK, words)
+        return
+    usual = median(pairs.values())
+    alike = sum(value >= _ALIKE * usual for value in pairs.values())
+    slow_pairs = [pair for pair, value in pairs.items() if value < _SLOW * usual]
+    if not slow_pairs or alike < _UNIFORM * len(pairs):
+        return
+    common = set.intersection(*(set(pair) for pair in slow_pairs))
+    least = min(pairs[pair] for pair in slow_pairs)
+    where = f"GPU {common.pop()}" if len(common) == 1 else ", ".join(f"{a} to {b}" for a, b in slow_pairs[:4])
+    yield Result(Verdict.DEGRADED, NVLINK, f"{which} {where}: {least:g} GB/s, where others have {usual:g}")
+
+
+def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, float]]:
+    """The GPUs whose fastest pair is slower than that of most others, with it and the usual one."""
+    best: dict[int, float] = {}
+    for pair, value in pairs.items():
+        for gpu in pair:
+            best[gpu] = max(value, best.get(gpu, 0.0))
+    usual = median(best.values())
+    return [(gpu, value, usual) for gpu, value in sorted(best.items()) if value < _SLOW * usual]
+
+
+def _at(matrix: Matrix, row: int, column: int) -> float:
+    return matrix[row][column] if row < len(matrix) and column < len(matrix[row]) else 0.0
+
+
+def _slow_memory(matrix: Matrix) -> Iterator[Result]:
+    """GPUs whose own memory, the diagonal, is slower than that of the others."""
+    own = [values[row] for row, values in enumerate(matrix) if row < len(values)]
+    if len(own) < 3:
+        return
+    usual = median(own)
+    for gpu, value in enumerate(own):
+        if value < _SLOW * usual:
+            yield Result(Verdict.DEGRADED, MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")
+
+
+REASONS = {
+    _NO_PEER: Explanation(
+        "{tool}: {what}",
+        "A GPU cannot reach the memory of the others, which can reach each other.",
+        "`nvidia-smi topo -p2p r` on that node; check NVLink (`nvidia-smi nvlink -s`), ACS and the IOMMU.",
+    ),
+    _PEER_SLOW: Explanation(
+        "{tool}: {what}",
+        "Copies between GPUs are slower with peer access than through the memory of the host: the IOMMU or ACS sends"
+        " them through the root complex.",
+        "Run `lspci -vvv | grep ACSCtl` and `cat /proc/cmdline` on that node: turn ACS off, and boot with `iommu=pt`.",
+    ),
+}

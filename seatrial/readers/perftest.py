@@ -1,0 +1,81 @@
+"""Read perftest: `ib_write_bw`, `ib_read_lat` and their sisters. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers.report import Report, Result
+
+_RDMA = "tool-rdma-failed"
+TEST = re.compile(r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post List BW) Test")
+_DEVICE = re.compile(r"\bDevice\s{0,40}: (\S{1,60})")
+_UNITS = {"gb/sec": 1 / 8, "gbps": 1 / 8, "mb/sec": 1e-3, "mib/sec": 2**20 / 1e9, "mibps": 2**20 / 1e9}  # to GB/s
+_HEADING = re.compile(r"#bytes\s+#iterations\s+(.{1,200})")
+_ROW = re.compile(r"\A\s*+(\d{1,12}+)\s++(\d{1,12}+)((?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+)\s*+\Z")
+_RDMA_ERROR = re.compile(
+    r".{0,40}?(?:Completion with error.{0,120}|Failed status \d+.{0,160}|Couldn't connect to .{1,80}"
+    r"|Unable to (?:init|find|open) .{1,80}|Failed to (?:modify QP|create|connect|exchange).{0,80}"
+    r"|IB device .{1,60}not found.{0,40}|Problems with warm up"
+    r"|Couldn't (?:allocate|get|listen|open|create|read) .{1,80}"
+    r"|Unable to read to socket.{0,40})"
+)
+BEGINS = re.compile(
+    rf"\s{{0,40}}#bytes\s+#iterations|{TEST.pattern}|(?:\w{{1,40}}: )?Couldn't (?:read|get) remote address"
+    r"|\s{0,8}Failed to exchange data between server|\s{0,8}Unable to read to socket"
+)
+PERFTEST_LINE = re.compile(
+    r"\A(?:\s{0,40}#bytes\s|\s*+\d{1,12}+\s++\d{1,12}+(?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+\s*+\Z|-{80,}\s*\Z|\*"
+    r"|\s*+(?:Dual-port|Number of qps|Connection type|CQ Moderation|Mtu|Link type|Max inline data|GID index|rdma_cm QPs"
+    r"|Data ex\. method|TX depth|RX depth|Outstand reads|PCIe relax order|ibv_wr\* API|Use ROCm memory"
+    r"|local address|remote address|GID|WARNING: BW peak|Conflicting CPU frequency)\b.{0,300}"
+    rf"|{_RDMA_ERROR.pattern})"
+)
+
+
+def read_perftest(lines: Sequence[str]) -> Report:
+    """Read rows of message size, iterations, and the columns of the heading: peak and average, or latencies."""
+    kind = next(filter(None, map(TEST.match, lines)), None)
+    device = next(filter(None, map(_DEVICE.search, lines)), None)
+    tool = f"perftest {kind[1]} {kind[2]}" if kind else "perftest"
+    subject = Subject("node", device[1] if device else "node")
+    both_ways = bool(kind and "Bidirectional" in kind[0])
+    results: list[Result] = []
+    measurements: list[Measurement] = []
+    columns: list[str] = []
+    for line in lines:
+        if heading := _HEADING.search(line):
+            columns = re.findall(r"[\w%. ]*?[\w%.]+\s?\[[\w/]+\]", heading[1])
+        elif (row := _ROW.match(line)) and columns:
+            values = [float(value) for value in row[3].split()]
+            named = dict(zip(columns, values, strict=False))
+            measurements += _of_row(tool, subject, int(row[1]), named, both_ways=both_ways)
+        elif error := _RDMA_ERROR.match(line):
+            results.append(Result(Verdict.FAIL, _RDMA, error[0].strip()))
+    return Report(tool, tuple(results), tuple(measurements))
+
+
+def _of_row(
+    tool: str, subject: Subject, size: int, values: dict[str, float], *, both_ways: bool
+) -> Iterator[Measurement]:
+    conditions: dict[str, str | int | float | bool] = {"test": tool, "message_bytes": size}
+    if both_ways:
+        conditions["bidirectional"] = True
+    for column, value in values.items():
+        words = column.strip().lower()
+        unit = words.partition("[")[2].rstrip("]")
+        if words.startswith("bw average") and unit in _UNITS:
+            gb_s = value * _UNITS[unit]
+            yield Measurement("rdma_bandwidth", gb_s, "GB/s", subject, conditions, (gb_s,))
+        elif words.startswith("t_typical") and unit == "usec":
+            yield Measurement("rdma_latency", value, "us", subject, conditions, (value,), better="lower")
+
+
+REASONS = {
+    _RDMA: Explanation(
+        "{tool}: {what}",
+        "A test of RDMA did not get through.",
+        "`ibstat` on both nodes, then the GID index, MTU and routes between them; the firewall must let its port pass.",
+    ),
+}

@@ -1,0 +1,70 @@
+"""Read the counters of ibqueryerrors and perfquery. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from seatrial.model.reason import Explanation
+from seatrial.model.verdict import Verdict
+from seatrial.readers.report import SAYS_BAD, Report, Result
+
+PORT_ERRORS = "tool-port-errors"
+_OF_CABLE = (
+    "SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors", "SymbolErrors", "RcvErrors",
+    "PortRcvRemotePhysicalErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "LinkRecovers",
+    "LinkDowned", "LinkIntegrityErrors", "ExcBufOverrunErrors", "RcvRemotePhysErrors",
+)  # fmt: skip
+_ERRORS_FOR = re.compile(r"Errors for (?:0x[0-9a-fA-F]{1,16} ?)?(?:\"([^\"]{1,80})\")?")
+_ERRORS_OF = re.compile(r"\s{0,40}GUID (0x[0-9a-fA-F]{1,16}) port (\w{1,4}): (.{1,2000})")
+_COUNTER = re.compile(r"\[?(\w{3,40}) == (\d{1,20})")
+_DOTTED = re.compile(r"(\w{3,40}):\.{2,60}(\d{1,20})\s*$")
+_PERFQUERY = re.compile(r"# Port (?:extended )?counters: (.{1,60}?)(?: \(|$)")
+ERRORS_BEGINS = re.compile(
+    rf"(?:Errors for (?:0x|\")|\s{{0,40}}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})"
+)
+ERRORS_LINE = re.compile(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
+
+
+def read_port_errors(lines: Sequence[str]) -> Report:
+    """Read the counters of ibqueryerrors and perfquery; what congestion counts is a note."""
+    counts: dict[str, dict[str, int]] = {}
+    node = place = ""
+    for line in lines:
+        if match := _ERRORS_FOR.match(line):
+            node = match[1] or line.split()[2]
+        elif match := _ERRORS_OF.match(line):
+            name = f"{node or match[1]}" + ("" if match[2] == "ALL" else f" port {match[2]}")
+            counts[name] = {counter: int(count) for counter, count in _COUNTER.findall(match[3])}
+        elif match := _PERFQUERY.match(line):
+            place = match[1]
+        elif place and (match := _DOTTED.match(line)):
+            counts.setdefault(place, {})[match[1]] = int(match[2])
+    ports = {name for name in counts if any(other.startswith(f"{name} port ") for other in counts)}
+    return _of_counters({name: of_port for name, of_port in counts.items() if name not in ports})
+
+
+def _of_counters(counts: dict[str, dict[str, int]]) -> Report:
+    results: list[Result] = []
+    notes: list[str] = []
+    for name, of_port in counts.items():
+        bad = [f"{counter} {count}" for counter, count in of_port.items() if count and counter in _OF_CABLE]
+        busy = [f"{counter} {count}" for counter, count in of_port.items() if count and _is_congestion(counter)]
+        if bad:
+            results.append(Result(Verdict.DEGRADED, PORT_ERRORS, f"{name}: {', '.join(bad)}"))
+        else:
+            results.append(Result(Verdict.PASS, SAYS_BAD, name))
+        if busy:
+            notes.append(f"{name}: {', '.join(busy)} (congestion, no fault of the link)")
+    return Report("InfiniBand counters", tuple(results), notes=tuple(notes))
+
+
+def _is_congestion(counter: str) -> bool:
+    return counter.endswith(("XmitWait", "XmtWait", "XmitDiscards", "XmtDiscards"))
+
+
+REASONS = {
+    PORT_ERRORS: Explanation(
+        "{tool}: {what}",
+        "A link counts errors of the cable: it lost symbols, recovered or went down.",
+        "`ibqueryerrors` again after an hour of traffic; if the counts grow, replace the cable or module there.",
+    ),
+}

@@ -1,0 +1,108 @@
+"""Lines of programs around NCCL: the cause that each names, its host and its rank; the specific one first."""
+
+import pytest
+
+from seatrial.causes import classify
+
+KINDS = [
+    (
+        "HW Exception by GPU node-1 (Agent handle: 0x5ab48bb4d2b0) reason :GPU Hang",
+        ("log-amdgpu-hang", "AMD GPU: it hangs (node-1)", None, None),
+    ),
+    (
+        "[1737742661.09] [cn0244:260472:0]      ib_mlx5_dv.c:430  UCX  ERROR   mlx5dv_devx_obj_create(QP) failed on"
+        " mlx5_0, syndrome 0x2c4154: Remote I/O error\n"
+        "[cn0244:260472] pml_ucx.c:472  Error: Failed to resolve UCX endpoint for rank 19",
+        ("log-ucx-verbs", "UCX cannot set up a connection on the NIC (mlx5_0)", "cn0244", None),
+    ),
+    (
+        "[1540086123.48] [orion-7:14692:0]  rc_iface.c:1081 UCX  ERROR error modifying QP to RTR: Resource temporarily"
+        " unavailable",
+        ("log-ucx-verbs", "(RTR: Resource temporarily unavailable)", "orion-7", None),
+    ),
+    (
+        "[1540086123.48] [orion-7:14692:0]  ucp_ep.c:10 UCX  ERROR a new error of a new release",
+        ("log-ucx", "UCX reports an error", "orion-7", None),
+    ),
+    (
+        "[2026-09-22T14:11:30.278] error: Munge decode failed: Expired credential",
+        ("log-munge-clock", "the clocks of two nodes differ", None, None),
+    ),
+    (
+        'Munge encode failed: Unable to access "/var/run/munge/munge.socket.2": No such file or directory',
+        ("log-munge-down", "munge does not run", None, None),
+    ),
+    (
+        "Aug 02 18:07:59 node-9 slurmd[1591]: slurmd: error: fetch_config: DNS SRV lookup failed\n"
+        "Aug 02 18:07:59 node-9 slurmd[1591]: slurmd: error: slurmd initialization failed",
+        ("log-slurm-config", "slurmd gets no configuration", "node-9", None),
+    ),
+    (
+        "MPICH ERROR [Rank 3] [job id 12.0] [Tue Feb 14 16:11:55 2026] [nid007564] - Abort(1616271) (rank 3 in comm 0):"
+        " Fatal error in PMPI_Init: Other MPI error, error stack:\n"
+        "create_endpoint(1382).......: OFI EP enable failed (ofi_init.c:1382:create_endpoint:Address already in use)",
+        ("log-ofi-endpoint", "(Address already in use)", "nid007564", 3),
+    ),
+    (
+        "Abort(1091215) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:\n"
+        "MPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed (ofi_init.c:1061:MPIDI_OFI_mpi_init_hook:No data"
+        " available)",
+        ("log-ofi-provider", "MPI finds no network provider (libfabric) (No data available)", None, None),
+    ),
+    (
+        "node-4:rank7: PSM3 can't open nic unit: 0 (err=23)\n"
+        "create_vni_context(982): OFI endpoint open failed (ofi_init.c:982:create_vni_context:Cannot allocate memory)",
+        ("log-psm", "cannot open a NIC (PSM3)", "node-4", 7),
+    ),
+    (
+        "[WARNING] [RankMonitorServer:34] Did not get subsequent heartbeat. Waited 171.92 seconds.",
+        ("log-nvrx-heartbeat", "sends no heartbeat (subsequent)", None, 34),
+    ),
+    (
+        "ibpanic: [1323906] main: stat of IB device 'mlx5_8' failed: No such file or directory",
+        ("log-ib-device", "(mlx5_8)", None, None),
+    ),
+    (
+        "ibportstate: iberror: failed: smp query portinfo failed",
+        ("log-ib-query", "(failed: smp query portinfo failed)", None, None),
+    ),
+    (
+        "ERROR: 15 GPU[3]: power: Data (usually from reading a file) was not of the type that was expected",
+        ("log-rocm-smi", "rocm-smi cannot read a GPU (GPU[3])", None, None),
+    ),
+    (
+        "node-2 kernel: [ 1.2] {1}[Hardware Error]: event severity: recoverable\n"
+        "node-2 kernel: [ 1.2] {1}[Hardware Error]: DIMM location: CPU 1 DIMM 5\n"
+        "node-2 kernel: [ 1.2] Memory failure: 0xe16677: already hardware poisoned",
+        ("log-host-memory", "the firmware names a part of the host's memory (CPU 1 DIMM 5)", "node-2", None),
+    ),
+    (
+        "[Wed Jun  8 16:34:49 2022] [drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, signaled\n"
+        "[Wed Jun  8 16:34:49 2022] amdgpu 0000:03:00.0: amdgpu: GPU reset begin!",
+        ("log-amdgpu-hang", "AMD GPU: it hangs (0000:03:00.0)", None, None),
+    ),
+    (
+        "node-5 kernel: mce: [Hardware Error]: Machine check events logged\n"
+        "node-5 kernel: EDAC MC1: 1 CE memory scrubbing error on CPU_SrcID#1_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0)",
+        ("log-host-memory-corrected", "CPU_SrcID#1_Ha#0_Chan#0_DIMM#0", "node-5", None),
+    ),
+    (
+        "terminate called without an active exception",
+        ("log-terminated", "the program ended with an exception", None, None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), KINDS)
+def test_the_first_finding_names_cause_host_and_rank(
+    text: str, expected: tuple[str, str, str | None, int | None]
+) -> None:
+    code, words, host, rank = expected
+    first = classify(text.splitlines())[0]
+    assert (first.code, first.host, first.rank) == (code, host, rank), first
+    assert words in first.cause and first.next_step
+
+
+def test_an_exception_that_ends_a_program_follows_its_cause() -> None:
+    lines = ["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error: out of memory"]
+    assert [finding.code for finding in classify(lines)] == ["log-gpu-memory", "log-terminated"]
