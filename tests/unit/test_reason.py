@@ -266,7 +266,7 @@ def test_explain_prints_what_a_field_of_a_file_takes() -> None:
     ]
     done = CliRunner().invoke(app, ["explain", "python", "--json"], catch_exceptions=False)
     found = [(field["path"], *field["files"]) for field in json.loads(done.stdout)]
-    assert ("platform.python", "cluster file, kind slurm") in found
+    assert ("platform.python", "cluster file, kind slurm", "cluster file, kind baremetal") in found
     assert ("platform.python", "cluster file, kind runai") in found
     suite = CliRunner().invoke(app, ["explain", "collectives.operations"], catch_exceptions=False)
     assert "  in         suite file\n" in suite.stdout
