@@ -28,6 +28,16 @@ REASONS = {
         "A rank of the check was ended from outside while its node was there: by the OOM killer, a limit, or a person.",
         "Look for the OOM killer in `dmesg` of the node, for the limits of its pod, container or job, and at /dev/shm.",
     ),
+    "rank-left": Explanation(
+        "rank {rank} on {node} ended first, with exit status {status} and without a cause in the output",
+        "mpirun names the first process that ended with an error; it printed nothing of it.",
+        "Run `seatrial ssh RUN NODE`, and start the program of the check there by hand.",
+    ),
+    "rank-left-in-silence": Explanation(
+        "rank {rank}{device} ended first, with exit status {status} and no message",
+        "mpirun names the first process that ended with an error; no rank printed a cause.",
+        "Run `seatrial ssh RUN NODE`, and start the program of the check there by hand.",
+    ),
     "rank-oom-killed": Explanation(
         "rank {rank}{device} was killed: it took more memory than its job may",
         "Slurm ended a rank that went beyond the memory of its job.",
@@ -79,6 +89,12 @@ REASONS = {
         "mpirun's daemon does not start on {node}: its login ended with exit status {status}{said}",
         "mpirun logs in to each node and starts `orted` there (Open MPI 5: `prted`). On this node that ended.",
         "Run `ssh -p 222 NODE 'command -v orted; orted --version'` on the first node, and mend what it prints.",
+    ),
+    "ranks-unreported": Explanation(
+        "rank {ranks} on {nodes} did not report itself: the result is not of all ranks",
+        "Each rank reports itself before its program starts. Without that the program did not start there, or something"
+        " else speaks for it (`inconclusive`).",
+        "Run `seatrial ssh RUN NODE -- uname -n` on the node, and compare what it has in place of `orted` and `sh`.",
     ),
     "program-missing": Explanation(
         "{program} is missing {where}: {remedy}",

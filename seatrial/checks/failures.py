@@ -16,15 +16,15 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
+from seatrial.text.hostlist import host_list
 from seatrial.text.redact import Secrets
+from seatrial.text.words import some_of
 
 Complaints = Sequence[re.Match[str]]  # last words of a probe's ranks, with the groups `host`, `rank` and `cause`
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """The node's name where its host name is that, else the node that mpirun's mapping by slot puts the rank on."""
-    if any(node.name == host for node in testbed.nodes):
-        return host
+    """The node that mpirun's mapping by slot puts the rank on; the host name that it reports if there is none."""
     return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
 
 
@@ -92,6 +92,14 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     return _fault(result, findings, next(iter(messages), None), began=began)
 
 
+def unwitnessed(result: MpiResult) -> tuple[Verdict, str] | None:
+    """The verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
+    if not result.ok or not result.unreported:
+        return None
+    ranks = some_of(map(str, result.unreported))
+    return Verdict.INCONCLUSIVE, Reason.of("ranks-unreported", ranks=ranks, nodes=host_list(result.silent_nodes))
+
+
 def _not_started(result: MpiResult) -> tuple[Verdict, str] | None:
     """The verdict and the reason where mpirun's daemon failed on a node, or a program does not know an option.
 
@@ -133,7 +141,8 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
     complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
         complaints = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
-    cause = _cause(findings, complaints) or message
+    left_first = None if message else _left_first(result, findings, complaints)
+    cause = left_first or _cause(findings, complaints) or message
     if cause and complaints:
         return Verdict.FAIL, cause
     if result.lost:  # its end is unknown; whether the head is still there is asked next
@@ -153,6 +162,16 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
         )
     problem = f"mpirun's exit status is {result.exit_status}, and the output names no cause"
     return Verdict.FAIL, cause or Reason.of("mpirun-failed", problem=problem)
+
+
+def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Complaints) -> str | None:
+    """The reason of a rank that ended first with an error; None if there is a cause to tell."""
+    first = first_to_leave(result)
+    if not first or complaints or any(not finding.secondary for finding in findings):
+        return None
+    rank, status = first
+    node = result.rank_nodes[rank] if rank < len(result.rank_nodes) else "an unknown node"
+    return Reason.of("rank-left", rank=rank, node=node, status=status)
 
 
 def starved_reason(result: MpiResult) -> Reason:
@@ -217,6 +236,9 @@ _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of so
 _SIGNAL = re.compile(r"\((\d{1,2})\b")
 _BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
 _SRUN_ENDS_ALL = re.compile(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
+_FIRST_TO_LEAVE = re.compile(
+    r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: {1,8}(?P<status>\d{1,3})"
+)
 _DEVICE_ERROR = re.compile(r"\b(?:CUDA|HIP) error: ")
 _RANK_ON = re.compile(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
 _PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
@@ -231,6 +253,7 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
         _without_memory(result, testbed),
         _failed_by_own_word(testbed, complaints),
         _silent(testbed, complaints),
+        _left_in_silence(result, testbed, complaints),
         _missed_by_peers(result, testbed, complaints),
     )
     names = {node.name for node in testbed.nodes}
@@ -322,6 +345,24 @@ def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
         ranks = [match for match in named if match["rank"] not in spoke]  # a node may say so of another that is well
         if len(named) <= _MOST_NAMED:  # there may be more than a longer list says
             yield from (_suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent") for match in ranks)
+
+
+def _left_in_silence(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
+    """The rank that mpirun says ended first, where neither it nor another one says why."""
+    spoke = {int(complaint["rank"]) for complaint in complaints}
+    has_cause = _gave_a_cause(complaints) or any(not finding.secondary for finding in result.findings)
+    first = first_to_leave(result)
+    if first and first[0] not in spoke and not has_cause and not _of_themselves(CANNOT_START, result):
+        yield _suspect(testbed, first[0], "", "rank-left-in-silence", status=first[1])
+
+
+def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
+    """The rank that ended first with an error and its exit status, as mpirun says; None if it says neither."""
+    if result.timed_out:
+        return None
+    of_mpirun = "\n".join(line for line in result.lines if rank_of(line) is None)
+    named = _FIRST_TO_LEAVE.search(of_mpirun)
+    return (int(named["rank"]), int(named["status"])) if named else None
 
 
 def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:

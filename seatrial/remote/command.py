@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.reason import Reason
+from seatrial.remote.ranks import RankLine
 
 if TYPE_CHECKING:
     import paramiko
@@ -62,19 +63,19 @@ class LineReader(ABC):
         if data is None:
             rest, self._rest = self._rest, b""
             return [_text(rest)] if rest else None
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MAX_LINE_BYTES:
-            whole, self._rest = [*whole, self._rest], b""
-        return [_text(line) for line in whole]
+        lines, self._rest = _lines(self._rest + data)
+        return lines
 
 
 class RemoteProcess(LineReader):
     """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
 
+    _combines_stderr = True
+
     def __init__(self, transport: "paramiko.Transport", command: str) -> None:
         super().__init__()
         self._channel = transport.open_session(timeout=_EXEC_TIMEOUT_S)
-        self._channel.set_combine_stderr(True)
+        self._channel.set_combine_stderr(self._combines_stderr)
         given_up = threading.Timer(_EXEC_TIMEOUT_S, transport.close)
         given_up.start()
         try:
@@ -94,16 +95,20 @@ class RemoteProcess(LineReader):
     def read(self, timeout_s: float) -> bytes | None:
         """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
         self._channel.settimeout(max(timeout_s, 0.001))
-        if len(self._channel.in_buffer) > _WINDOW_BYTES:  # its server ignores the window, which paramiko does not check
-            self._channel.close()
-            excess = "its SSH server sends more than the window allows and was cut off"
-            raise FloodError(Reason.of("output-flood", excess=excess))
+        self._check_window()
         try:
             data = self._channel.recv(_CHUNK_BYTES)
         except TimeoutError:
             return b""
         self.received_bytes += len(data)
         return data or None
+
+    def _check_window(self) -> None:
+        """Raise FloodError at a server that ignores the window, which paramiko does not check."""
+        if len(self._channel.in_buffer) + len(self._channel.in_stderr_buffer) > _WINDOW_BYTES:
+            self._channel.close()
+            excess = "its SSH server sends more than the window allows and was cut off"
+            raise FloodError(Reason.of("output-flood", excess=excess))
 
     def exit_status(self) -> int | None:
         """The exit status, None when the connection ended without one."""
@@ -113,6 +118,54 @@ class RemoteProcess(LineReader):
 
     def close(self) -> None:
         self._channel.close()
+
+
+def _lines(data: bytes) -> tuple[list[str], bytes]:
+    """The whole lines in `data`, and the rest."""
+    *whole, rest = data.split(b"\n")
+    if len(rest) > _MAX_LINE_BYTES:
+        whole, rest = [*whole, rest], b""
+    return [_text(line) for line in whole], rest
+
+
+class RemoteRanks(RemoteProcess):
+    """A supervisor with an mpirun on the head: by standard error comes what rank 0 prints, and nothing else."""
+
+    _combines_stderr = False
+
+    def __init__(self, transport: "paramiko.Transport", command: str) -> None:
+        super().__init__(transport, command)
+        self._rest_of_rank_0 = b""
+        self._arrived = threading.Event()
+        self._channel.in_buffer.set_event(self._arrived)
+        self._channel.in_stderr_buffer.set_event(self._arrived)
+
+    def read_lines(self, timeout_s: float) -> list[str] | None:
+        """As of any process; the lines of rank 0 are `RankLine`s."""
+        if not self._is_ready:
+            self._arrived.wait(timeout_s)
+        own = self._read_rank_0()
+        others = super().read_lines(0.0) if self._channel.recv_ready() else []
+        has_ended = self._channel.eof_received or self._channel.closed
+        if own or others or not has_ended or self._is_ready:
+            return [*own, *(others or [])]
+        if self._rest_of_rank_0:
+            last, self._rest_of_rank_0 = RankLine(_text(self._rest_of_rank_0), 0), b""
+            return [last]
+        return super().read_lines(0.0)
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._channel.recv_ready() or self._channel.recv_stderr_ready()
+
+    def _read_rank_0(self) -> list[str]:
+        if not self._channel.recv_stderr_ready():
+            return []
+        self._check_window()
+        data = self._channel.recv_stderr(_CHUNK_BYTES)
+        self.received_bytes += len(data)
+        lines, self._rest_of_rank_0 = _lines(self._rest_of_rank_0 + data)
+        return [RankLine(line, 0) for line in lines]
 
 
 def is_piece(line: str) -> bool:
@@ -178,12 +231,14 @@ def check_output_bytes(process: LineReader, max_bytes: int) -> None:
         raise FloodError(Reason.of("output-flood", excess=excess))
 
 
-def start_process(transport: "paramiko.Transport", command: str) -> RemoteProcess:
+def start_process(
+    transport: "paramiko.Transport", command: str, kind: type[RemoteProcess] = RemoteProcess
+) -> RemoteProcess:
     """Start `command` and leave its standard input open. Raises RemoteError."""
     import paramiko
 
     try:
-        return RemoteProcess(transport, command)
+        return kind(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise RemoteError(Reason.of("ssh-session", problem=str(error) or type(error).__name__)) from error
 

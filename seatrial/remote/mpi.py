@@ -12,24 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from seatrial.model.errors import LaunchError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
-from seatrial.remote.command import is_piece, run_command, start_process
+from seatrial.remote.command import RemoteRanks, is_piece, run_command, start_process
 from seatrial.remote.mpi_result import MpiResult, Session
-from seatrial.remote.ranks import RankLine, SrunLines, rank_of, split_tags
+from seatrial.remote.ranks import RankLine, SrunLines, rank_line, rank_of, reported_rank
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
 from seatrial.text.words import fraction
-
-if TYPE_CHECKING:
-    pass
-
 
 _MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
 
@@ -67,6 +62,7 @@ _LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, whi
 OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
 _SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2  # of each node, and of all
 _FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
+_RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
 _LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
 _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
 # Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
@@ -138,23 +134,34 @@ def mpirun(
     launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
     python = launcher.python if launcher else testbed.python
     program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
+    sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
+    pipe = f"{sessions}/rank-0"
+    argv = ["sh", f"{testbed.workdir}/rank.sh", pipe, *argv]
     ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
     command = shlex.join([*program, str(timeout_s), *ranks])
-    sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
-            environment = launcher.environment(ranks_env) if launcher else _agent(testbed, sessions) | ranks_env
+            own = {} if launcher else {**_agent(testbed, sessions), "SEATRIAL_PIPE": pipe}
+            environment = launcher.environment(ranks_env) if launcher else own | ranks_env
             process.send((json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n")
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
             file.write(f"$ {command}\n")
             settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
-            done = _Follower(process, timeout_s, settle_s, file, on_line, is_done, most).follow()
+            follower = _Follower(process, timeout_s, settle_s, file, on_line, is_done, most)
+            done = follower.follow()
             names = {node.address: node.name for node in testbed.nodes}
             waited_s = 0.0 if testbed.shared_cores is None else done.waited_s
             logins = () if launcher or done.ok else _sessions(testbed, sessions, hidden)
-            return replace(done, node_names=names, rank_nodes=_rank_nodes(testbed), waited_s=waited_s, sessions=logins)
+            return replace(
+                done,
+                node_names=names,
+                rank_nodes=_rank_nodes(testbed),
+                waited_s=waited_s,
+                sessions=logins,
+                unreported=tuple(sorted(set(range(testbed.world_size)) - follower.reported)),
+            )
 
 
 def _for_shell(environment: Mapping[str, str]) -> bytes:
@@ -203,7 +210,7 @@ def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
     with connected(testbed, testbed.head, 30) as head:
         path = shlex.quote(hostfile_path(testbed))
         run_command(head, f"cat > {path}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30)
-        process = start_process(head, command)
+        process = start_process(head, command, RemoteRanks)
         try:
             yield process
         finally:
@@ -237,6 +244,9 @@ class _Follower:
         self._asked_to_end = False
         self._supervisor: str | None = None  # its message about the end
         self._piece_of: int | None = None  # the rank whose line goes on with the next that is read
+        self.reported: set[int] = set()  # ranks that took part
+        self._begun: set[int | None] = set()  # ranks with a line
+        self._has_pipe = isinstance(process, RemoteRanks)  # of rank 0
 
     def follow(self) -> MpiResult:
         while (batch := self._process.read_lines(0.2)) is not None:
@@ -267,26 +277,40 @@ class _Follower:
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
     def _take(self, read: str) -> None:
-        """Log a line, or a piece of one; keep the words of each rank in it."""
+        """Log a line, or a piece of one, and keep the words in it."""
+        if isinstance(read, RankLine):  # by the pipe of rank 0
+            logged = self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n").removeprefix(_RANK_0)
+            self._keep(RankLine(logged, read.rank))
+            return
         goes_on = is_piece(read)  # it waits in the log for what a secret may end with
         logged = self._log_file.write(read if goes_on else f"{read}\n").removesuffix("\n")
-        words = list(split_tags(logged, self._piece_of))
-        self._piece_of = words[0].rank if goes_on else None
-        for line in words:
-            if self._supervisor is not None:  # ranks that are ended complain of each other
+        line = rank_line(logged, self._piece_of)
+        self._piece_of = line.rank if goes_on else None
+        self._keep(RankLine(line, None) if line.rank == 0 and self._has_pipe else line)
+
+    def _keep(self, line: RankLine) -> None:
+        if self._supervisor is not None:  # ranks that are ended complain of each other
+            return
+        text, rank = str(line), line.rank
+        if (reported := reported_rank(line)) is not None:
+            self.reported.add(reported)
+            return
+        is_first = rank is not None and rank not in self._begun
+        if is_first:
+            self._begun.add(rank)
+        if is_first and not text:  # the end of what may have stood before a rank's report
+            return
+        if len(text) > _LONGEST_LINE and '{"event"' not in text[:_LONGEST_LINE]:
+            text = text[:_LONGEST_LINE]
+        if rank is None and _SUPERVISOR in text:  # it may stand behind half a line of the launcher
+            text, _, self._supervisor = text.rpartition(_SUPERVISOR)
+            if not text:
                 return
-            text, rank = str(line), line.rank
-            if len(text) > _LONGEST_LINE and '{"event"' not in text[:_LONGEST_LINE]:
-                text = text[:_LONGEST_LINE]
-            if rank is None and _SUPERVISOR in text:  # it may stand behind half a line of the launcher
-                text, _, self._supervisor = text.rpartition(_SUPERVISOR)
-                if not text:
-                    return
-            kept = RankLine(text, rank)
-            self._lines.add(kept)
-            self._on_line(kept)
-            if self._is_done(kept):
-                self._settled_at = time.monotonic() + self._settle_s
+        kept = RankLine(text, rank)
+        self._lines.add(kept)
+        self._on_line(kept)
+        if self._is_done(kept):
+            self._settled_at = time.monotonic() + self._settle_s
 
     def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
         seconds = time.monotonic() - self._started

@@ -39,7 +39,8 @@ class MpiResult:
     the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
     `node_names` are by the address that mpirun calls a node by, `rank_nodes` by rank. Each of `lines` has its rank.
     `waited_s`: how long a rank waited for a processor until its time was up, where all nodes share one machine's.
-    `sessions`: the logins of mpirun's daemons that printed something or failed, if it failed.
+    `sessions`: the logins of mpirun's daemons that printed something or failed, if it failed. `unreported`: ranks that
+    did not report themselves.
     """
 
     exit_status: int | None
@@ -54,6 +55,12 @@ class MpiResult:
     rank_nodes: tuple[str, ...] = ()
     waited_s: float = 0.0
     sessions: tuple[Session, ...] = ()
+    unreported: tuple[int, ...] = ()
+
+    @property
+    def silent_nodes(self) -> tuple[str, ...]:
+        """The nodes of ranks that did not report themselves."""
+        return tuple(dict.fromkeys(self.rank_nodes[rank] for rank in self.unreported if rank < len(self.rank_nodes)))
 
     @property
     def starved(self) -> bool:

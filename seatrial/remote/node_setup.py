@@ -59,6 +59,7 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
+_SCRIPTS = ("rsh_agent.sh", "rank.sh")  # of mpirun, beside the probes
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
 # Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
@@ -193,7 +194,7 @@ class _Contact:
     def _ask_shell(self) -> str:
         """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
         folder = shlex.quote(self.testbed.workdir)
-        for script in ("supervise.sh", "rsh_agent.sh"):
+        for script in ("supervise.sh", *_SCRIPTS):
             install = f"mkdir -p {folder} && cat >{folder}/{script}"
             run_command(self.transport, install, stdin=_script(script).encode(), timeout_s=self._timeout_s)
         ask = shlex.join(["sh", "-s", self.testbed.mpirun, self._nccl_tests])
@@ -241,7 +242,7 @@ def standard_library_program(testbed: Testbed, name: str) -> list[str]:
 
 @cache
 def _probe_sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in PROBES} | {"rsh_agent.sh": _script("rsh_agent.sh")}
+    return {path.name: path.read_text() for path in PROBES} | {name: _script(name) for name in _SCRIPTS}
 
 
 def _script(name: str) -> str:

@@ -1,9 +1,12 @@
-"""Lines of the ranks' output with the rank that printed each, as the launcher's own tags say. Pure.
+"""Lines of the ranks' output with the rank that printed each. Pure.
 
-mpirun --tag-output (Open MPI 4 and 5) begins each line with [1,3]<stdout>: and srun --label with 3: on the head. So no
-node speaks for another: a rank that prints a tag has its own in front. A line that a rank has not ended may go on with
-the tag and the words of another. The rank may have printed these itself, so they are left out. With the same tag again
-its own line goes on: mpirun reads 2,048 bytes at once.
+Rank 0 of an mpirun has a pipe of its own (seatrial/remote/shell/rank.sh). mpirun --tag-output (Open MPI 4 and 5) begins
+each line of another rank with [1,3]<stdout>: and srun --label with 3: on the head. So no node speaks for another: a
+rank that prints a tag has its own in front, and a line is of the rank in front. Open MPI 4 puts what others print
+behind a line that a rank has not ended; those words are lost. It reads a few KiB at once, so that the same tag stands
+again in a longer line.
+
+Each rank reports itself first, on a line of its own: a rank without that line took no part.
 """
 
 import re
@@ -11,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 _BY_MPIRUN = r"\[[^\[\],]{1,64},(\d{1,9})\]<std(out|err|diag)>:"
 _TAG = re.compile(rf"{_BY_MPIRUN}| *(\d{{1,9}}):(?: |$)")
-_WITHIN = re.compile(_BY_MPIRUN)
+_REPORT = re.compile(r"seatrial-rank: (\d{1,9}) on (\S{1,253})")
 _SRUN_BYTES = 1024  # of a line behind one label (MAX_MSG_LEN in Slurm's source); the rest has a label of its own
 
 
@@ -50,25 +53,23 @@ class SrunLines:
         yield from ("".join(pieces) for pieces in self._pieces.values())
 
 
-def split_tags(line: str, rank: int | None = None) -> Iterator[RankLine]:
-    """The words of the rank whose tag `line` has, or of `rank` if it is the next piece of a longer line."""
+def rank_line(line: str, rank: int | None = None) -> RankLine:
+    """The line of the rank whose tag it has, or of `rank` if it is the next piece of a longer line."""
+    if isinstance(line, RankLine):
+        return line
     tag = _TAG.match(line) if rank is None else None
-    stream = tag[2] if tag else None
-    if tag:
-        rank = int(tag[1] or tag[3])
-        line = line[tag.end() :]
-    if rank is None:
-        yield RankLine(line, None)
-        return
-    space = " " if stream and line.startswith(" ") else ""  # of Open MPI 5, behind each tag
-    words, *others = _WITHIN.split(line.removeprefix(space))
-    for speaker, other, text in zip(others[::3], others[1::3], others[2::3], strict=True):
-        if int(speaker) == rank and other == stream:
-            words += text.removeprefix(space)
-        elif int(speaker) == rank:
-            yield RankLine(words, rank)
-            words, stream = text.removeprefix(" "), other
-    yield RankLine(words, rank)
+    if tag is None:
+        return RankLine(line, rank)
+    words = line[tag.end() :]
+    if tag[2]:
+        words = words.replace(tag[0], "").removeprefix(" ")  # Open MPI 5 has a space behind the tag
+    return RankLine(words, int(tag[1] or tag[3]))
+
+
+def reported_rank(line: RankLine) -> int | None:
+    """The rank that reports itself in `line`; None in other lines."""
+    report = _REPORT.fullmatch(line)
+    return line.rank if report and line.rank == int(report[1]) else None
 
 
 def rank_of(line: str) -> int | None:
@@ -76,17 +77,12 @@ def rank_of(line: str) -> int | None:
     return line.rank if isinstance(line, RankLine) else None
 
 
-def is_from(line: str, rank: int) -> bool:
-    """Whether `rank`, or the launcher, has printed a line."""
-    return rank_of(line) in (rank, None)
-
-
 def from_rank_0(lines: Iterable[str]) -> Iterator[str]:
-    """The lines of the rank that prints tables and summaries, and of the launcher."""
-    return (line for line in lines if is_from(line, 0))
+    """The lines of the rank that prints tables and summaries."""
+    return (line for line in lines if rank_of(line) == 0)
 
 
 def says_own_end(match: re.Match[str]) -> bool:
     """Whether the rank that the match names has printed the line, or the launcher; without a rank, anybody may have."""
     named = match["rank"]
-    return named is None or not named.isdecimal() or is_from(match.string, int(named))
+    return named is None or not named.isdecimal() or rank_of(match.string) in (int(named), None)

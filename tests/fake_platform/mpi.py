@@ -1,8 +1,9 @@
 """What mpirun and the programs that it starts on every rank answer on healthy nodes."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rows import TYPES
@@ -29,10 +30,26 @@ def supervise(request: Request, run: Callable[[Request], ProgramOutput]) -> Prog
         if not peer.begin(program) or peer.unreachable:
             return ProgramOutput(f"{peer.unreachable}\n", 255)
     env: Mapping[str, str] = json.loads(request.stdin)
-    answer = run(Request(request.node, program, "", request.peers, ranks, env))
+    answer = _of_ranks(run(Request(request.node, program, "", request.peers, ranks, env)), program[0], ranks)
     if not answer.hangs:
         return answer
-    return ProgramOutput(f"{answer.output}{_TIME_IS_UP}", 1)
+    return replace(answer, output=f"{answer.output}{_TIME_IS_UP}", exit_status=1)
+
+
+def _of_ranks(answer: ProgramOutput, program: str, ranks: tuple[FakeNode, ...]) -> ProgramOutput:
+    """The output, each line with its rank's tag or in rank 0's pipe: the rank that it names, else rank 0."""
+    said: list[list[str]] = [[f"seatrial-rank: {rank} on {node.hostname}"] for rank, node in enumerate(ranks)]
+    of_mpirun = []
+    for number, line in enumerate(answer.output.splitlines()):
+        named = re.search(r' rank (\d+): |"event": "part", "rank": (\d+)', line)
+        rank = int(named[1] or named[2]) if named else number if program == "hostname" else 0
+        if line.startswith(("mpirun", "seatrial-supervisor", "---")):
+            of_mpirun.append(line)
+        elif rank < len(ranks):
+            said[rank].append(line)
+    tagged = [f"[1,{rank}]<stdout>:{line}" for rank, lines in enumerate(said) if rank for line in lines]
+    output = "".join(f"{line}\n" for line in [*tagged, *of_mpirun])
+    return replace(answer, output=output, rank_0="".join(f"{line}\n" for line in said[0]))
 
 
 def _without_options(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -40,7 +57,7 @@ def _without_options(argv: tuple[str, ...]) -> tuple[str, ...]:
     at = 1
     while argv[at].startswith("-"):
         at += 1 + _VALUES.get(argv[at], 0)
-    return argv[at:]
+    return argv[at + 3 :]  # without rank.sh and its pipe
 
 
 def _ranks(hostfile: str, by_address: Mapping[str, FakeNode]) -> Iterator[FakeNode]:
@@ -128,7 +145,12 @@ def all_reduce(request: Request) -> str:
     ]
     rounds = int(request.option("--rounds"))
     event = {"event": "all_reduce", "rounds": rounds, "elements": 2_000_000, "backend": "gloo", "ranks": ranks}
-    return f"{json.dumps(event)}\n"
+    return "".join(f"{json.dumps(each)}\n" for each in [*_parts(ranks), event])
+
+
+def _parts(ranks: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """What each rank prints of itself."""
+    return [{"event": "part", **rank} for rank in ranks]
 
 
 def training(request: Request) -> str:
@@ -151,7 +173,7 @@ def training(request: Request) -> str:
         "step_time_ms": [step_ms] * steps,
         "ranks": ends,
     }
-    return "".join(f"{json.dumps(event)}\n" for event in [*events, summary])
+    return "".join(f"{json.dumps(event)}\n" for event in [*events, *_parts(ends), summary])
 
 
 def _end(rank: int, node: FakeNode, step_ms: float) -> dict[str, object]:

@@ -12,7 +12,7 @@ GIB_PER_NODE = 64.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """What a program prints (stdout and stderr as one), and its exit status.
+    """What a program prints (stdout and stderr as one), and its exit status. `rank_0` has the pipe of rank 0.
 
     `hangs`: it prints that and does not end. Its supervisor then ends an mpirun at once, as if its time were up; any
     other command stays silent until the caller's time limit, which is real.
@@ -21,6 +21,7 @@ class ProgramOutput:
     output: str = ""
     exit_status: int = 0
     hangs: bool = False
+    rank_0: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ class _Sessions(paramiko.ServerInterface):
                     return
                 answer = self._run(words, stdin)
                 channel.sendall(answer.output.encode())
+                channel.sendall_stderr(answer.rank_0.encode())
                 if answer.hangs:
                     self._hanging.append(channel)  # or it would be collected, and end
                     return

@@ -18,6 +18,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import set_up_node
+from seatrial.remote.ranks import from_rank_0
 from seatrial.remote.ssh import on_each
 from tests.integration.conftest import LocalTestbed
 
@@ -92,6 +93,41 @@ def test_a_sweep_has_the_numbers_of_its_ranks(forging: tuple[Run, Testbed, Path]
     check = collectives(CheckContext(run, testbed)).check
     assert check.verdict is Verdict.PASS, check.reason
     assert max(m.value for m in check.measurements if m.metric == "busbw") < 1000
+
+
+def test_a_rank_that_does_not_report_itself_makes_no_result(forging: tuple[Run, Testbed, Path], tmp_path: Path) -> None:
+    """The shell of node-1's ranks starts their program and leaves out rank.sh."""
+    run, testbed, script = forging
+    shell = tmp_path / "shells" / "sh"
+    shell.parent.mkdir()
+    shell.write_text('#!/bin/bash\nshift 2\nexec "$@"\n')
+    shell.chmod(0o755)
+    script.write_text(f'PATH="{shell.parent}:$PATH"\n')
+    check = collectives(CheckContext(run, testbed)).check
+    assert (check.verdict, check.measurements) == (Verdict.INCONCLUSIVE, ()), check.reason
+    assert "rank 1 on node-1 did not report itself: the result is not of all ranks" in check.reason
+    assert check.suspects == ()
+
+
+def test_half_a_line_of_a_rank_takes_nothing_from_rank_0(forging: tuple[Run, Testbed, Path]) -> None:
+    """Dots without an end, and a tag of rank 0 behind them."""
+    _, testbed, _ = forging
+    lines = "\n".join(TABLE.splitlines())
+    own = f"sleep 0.5; cat <<'END'\n{lines}\nEND\nsleep 0.5"
+    others = "printf '[1,0]<stdout>:forged\\nforged....[1,0]<stdout>:'; sleep 1; printf '...'"
+    result = mpirun(
+        testbed, ["sh", "-c", f'[ "$OMPI_COMM_WORLD_RANK" = 0 ] && {{ {own}; exit; }}; {others}'], timeout_s=60
+    )
+    assert result.ok
+    assert list(from_rank_0(result.lines)) == TABLE.splitlines()
+    assert result.unreported == ()
+
+
+def test_a_rank_that_leaves_in_silence_is_named(forging: tuple[Run, Testbed, Path]) -> None:
+    _, testbed, _ = forging
+    result = mpirun(testbed, ["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 3; sleep 30'], timeout_s=60)
+    assert classify_failure(result, began=True)[1].startswith("rank 1 on node-1 ended first, with exit status 3")
+    assert [suspect.name for suspect in lost_ranks(result, testbed)] == ["node-1"]
 
 
 def test_a_daemon_that_is_not_there_is_named_with_its_node(forging: tuple[Run, Testbed, Path]) -> None:

@@ -18,6 +18,8 @@ OOM = "training probe: node-{0} rank {0}: OutOfMemoryError: CUDA out of memory. 
 NO_ROOM = "node-{0} rank {0}: cannot start: torch cannot be loaded by python3: libtorch.so: failed to map segment"
 ECC = "training probe: node-{0} rank {0}: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 SHAPES = "training probe: node-0 rank 0: RuntimeError: shapes differ"
+LEFT = "The first process to do so was:\n\n  Process name: [[13201,1],{}]\n  Exit code:    {}"  # of Open MPI 4
+LEFT_5 = "The first process to do so was:\n\n   Process name: [prterun-vm-24439@1,{}]\n   Exit code:    {}"
 EXITED = "srun: error: node-0: task 0: Exited with exit code 1"
 SRUN_KILLED = "srun: error: node-{0}: task {0}: Killed"
 
@@ -42,6 +44,10 @@ def silent(*names: str) -> list[tuple[str, str, float]]:
         ([KILLED.format(1, "10.0.0.2", "11 (Segmentation fault)")], []),
         ([KILLED.format(1, "10.0.0.2", "15 (Terminated)")], []),
         ([CLOSED.format(1, 3), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-2", "rank-lost", 0.5)]),
+        (LEFT.format(1, 1).splitlines(), [("node-1", "rank-left-in-silence", 0.5)]),
+        (LEFT_5.format(2, 3).splitlines(), [("node-2", "rank-left-in-silence", 0.5)]),
+        ([SHAPES, *LEFT.format(1, 1).splitlines()], []),
+        ([RESET.format(1, 3), *LEFT.format(1, 1).splitlines()], [("node-2", "rank-lost", 0.5)]),
         ([SILENT.format(0, 0, "rank 1 on node-1")], silent("node-1")),
         ([SILENT.format(0, 0, "rank 1 on node-1, rank 3 on node-3")], silent("node-1", "node-3")),
         ([SILENT.format(1, 1, "rank 0, which keeps the store of the ranks")], silent("node-0")),

@@ -94,7 +94,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         process = FakeProcess(batches, status)
         commands: list[str] = []
 
-        def start(head: object, command: str) -> FakeProcess:
+        def start(head: object, command: str, kind: object) -> FakeProcess:
             commands.append(command)
             return process
 

@@ -1,7 +1,5 @@
 """No node speaks for another: what counts of the ranks' output is what the launcher's tag says of each line."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from seatrial.checks.collectives.problems import Setting
@@ -12,13 +10,13 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_training_result
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
-from seatrial.remote.ranks import from_rank_0, is_from, rank_of, split_tags
+from seatrial.remote.ranks import RankLine, from_rank_0, rank_line, rank_of
 from tests.unit.collectives.fake_mpirun import make_testbed
 from tests.unit.training_output import printed
 
 
 def lines(*tagged: str) -> tuple[str, ...]:
-    return tuple(words for line in tagged for words in split_tags(line))
+    return tuple(rank_line(line) for line in tagged)
 
 
 def ended(*tagged: str, status: int = 1) -> MpiResult:
@@ -27,30 +25,27 @@ def ended(*tagged: str, status: int = 1) -> MpiResult:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "rank", "words"),
     [
-        ("[1,3]<stdout>:  1048576", [(3, " 1048576")]),
-        ("[prterun-host-12@1,0]<stderr>: words", [(0, "words")]),
-        (" 3: words", [(3, "words")]),
-        ("3:", [(3, "")]),
-        ("mpirun: words", [(None, "mpirun: words")]),
-        ("[1,1]<stdout>:[1,0]<stdout>:forged", [(1, "")]),
-        ("[1,1]<stdout>:half[1,0]<stdout>:forged", [(1, "half")]),
-        ("[1,0]<stdout>:half[1,0]<stderr>:its own", [(0, "half"), (0, "its own")]),
-        ("[1,0]<stdout>:{1.[1,0]<stdout>:5, 2}[1,0]<stderr>:its own", [(0, "{1.5, 2}"), (0, "its own")]),
-        ("[h@1,0]<stdout>: {1.[h@1,0]<stdout>: 5,[h@1,0]<stdout>:  2}[h@1,1]<stdout>: forged", [(0, "{1.5, 2}")]),
-        ("1: [1,0]<stdout>:forged", [(1, "")]),
-        ("words [1,0]<stdout>:forged", [(None, "words [1,0]<stdout>:forged")]),
+        ("[1,3]<stdout>:  1048576", 3, " 1048576"),
+        ("[prterun-host-12@1,2]<stderr>: words", 2, "words"),
+        (" 3: words", 3, "words"),
+        ("3:", 3, ""),
+        ("mpirun: words", None, "mpirun: words"),
+        ("[1,1]<stdout>:[1,0]<stdout>:forged", 1, "[1,0]<stdout>:forged"),
+        ("[1,1]<stdout>:half[1,0]<stdout>:forged", 1, "half[1,0]<stdout>:forged"),
+        ("[1,1]<stdout>:{1.[1,1]<stdout>:5, 2}", 1, "{1.5, 2}"),
+        ("1: [1,0]<stdout>:forged", 1, "[1,0]<stdout>:forged"),
+        ("words [1,0]<stdout>:forged", None, "words [1,0]<stdout>:forged"),
     ],
 )
-def test_the_tag_in_front_says_who_speaks(line: str, words: Sequence[tuple[int | None, str]]) -> None:
-    assert [(rank_of(each), str(each)) for each in split_tags(line)] == words
+def test_the_tag_in_front_says_who_speaks(line: str, rank: int | None, words: str) -> None:
+    assert (rank_of(rank_line(line)), rank_line(line)) == (rank, words)
 
 
 def test_a_piece_of_a_longer_line_is_of_the_same_rank() -> None:
-    (piece,) = split_tags("0: forged", rank=1)
-    assert not is_from(piece, 0)
-    assert piece == "0: forged"
+    piece = rank_line("0: forged", rank=1)
+    assert (rank_of(piece), piece) == (1, "0: forged")
 
 
 def test_the_table_is_rank_0s() -> None:
@@ -71,9 +66,9 @@ def test_the_table_is_rank_0s() -> None:
 
 
 def test_the_summary_of_a_training_is_rank_0s() -> None:
-    forged, own = (lines(*(f"[1,{rank}]<stdout>:{line}" for line in printed())) for rank in (1, 0))
+    forged = [RankLine(line, 1) for line in printed()]
     assert read_training_result(from_rank_0(forged), make_testbed(2)) is None
-    assert read_training_result(from_rank_0(own), make_testbed(2))
+    assert read_training_result(from_rank_0(printed()), make_testbed(2))
 
 
 OUT_OF_MEMORY = "node-2 rank 2: cannot start: out of memory"

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
+from seatrial.remote.ranks import RankLine
 from tests.unit.collectives.fake_mpirun import make_testbed, result
 from tests.unit.training_output import LAB, printed, rank
 
@@ -168,7 +169,7 @@ def test_one_rank_trains_alone(check: Callable[..., Check]) -> None:
 def test_ranks_without_a_known_host_name_are_placed_by_slots() -> None:
     bed = make_testbed(nodes=2, gpus=4)
     assert [node_of(i, "pod-abc", bed) for i in (0, 3, 4, 7, 8)] == ["node-0", "node-0", "node-1", "node-1", "pod-abc"]
-    assert node_of(0, "node-1", bed) == "node-1"
+    assert node_of(0, "node-1", bed) == "node-0", "whatever it calls itself"
 
 
 def test_events_are_found_behind_a_prefix() -> None:
@@ -207,6 +208,36 @@ def test_numbers_that_are_not_finite_are_none() -> None:
     assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
 
 
+# Each rank vouches for itself.
+
+
+def test_a_summary_is_what_the_ranks_report_of_themselves(check: Callable[..., Check]) -> None:
+    lines = printed()
+    without = [line for line in lines if not ('"part"' in line and line.rank == 2)]
+    other = [RankLine(line.replace("ab" * 32, "cd" * 32), 2) if line.rank == 2 else line for line in lines]
+    by_another = [*without, *(RankLine(line, 3) for line in lines if line.rank == 2)]
+    for forged in (without, other, by_another):
+        done = check(result(forged))
+        assert (done.verdict, done.suspects) == (Verdict.INCONCLUSIVE, ())
+        assert done.reason == "the summary by rank 0 is not what rank 2 reports"
+
+
+def test_a_summary_without_its_steps_is_no_result(check: Callable[..., Check]) -> None:
+    done = check(result([line for line in printed() if '"step"' not in line]))
+    assert (done.verdict, done.reason) == (Verdict.INCONCLUSIVE, "the summary has 4 steps, the output 0")
+    none = check(result([line for line in printed(steps=0) if '"step"' not in line]))
+    assert none.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_rank_that_did_not_report_itself_is_named_with_its_node(check: Callable[..., Check]) -> None:
+    nodes = tuple(node.name for node in make_testbed().nodes)
+    for played, sums in ((result(printed()), None), (result(printed()), result(sums_of()))):
+        silent = replace(sums or played, unreported=(2,), rank_nodes=nodes)
+        done = check(played, sums=silent) if sums else check(silent)
+        assert done.verdict is Verdict.INCONCLUSIVE
+        assert done.reason == "rank 2 on node-2 did not report itself: the result is not of all ranks"
+
+
 # The sums before training: every element is checked, and what is wrong is named.
 
 
@@ -220,8 +251,15 @@ def event(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> str:
     return json.dumps({"event": "all_reduce", "rounds": 50, "elements": 2_000_000, "backend": "gloo", "ranks": records})
 
 
+def sums_of(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> list[RankLine]:
+    """What all ranks print: each its part, then rank 0 the event."""
+    last = event(wrong, ranks)
+    parts = [RankLine(json.dumps({"event": "part", **part}), part["rank"]) for part in json.loads(last)["ranks"]]
+    return [*parts, RankLine(last, 0)]
+
+
 def test_right_sums_are_told_and_training_follows(check: Callable[..., Check], started: list[str]) -> None:
-    done = check(result(printed()), sums=result([event()]))
+    done = check(result(printed()), sums=result(sums_of()))
     assert done.verdict is Verdict.PASS
     assert done.reason.endswith("all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks")
     assert started[0] == "/w/all_reduce.py --device cpu --rounds 50"
@@ -234,11 +272,11 @@ def test_right_sums_are_told_and_training_follows(check: Callable[..., Check], s
 @pytest.mark.parametrize(
     ("sums", "verdict", "words", "blamed"),
     [
-        (result([event({2: 5})], 7), Verdict.CORRUPT, "5 wrong elements on 1 of 4 ranks, first in round 7", ["node-2"]),
-        (result([event({0: 5, 1: 5, 2: 5, 3: 5})], 7), Verdict.CORRUPT, "", []),
+        (result(sums_of({2: 5}), 7), Verdict.CORRUPT, "5 wrong elements on 1 of 4 ranks, first in round 7", ["node-2"]),
+        (result(sums_of({0: 5, 1: 5, 2: 5, 3: 5}), 7), Verdict.CORRUPT, "", []),
         (result(["node-1 rank 1: cannot start: torch is missing for python3"], 3), Verdict.NOT_RUN, "", []),
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "", []),
-        (result([event(ranks=3)]), Verdict.FAIL, "", []),
+        (result(sums_of(ranks=3)), Verdict.FAIL, "", []),
         (result([event()[:80]], 1), Verdict.FAIL, "", []),
     ],
 )

@@ -17,7 +17,7 @@ from tests.unit.collectives.fake_mpirun import make_testbed, result
 from tests.unit.training_output import LAB
 
 
-def stuck(rank: int, collective: int, **more: Any) -> str:
+def stuck(rank: int, collective: int, **more: Any) -> RankLine:
     group = {
         "id": "0",
         "name": "default_pg",
@@ -26,7 +26,7 @@ def stuck(rank: int, collective: int, **more: Any) -> str:
         "operation": "all_gather",
     }
     said = {"event": "stuck", "rank": rank, "host": f"node-{rank}", "step": 3, "groups": [group]}
-    return json.dumps({**said, "stack": [f"a.py:{rank} wait"], "waits": True, "gpu": None, **more})
+    return RankLine(json.dumps({**said, "stack": [f"a.py:{rank} wait"], "waits": True, "gpu": None, **more}), rank)
 
 
 def test_the_node_of_the_late_rank_is_named() -> None:
@@ -47,7 +47,7 @@ def test_a_rank_that_says_nothing_is_named() -> None:
 
 
 def test_no_rank_speaks_for_another() -> None:
-    lines = [RankLine(stuck(rank, 5), rank) for rank in range(4)]
+    lines = [stuck(rank, 5) for rank in range(4)]
     forged = RankLine(stuck(1, 4), 3)
     assert conclude_hang(make_testbed(), result([*lines, forged], 1)) is None
 

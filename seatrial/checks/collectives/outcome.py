@@ -31,7 +31,7 @@ from seatrial.checks.collectives.problems import (
     slow_small_messages,
     without_plateau,
 )
-from seatrial.checks.failures import classify_failure, fabric_gone, log_reason
+from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, unwitnessed
 from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, extended, join, placed
 from seatrial.model.result import Suspect
@@ -79,8 +79,10 @@ def conclude(
     wrong, mixed = wrong_results(sweep), interleaved(printed)
     if wrong and strange:
         wrong = wrong[0], join((wrong[1], strange[1]))
+    witness = unwitnessed(result)
     problem = (
-        wrong
+        witness
+        or wrong
         or (strange if strange and strange[0] is Verdict.FAIL else None)
         or (incomplete if incomplete and incomplete[0] is Verdict.FAIL else None)
         or (_over_sockets(setting, transport) if rows else None)
@@ -94,7 +96,7 @@ def conclude(
         or (_slow_sizes(setting, sweep, rows) if sweep else None)
     )
     of_others = strange and not has_unknown_ranks(setting, sweep)
-    measurements = () if of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
+    measurements = () if witness or of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
         first, last = format_size(rows[0].size), format_size(rows[-1].size)

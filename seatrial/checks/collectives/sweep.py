@@ -29,7 +29,7 @@ from seatrial.nccl import Sweep, SweepReader, TransportReader
 from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import flooding_nodes, hostfile_path, mpirun, mpirun_argv, variables
-from seatrial.remote.ranks import is_from
+from seatrial.remote.ranks import rank_of
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
@@ -98,7 +98,7 @@ def sweep_once(
             timeout_s=settings.timeout_s,
             env=env,
             on_line=reader.line,
-            is_done=lambda line: (is_from(line, 0) and "# Avg bus bandwidth" in line) or gave_up(line),
+            is_done=lambda line: (rank_of(line) == 0 and "# Avg bus bandwidth" in line) or gave_up(line),
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
@@ -282,7 +282,7 @@ class _OutputReader:
 
     def line(self, line: str) -> None:
         self.transport.feed(line)
-        if not is_from(line, 0):  # the table is rank 0's
+        if rank_of(line) != 0:  # the table is rank 0's
             return
         for row in self._reader.feed(line):
             self._rows += 1

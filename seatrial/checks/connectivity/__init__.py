@@ -227,8 +227,8 @@ REASONS = {
         "Run `seatrial ssh RUN head -- mpirun -n 1 hostname`.",
     ),
     "hostname-duplicate": Explanation(
-        "has the host name of {other}, {hostname}: Open MPI takes them for one node",
-        "Two nodes have the same host name.",
+        "{nodes} report the same host name, {hostname}: Open MPI takes them for one node",
+        "Several nodes have the same host name, or one reports another's (`inconclusive`). None is blamed.",
         "Give each node a host name of its own.",
     ),
     "clock-skew": Explanation(

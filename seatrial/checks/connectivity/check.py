@@ -4,7 +4,6 @@ import itertools
 import logging
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +50,7 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.peers import try_streams
 from seatrial.remote.probes.facts import NCCL_TESTS
+from seatrial.remote.ranks import rank_of
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import count, some_of
@@ -65,13 +65,15 @@ def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
     ]
 
 
-def same_hostname(contacts: Contacts) -> list[Suspect]:
-    """Nodes with the host name of another one: Open MPI knows nodes by host name alone."""
-    first: dict[str, str] = {}
+def same_hostname(contacts: Contacts) -> list[Reason]:
+    """The host names that several nodes report: Open MPI knows nodes by host name alone. One of them may lie."""
+    nodes: dict[str, list[str]] = {}
+    for name, contact in contacts.items():
+        nodes.setdefault(contact.hostname, []).append(name)
     return [
-        Suspect("node", name, 0.6, Reason.of("hostname-duplicate", other=other, hostname=contact.hostname))
-        for name, contact in contacts.items()
-        if (other := first.setdefault(contact.hostname, name)) != name
+        Reason.of("hostname-duplicate", nodes=host_list(names), hostname=hostname)
+        for hostname, names in nodes.items()
+        if len(names) > 1
     ]
 
 
@@ -159,21 +161,23 @@ class HostnameResult:
 
 
 def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:
-    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError."""
-    expected: Counter[str] = Counter()
-    for node in testbed.nodes:
-        expected[hostnames[node.name]] += node.slots
-    counts: Counter[str] = Counter()
+    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError.
+
+    A rank shows its own node alone.
+    """
+    nodes = [node.name for node in testbed.nodes for _ in range(node.slots)]
+    shown: set[int] = set()
 
     def complete(line: str) -> bool:
-        if (host := line.strip()) in expected:
-            counts[host] += 1
-        return counts == expected
+        rank = rank_of(line)
+        if rank is not None and rank < len(nodes) and line.strip() == hostnames[nodes[rank]]:
+            shown.add(rank)
+        return len(shown) == len(nodes)
 
     most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
     result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
-    wrong = {host for host, slots in expected.items() if counts[host] != slots}
-    return HostnameResult(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
+    missing = dict.fromkeys(name for rank, name in enumerate(nodes) if rank not in shown)
+    return HostnameResult(result, tuple(missing))
 
 
 def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
@@ -274,10 +278,10 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
     if reason := without_gpus(findings.testbed, contacts):
         raise MissingError(reason)
     findings.measurements += clock_skews(contacts)
+    findings.doubts += same_hostname(contacts)
     versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
         *(without_mpirun(findings.testbed.mpirun, contacts) if needs_mpirun else ()),
-        *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),
         *odd_ones(versions, models_of(contacts)),

@@ -8,6 +8,16 @@ REASONS = {
         "Some ranks did not reach the end of the training.",
         "Run `seatrial explain` with the codes that the check connectivity has.",
     ),
+    "training-steps-missing": Explanation(
+        "the summary has {steps} steps, the output {seen}",
+        "The summary claims steps that were not reported as they ended, so it is no result (`inconclusive`).",
+        "Read `logs/training.log`, and run the training again by `seatrial run CLUSTER --only training`.",
+    ),
+    "rank-part-differs": Explanation(
+        "the summary by rank 0 is not what rank {ranks} reports",
+        "Each rank prints its own figures. The summary has others, or a rank printed none (`inconclusive`).",
+        "Read `logs/training.log`, and run the training again by `seatrial run CLUSTER --only training`.",
+    ),
     "parameters-differ": Explanation(
         "the ranks ended with different parameters: {odd}",
         "all_reduce gave the ranks different sums (`corrupt`).",

@@ -22,11 +22,12 @@ from seatrial.checks.contract import (
     unused_label,
     was_cut,
 )
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure, node_of, unwitnessed
 from seatrial.checks.metrics import TRAINING_METRICS, Doubt
 from seatrial.checks.training.llama import train_llama
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.own import train_own
+from seatrial.checks.training.parts import RankFigures, disputed
 from seatrial.checks.training.result import (
     measured,
     problem,
@@ -43,7 +44,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
-from seatrial.remote.ranks import from_rank_0, is_from
+from seatrial.remote.ranks import from_rank_0, rank_of
 from seatrial.text.words import fraction, quantity
 
 log = logging.getLogger("seatrial.training")
@@ -53,7 +54,7 @@ _LOGGED_STEPS = 10  # how many of a run's steps are logged
 _EVENT = '{"event": "all_reduce"'
 
 
-class RankSums(NodeAnswer):
+class RankSums(RankFigures):
     """Sums of one rank: `wrong` elements over all rounds, the first in round `first_wrong`."""
 
     rank: int = Field(ge=0)
@@ -89,6 +90,8 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
         return Check(NAME, verdict, reason, result.seconds)
+    if witness := unwitnessed(result) or disputed(result, sums.ranks):
+        return Check(NAME, *witness, result.seconds)
     ranks, bad = len(sums.ranks), [rank for rank in sums.ranks if rank.wrong]
     if ranks != testbed.world_size:
         reason = Reason.of("training-ranks-missing", ranks=ranks, world_size=testbed.world_size)
@@ -167,7 +170,8 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
         began = any(read_event(line) for line in from_rank_0(result.lines))
         verdict, reason = classify_failure(result, began=began)
         return Check(NAME, verdict, reason, result.seconds)
-    problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
+    witness = unwitnessed(result) or disputed(result, trained.ranks)
+    problem_found = witness or problem(trained, testbed.world_size, settings.min_loss_drop)
     if problem_found is None and not result.ok:
         problem_found = classify_failure(result, began=True)
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
@@ -200,7 +204,7 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
 
 
 def _log_step(line: str, steps: int) -> None:
-    event = read_event(line) if is_from(line, 0) else None
+    event = read_event(line) if rank_of(line) == 0 else None
     if not event or event["event"] != "step" or event["step"] % max(1, steps // _LOGGED_STEPS):
         return
     loss = event["loss"]

@@ -17,9 +17,10 @@ from pydantic import Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
 from seatrial.checks.collectives.sweep import rendezvous_argv
-from seatrial.checks.failures import classify_failure, node_of
+from seatrial.checks.failures import classify_failure, node_of, unwitnessed
 from seatrial.checks.training.goodput import Attempt, goodput
 from seatrial.checks.training.on_ranks import NAME, on_ranks
+from seatrial.checks.training.parts import RankFigures, disputed
 from seatrial.checks.training.result import Finite
 from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_hang
@@ -31,7 +32,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
-from seatrial.remote.ranks import from_rank_0, is_from
+from seatrial.remote.ranks import from_rank_0, rank_of
 from seatrial.text.words import quantity
 
 _MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
@@ -42,7 +43,7 @@ _CONFIDENT = 0.9
 Ranks = Annotated[int, Field(ge=0, lt=_MOST_RANKS)]
 
 
-class Rank(NodeAnswer):
+class Rank(RankFigures):
     """One rank's times in ms, its peak of memory, and the digest of its parameters."""
 
     rank: Ranks
@@ -165,7 +166,7 @@ class _Course:
 
     def see(self, line: str) -> None:
         """Note when the steps begin."""
-        if self.began is None and is_from(line, 0) and '{"event": "start"' in line:
+        if self.began is None and rank_of(line) == 0 and '{"event": "start"' in line:
             self.began = time.time()
 
     def end(self, lines: Sequence[str]) -> None:
@@ -234,7 +235,7 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
     last = read_last(list(from_rank_0(result.lines)))
     if last is None:
         return _without_end(testbed, result)
-    found = _problem(last, testbed)
+    found = unwitnessed(result) or disputed(result, last.ranks) or _problem(last, testbed)
     if found is None and not result.ok:
         found = classify_failure(result, began=True)
     verdict, reason = found or (Verdict.PASS, _good(last))

@@ -14,7 +14,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import flooding_nodes, mpirun
 from seatrial.remote.mpi_result import MpiResult
-from seatrial.remote.ranks import is_from
+from seatrial.remote.ranks import rank_of
 
 NAME = "training"
 
@@ -38,7 +38,7 @@ def on_ranks(
             argv,
             timeout_s=timeout_s,
             on_line=on_line,
-            is_done=lambda line: gave_up(line) or (is_from(line, 0) and is_done(line)),
+            is_done=lambda line: gave_up(line) or (rank_of(line) == 0 and is_done(line)),
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.checks.collectives.sweep import rendezvous_argv
-from seatrial.checks.failures import classify_failure, lost_ranks
+from seatrial.checks.failures import classify_failure, lost_ranks, unwitnessed
 from seatrial.checks.training.on_ranks import NAME, on_ranks
 from seatrial.checks.training.section import Workload
 from seatrial.config.run import Run
@@ -40,6 +40,8 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
     """The check after one run of the command. Pure."""
     lines = _of_the_rank_that_logs(result)
     steps = read_steps(lines)
+    if witness := unwitnessed(result):
+        return Check(NAME, *witness, result.seconds)
     report = read_training(lines)
     if not result.ok:
         return _failed(testbed, result, began=bool(steps))

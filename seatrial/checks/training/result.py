@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
 from seatrial.checks.failures import node_of
+from seatrial.checks.training.parts import RankFigures
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
@@ -37,7 +38,7 @@ class _StepEvent(NodeAnswer):
     step_time_ms: Finite
 
 
-class Rank(NodeAnswer):
+class Rank(RankFigures):
     """One rank's end: its host, the SHA-256 of its parameters, and whether its own numbers stayed finite."""
 
     rank: int = Field(ge=0)
@@ -101,6 +102,8 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
 
 def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
     """The first problem of a complete result, if any."""
+    if len(result.losses) < max(1, result.steps):
+        return Verdict.INCONCLUSIVE, Reason.of("training-steps-missing", steps=result.steps, seen=len(result.losses))
     if len(result.ranks) != world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(result.ranks), world_size=world_size)
     bad = [rank for rank in result.ranks if not rank.finite]

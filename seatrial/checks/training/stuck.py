@@ -58,7 +58,7 @@ def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
             stuck = read_answer(_Stuck, line[start:])
         except ValueError:
             continue
-        if getattr(line, "rank", None) in (None, stuck.rank):  # no rank speaks for another
+        if getattr(line, "rank", None) == stuck.rank:  # no rank speaks for another
             found[stuck.rank] = _trace(stuck)
     return [found[rank] for rank in sorted(found)]
 

@@ -264,7 +264,7 @@ class Pretraining:
             mine[f"{name}_ms"] = rounded(times.median(name, warmup))
         mine["memory_gb"] = self.peak_memory_gb()
         shares = shares_of_groups(lambda: self.run_step(options.steps), self.device) if finite else {}
-        ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), str(self.device))]
+        ranks = rendezvous.report(mine, str(self.device))
         counted = self.step_time_ms[warmup:] or self.step_time_ms
         tokens = options.batch * options.sequence * self.degrees.data
         seconds = sum(counted) / 1e3

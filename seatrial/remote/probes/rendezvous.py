@@ -14,6 +14,7 @@ import argparse
 import fcntl
 import gc
 import ipaddress
+import json
 import os
 import re
 import socket
@@ -180,6 +181,12 @@ def share(text: str, device: str = "cpu") -> list[str]:
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
     return [bytes(theirs.tolist()).decode().rstrip() for theirs in everyone]
+
+
+def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]:
+    """Gather what every rank has to report of itself. Each prints its own part too: no other vouches for it."""
+    print(json.dumps({"event": "part", **mine}), flush=True)
+    return [json.loads(text) for text in share(json.dumps(mine), device)]
 
 
 def one_line(error: BaseException) -> str:

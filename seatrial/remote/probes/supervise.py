@@ -4,7 +4,8 @@
 
 An SSH session that goes away does not end what it started; mpirun would run on. The caller keeps the standard
 input open for as long as the command is wanted. The first line there is a JSON object: variables for the
-command's environment, which show neither in a list of processes nor in a file.
+command's environment, which show neither in a list of processes nor in a file. With SEATRIAL_PIPE among them, what
+rank 0 writes into that named pipe comes by standard error, apart from the words of all others.
 
 The exit status is the command's own, 128+N when signal N ended it. A command's own may be any number, so one of these
 lines says that this program ends the command, or could not start it; what comes after it is of processes that are ended
@@ -20,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from processor_wait import waited_s
@@ -34,6 +36,7 @@ def main(arguments):
     variables = read_variables()
     if variables is None:
         return report(UNWANTED)
+    pipe = Pipe(variables.pop("SEATRIAL_PIPE", None))
     try:
         child = start(command, variables)
     except OSError as error:
@@ -42,9 +45,37 @@ def main(arguments):
     if why:
         report(why)
     end_all(child)  # also what a command that ended by itself left running
+    pipe.close()
     if why:
         return 1
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+class Pipe:
+    """A named pipe that is copied to standard error until it is closed; none without a path."""
+
+    def __init__(self, path):
+        self.copying = None
+        if not path:
+            return
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.mkfifo(path, 0o600)
+        self.reader, self.writer = os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY)
+        os.set_blocking(self.reader, True)
+        self.copying = threading.Thread(target=self.copy, daemon=True)
+        self.copying.start()
+
+    def copy(self):
+        while data := os.read(self.reader, 65536):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(2, view) :]
+
+    def close(self):
+        """Wait until the rest is copied: all processes that wrote have ended."""
+        if self.copying:
+            os.close(self.writer)
+            self.copying.join(GRACE_S)
 
 
 def read_variables():

@@ -9,7 +9,6 @@ import argparse
 import ctypes
 import gc
 import hashlib
-import json
 import math
 import statistics
 import time
@@ -239,7 +238,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     broke_off = not all(math.isfinite(loss) for loss in history.losses)
     mine["communication_share"] = None if broke_off else communication_share(trainer)
     mine["inference_samples_s"] = None if broke_off else inference_rate(trainer)
-    ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), str(trainer.device))]
+    ranks = rendezvous.report(mine, str(trainer.device))
     shares, rates = ([rank.pop(name) for rank in ranks] for name in ("communication_share", "inference_samples_s"))
     first_loss, last_loss = smoothed(history.losses, options.steps)
     seconds = sum(step_time_ms) / 1e3

@@ -9,6 +9,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.remote.mpi_result import MpiResult
+from seatrial.remote.ranks import RankLine
 
 HEADER = """\
 # Collective test starting: {operation}_perf
@@ -38,8 +39,11 @@ GPU_SIZES = (1 << 18, 1 << 20, 1 << 22)
 
 def table(
     ranks: int = 4, sizes: Sequence[int] = SIZES, wrong: int = 0, footer: bool = True, listed: int | None = None
-) -> list[str]:
-    """What a sweep prints: 1 GB/s algbw at every size, `wrong` elements at the last; `listed` ranks in the header."""
+) -> list[RankLine]:
+    """What rank 0 prints in a sweep: 1 GB/s algbw at every size, `wrong` elements at the last.
+
+    `listed` ranks are in the header.
+    """
     lines = HEADER.format(operation="all_reduce").splitlines()
     names = range(ranks if listed is None else listed)
     lines += [f"#  Rank {i:2d} Group  0 Pid {100 + i:6d} on node-{i} device  0 [] CPU" for i in names]
@@ -48,7 +52,9 @@ def table(
         bad = wrong if size == sizes[-1] else 0
         bus = 2 * (ranks - 1) / ranks
         lines.append(ROW.format(size=size, count=size // 4, time=size / 1e3, alg=1.0, bus=bus, wrong=bad))
-    return lines + (FOOTER.format(bad=bool(wrong) + 0, word="FAILED" if wrong else "OK").splitlines() if footer else [])
+    if footer:
+        lines += FOOTER.format(bad=int(wrong > 0), word="FAILED" if wrong else "OK").splitlines()
+    return [RankLine(line, 0) for line in lines]
 
 
 def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
@@ -98,5 +104,5 @@ class FakeMpirun:
         operation = argv[argv.index("--operation") + 1] if "--operation" in argv else argv[0].removesuffix("_perf")
         played = self.answer(operation)
         for line in played.lines:
-            options["on_line"](line)
+            options["on_line"](line if isinstance(line, RankLine) else RankLine(line, 0))
         return played
