@@ -48,7 +48,7 @@ from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
 from tasks.check import check_task, compare_task, judge_of, localize_task
 from tasks.image import image_task
-from tasks.launch import COLLECT_S, CUT_COLLECT_S, collect, isolate, keep, launch_task, reap, teardown
+from tasks.launch import COLLECT_S, CUT_COLLECT_S, collect, gave_way, isolate, keep, launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import metrics_task, record_task, write_run_json
 from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
@@ -63,7 +63,10 @@ if TYPE_CHECKING:
 # Prefect's run form is made of these types and of the flow's docstring.
 ClusterFile = Annotated[str, Field(min_length=1, examples=["deployments/clusters/a4-gke.yaml"])]
 SuiteName = Annotated[
-    Annotated[Literal["quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32"], Field(title="shipped")]
+    Annotated[
+        Literal["quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32", "qualify", "qualify-pairs"],
+        Field(title="shipped"),
+    ]
     | Annotated[str, Field(title="file", min_length=1)],
     Field(),
 ]
@@ -128,7 +131,7 @@ def check(
 
     Args:
         cluster: Path of the cluster file, as the machine that runs the check sees it.
-        suite: quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file; see `seatrial suites`.
+        suite: A shipped suite, such as quick or nightly, or the path of a suite file; see `seatrial suites`.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
         notify: Whether alerts are sent, if they are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
@@ -150,14 +153,14 @@ def check(
             log_file(run.logs / "run.log", secrets),
         ):
             introduce(run)
-            result = _checked(run, notify, rebuild, wait_s)
+            result = run_chain(run, notify, rebuild, wait_s)
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
         return crashed_state(error)
     return state_of(result, require_baseline)
 
 
-def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
+def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """Wait for the cluster, run the steps on it, and publish the result."""
     startup_s = 0.0 if results or errors else process_age_s()  # a later run of this process has not waited for it
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
@@ -200,7 +203,9 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
                 continue
             with run_state.attempt(kind.name):
                 run_state.checked(check_task(kind, run_state.context()))
-        _judge(run_state, store)
+        if not _gave_way(run_state):
+            _judge(run_state, store)
+            _gave_way(run_state)
         if "compare" in run_state.done and run_state.run.cluster.isolate:
             with run_state.attempt("isolate"):
                 run_state.isolated = isolate(run_state.run, run_state.checks, len(run_state.nodes))
@@ -211,6 +216,14 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
     finally:
         with uninterrupted():
             _collect_and_teardown(run_state, through)
+
+
+def _gave_way(run_state: RunState) -> bool:
+    """Whether a run of taken nodes had to give them back, after which it counts for nothing."""
+    why = gave_way(run_state.run, run_state.launched, run_state.checks)
+    if why:
+        run_state.count_for_nothing(why)
+    return bool(why)
 
 
 def _judge(run_state: RunState, store: "Store | None") -> None:

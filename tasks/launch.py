@@ -25,6 +25,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, isolator_for, platform_for
 from seatrial.platforms import state as states
+from seatrial.platforms.service import node_service
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected, on_each
 from seatrial.runs.login import folder_of
@@ -91,6 +92,36 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
         else:
             lines.append(f"{node} is out of service already")
     return lines
+
+
+_GIVEN = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled"})  # codes of nodes that the scheduler took
+
+
+def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> str | None:
+    """Why a run that is not passed and had taken its nodes has none any more: another job, by its name; else None."""
+    bad = [check for check in checks if check.verdict is not Verdict.PASS]
+    if run.taken is None or not bad:
+        return None
+    reasons = [check.reason for check in bad]
+    if testbed is not None:
+        blameless = (testbed.blameless_reason(node) for node in testbed.nodes)
+        reasons = [*filter(None, blameless), *reasons]
+    given = next((reason for reason in reasons if code_of(reason) in _GIVEN), None)
+    if given is None or code_of(given) == "gave-way":
+        return given
+    return Reason.of("gave-way", job=_who_has(run))
+
+
+def _who_has(run: Run) -> str:
+    """The job that has one of the nodes that the run took."""
+    assert run.taken is not None
+    try:
+        nodes = node_service(run.cluster).nodes()
+    except SeatrialError as error:
+        log.warning("who took the nodes is not known: %s", error)
+        return "another job"
+    jobs = [node.why for node in nodes if node.name in run.taken.nodes and node.state == "busy" and node.why]
+    return jobs[0] if jobs else "another job"
 
 
 def end(run: str, cluster: Cluster | None = None) -> str:

@@ -78,19 +78,25 @@ def by_hand(
     budget_s: float | None = None,
     only: Sequence[str] = (),
 ) -> RunResult | Unfinished:
-    """Run the flow; return its result, or the exit status and reason of a run without one."""
+    """Run the flow `check`; return its result, or the exit status and reason of a run without one."""
+    return flow_by_hand(
+        "flows.check:check",
+        cluster=str(cluster),
+        suite=suite,
+        out=str(out) if out else None,
+        notify=notify,
+        rebuild=rebuild,
+        require_baseline=require_baseline,
+        budget_s=budget_s,
+        only=list(only) or None,
+    )
+
+
+def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:
+    """Run a flow, MODULE:NAME, that ends in the result of a run; the parameters are the flow's."""
     _listen()
     try:
-        result = _run_flow(
-            cluster=str(cluster),
-            suite=suite,
-            out=str(out) if out else None,
-            notify=notify,
-            rebuild=rebuild,
-            require_baseline=require_baseline,
-            budget_s=budget_s,
-            only=list(only) or None,
-        )
+        result = _run_flow(flow, **parameters)
     except KeyboardInterrupt:
         return Unfinished(130, Reason.of("cut-off", how="interrupted; everything is taken down"))
     except _Terminated:
@@ -109,7 +115,7 @@ def by_hand(
     return Unfinished(3, Reason.of("prefect-failed", problem=f"the run did not end in a verdict: {result}"))
 
 
-def _run_flow(**parameters: Any) -> Any:
+def _run_flow(flow: str, **parameters: Any) -> Any:
     """Return the flow's result, or the exception it ended in, also where Prefect does not know of its end.
 
     Prefect is imported while its server starts.
@@ -119,8 +125,10 @@ def _run_flow(**parameters: Any) -> Any:
     from prefect.events.worker import EventsWorker
     from prefect.settings import get_current_settings
 
-    from flows.check import check
     from flows.serving.ui import errors, results
+
+    module, _, name = flow.partition(":")
+    started = getattr(importlib.import_module(module), name)
 
     threading.Thread(target=_import_ahead, daemon=True).start()
     if not has_lasting_server():
@@ -131,7 +139,7 @@ def _run_flow(**parameters: Any) -> Any:
 
     ended: Any = None
     try:
-        ended = check(**parameters, return_state=True).result(raise_on_failure=False)
+        ended = started(**parameters, return_state=True).result(raise_on_failure=False)
     except Exception as error:
         if not (results or errors):  # the flow has not begun
             raise

@@ -116,6 +116,11 @@ REASONS = {
         "The check measures between ranks, and the cluster file asks for one rank only.",
         "Ask for a second GPU or node in the cluster file; without GPUs, set `slots_per_node` to 2 or more.",
     ),
+    "nothing-to-sweep": Explanation(
+        "{check} left out: the nodes have too few ranks for the arms {arms}",
+        "The suite sweeps arms alone, and these need two ranks in a node, or two nodes.",
+        "Set `slots_per_node` or `gpus_per_node` to 2 to measure inside a node; a node of one rank needs no action.",
+    ),
     "single-gpu": Explanation(
         "{check} left out: it needs at least two GPUs, and the cluster is a single one",
         "The check measures between GPUs, and a single GPU has no other one to exchange data with.",

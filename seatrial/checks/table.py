@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from seatrial.checks.collectives.check import COLLECTIVES
+from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, TimeLeft, too_small
 from seatrial.checks.dcgm import DCGM
@@ -29,6 +30,11 @@ def left_out(kind: CheckType, run: Run) -> str | None:
 
     Only where another check of the suite measures that GPU: a pass needs something that was measured.
     """
+    section, cluster = run.suite.section(kind.section), run.cluster
+    if isinstance(section, Collectives):
+        planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
+        if not planned:
+            return Reason.of("nothing-to-sweep", check=kind.name, arms=", ".join(section.arms))
     if run.cluster.nodes * run.cluster.gpus != 1 or run.cluster.slots >= kind.least_ranks:
         return None
     others = (each for each in CHECKS if each.after == kind.after and each.least_ranks == 1)

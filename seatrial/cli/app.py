@@ -19,6 +19,7 @@ from seatrial.cli.localize import localize
 from seatrial.cli.logs import judge, parse, simulate
 from seatrial.cli.nodes import dial, probe, reap, release, render, ssh, status, watch
 from seatrial.cli.past_runs import bundle, compare, history, rejudge, replay, report, verify
+from seatrial.cli.qualify import qualify
 from seatrial.cli.run import run, suites
 from seatrial.cli.upkeep import doctor, prune, serve
 from seatrial.model.errors import InputError, SeatrialError
@@ -27,7 +28,7 @@ from seatrial.system.state_home import ensure_home
 COMMANDS = (
     init, run, suites, render, parse, judge, localize, diagnose,
     rejudge, replay, explain, baseline, history, compare, report,
-    bundle, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
+    bundle, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve, qualify,
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ suite_option = click.option(
     default="quick",
     show_default=True,
     shell_complete=complete.suites,
-    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file.",
+    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, qualify, or the path of a suite file.",
 )
 baseline_option = click.option(
     "--require-baseline",

@@ -99,8 +99,8 @@ def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str
     default="quick",
     show_default=True,
     shell_complete=complete.suites,
-    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, or the path of a suite file; list, or nothing, shows"
-    " what each does and how long it takes, as seatrial suites does.",
+    help="quick, nightly, acceptance, a4-sweep, resnet50-fp32, qualify, or the path of a suite file; list, or nothing,"
+    " shows what each does and how long it takes, as seatrial suites does.",
 )
 @click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
 @click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")

@@ -30,6 +30,7 @@ from seatrial.config import PLATFORMS
 from seatrial.config.faults import Fault, fault_problems
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.notify import Notify
+from seatrial.config.qualify import Qualify
 from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.shipped import example
@@ -229,6 +230,8 @@ class PlatformSettings(Strict):
     takes_image_files: ClassVar[bool] = False  # nodes may start an image that is a file
     injects_faults: ClassVar[bool] = False
     isolates: ClassVar[bool] = False  # its scheduler can take nodes out of service
+    qualifies: ClassVar[bool] = False  # it knows which of its nodes are idle
+    stands_alone: ClassVar[bool] = False  # it works without the settings of a cluster file
 
     def architecture(self, hardware: str, here: str) -> str | None:
         """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this machine's."""
@@ -249,6 +252,12 @@ class PlatformSettings(Strict):
             yield "faults: are only for platform local; no real cluster is broken on purpose"
         if cluster.isolate and not self.isolates:
             yield f"isolate: is only for platforms kubernetes and slurm, not {self.kind}"
+        if cluster.qualify and not self.qualifies:
+            yield f"qualify: is only for platforms kubernetes, slurm and local, not {self.kind}"
+
+    def node_names(self, count: int) -> list[str]:
+        """Return the names of `count` nodes where the platform does not give them others."""
+        return [f"node-{i}" for i in range(count)]
 
     def moving_parts(self) -> list[str]:
         """Versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
@@ -326,6 +335,7 @@ class Cluster(Strict):
     keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
     keep_s: Seconds = Field(2 * 3600, description="seconds that they stay up")
     isolate: Isolate | None = Field(None, description="takes nodes that a run names out of service")
+    qualify: Qualify | None = Field(None, description="tests nodes beside the jobs of the cluster (docs/qualify.md)")
     schedule: Schedule = Field(Schedule.model_construct(), description="when `seatrial serve` checks it")
     notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")
 
@@ -348,7 +358,7 @@ class Cluster(Strict):
 
     def node_names(self) -> list[str]:
         """The names nodes have when the platform does not give them others."""
-        return [f"node-{i}" for i in range(self.nodes)]
+        return self.platform.node_names(self.nodes)
 
     @property
     def builds_without_repository(self) -> bool:

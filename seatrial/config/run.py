@@ -66,11 +66,19 @@ _WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Nodes that a run takes from a cluster at work, and gives back to any other job; some of them wait at the gate."""
+
+    nodes: tuple[str, ...]
+    gated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The request of one run.
 
     `day` counts days; measurements that are too many for every run take turns by it (None: no turns). `image` is the
-    image of the nodes once the step `image` has built or found it.
+    image of the nodes once the step `image` has built or found it. `taken` is set where the cluster is at work.
     """
 
     run_id: str
@@ -79,6 +87,7 @@ class Run:
     out: Path
     image: str | None = None
     day: int | None = None
+    taken: Taken | None = None
 
     @property
     def nodes_image(self) -> str:

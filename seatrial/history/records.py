@@ -14,6 +14,7 @@ import numpy as np
 from sqlalchemy import JSON, Connection, Row, Select, Text, and_, case, cast, func, literal, outerjoin, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from seatrial.history.node_tests import NodeTest
 from seatrial.history.rows import VERDICTS, Pin, Readings, RunRow
 from seatrial.history.schema import checks, clean, node_hardware, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
@@ -102,6 +103,14 @@ def suspect_records(result: RunResult) -> list[Record]:
     columns = ("kind", "name", "confidence", "code", "evidence")
     blamed = (suspect.to_dict() for suspect in result.suspects)
     return [{"run_id": result.run_id, **{column: each[column] for column in columns}} for each in blamed]
+
+
+def node_test_record(test: NodeTest) -> Record:
+    return {**asdict(test), "verdict": test.verdict.value}
+
+
+def node_test(row: Row[Any]) -> NodeTest:
+    return NodeTest(**{**row._mapping, "verdict": Verdict(row.verdict)})
 
 
 def pin_record(cluster: str, pin: Pin) -> Record:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0010"
+HEAD = "0011"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -158,6 +158,24 @@ node_hardware = Table(
     Column("driver", CleanText, nullable=False),
     Column("nodes", CleanJson, nullable=False),
     Column("ids", CleanJson),
+)
+
+# What a run found of each of its nodes, also in runs that are removed: the age of tests outlives them. `partner` is the
+# other node of a test of two, `held_s` how long the run held the node.
+node_tests = Table(
+    "node_tests",
+    metadata,
+    Column("run_id", CleanText, primary_key=True),
+    Column("node", CleanText, primary_key=True),
+    Column("cluster", CleanText, nullable=False),
+    Column("suite", CleanText, nullable=False),
+    Column("ended", UtcDateTime, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("code", String(100)),
+    Column("partner", CleanText),
+    Column("gpus", Integer, nullable=False),
+    Column("held_s", Double, nullable=False),
+    Index("ix_node_tests_cluster_ended", "cluster", "ended"),
 )
 
 suspects = Table(

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
+from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.history.records import (
     check_records,
     described_series,
@@ -18,6 +19,8 @@ from seatrial.history.records import (
     hardware_records,
     keyed,
     listed,
+    node_test,
+    node_test_record,
     numbers_of,
     pin_record,
     reading_records,
@@ -36,6 +39,7 @@ from seatrial.history.schema import (
     checks,
     incidents,
     node_hardware,
+    node_tests,
     readings,
     runs,
     samples,
@@ -105,6 +109,7 @@ class Store:
             measured = keyed(result)
             numbers, raw = reading_records(result, measured, series_ids(connection, series_records(measured)))
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
+            connection.execute(delete(node_tests).where(node_tests.c.run_id == result.run_id))
             connection.execute(insert(runs), run_record(result, out))
             rows_by_table = (
                 (node_hardware, hardware_records(result)),
@@ -112,6 +117,7 @@ class Store:
                 (readings, numbers),
                 (samples, raw),
                 (suspects, suspect_records(result)),
+                (node_tests, [node_test_record(test) for test in node_tests_of(result)]),
             )
             for table, rows in rows_by_table:
                 if rows:
@@ -202,16 +208,30 @@ class Store:
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return hardware_of(connection, run_ids)
 
+    def node_tests(self, cluster: str, since: datetime) -> list[NodeTest]:
+        """Return the tests of the cluster's nodes that ended since then, the oldest first."""
+        query = (
+            select(node_tests)
+            .where(node_tests.c.cluster == cluster, node_tests.c.ended >= since)
+            .order_by(node_tests.c.ended, node_tests.c.run_id)
+        )
+        with explained(self._engine.url, "tests of nodes cannot be read"), self._engine.begin() as connection:
+            return [node_test(row) for row in connection.execute(query)]
+
     def links_measured(self, cluster: str) -> dict[str, datetime]:
         """Return the start of the newest run that measured it, by link."""
+        return self.measured(cluster, "link")
+
+    def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
+        """Return the start of the newest run that measured it, by the name of each subject of the kind: link, gpu."""
         query = (
             select(series.c.subject_name, func.max(runs.c.started))
             .join_from(runs, readings, readings.c.run_id == runs.c.run_id)
             .join(series, series.c.id == readings.c.series_id)
-            .where(runs.c.cluster == cluster, series.c.subject_kind == "link", readings.c.value.is_not(None))
+            .where(runs.c.cluster == cluster, series.c.subject_kind == kind, readings.c.value.is_not(None))
             .group_by(series.c.subject_name)
         )
-        with explained(self._engine.url, "links cannot be read"), self._engine.begin() as connection:
+        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return dict(connection.execute(query).tuples().all())
 
     def measurements(self, run_id: str) -> list[Measurement]:

@@ -117,11 +117,17 @@ def isolator_for(cluster: "Cluster") -> Isolator:
 
 def platforms() -> dict[str, Platform]:
     """The platforms that can be run without a cluster file's settings, by kind."""
-    without = {kind: model for kind, load in PLATFORMS.items() if set((model := load()).model_fields) == {"kind"}}
+    without = {kind: model for kind, load in PLATFORMS.items() if (model := load()).stands_alone}
     return {kind: import_module(model.implementation()).platform() for kind, model in without.items()}
 
 
 REASONS = {
+    "gave-way": Explanation(
+        "gave way to {job}",
+        "The run had taken idle nodes of a cluster at work, and another job wanted them. It counts for nothing, and no "
+        "node is to blame.",
+        "There is nothing to do: the next pass of `seatrial qualify` tests the nodes again.",
+    ),
     "run-keys-refused": Explanation(
         "the keys of the run cannot be stored: {problem}",
         "The folder for the keys belongs to another user, is open to others, or is a link: it may be planted.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seatrial import builders, causes, checks, history, localize, model, platforms, readers, remote, runs
+from seatrial import builders, causes, checks, history, localize, model, platforms, qualify, readers, remote, runs
 from seatrial.checks import collectives, connectivity, devices, training
 from seatrial.checks import localize as localize_step
 from seatrial.model.reason import Explanation
@@ -26,6 +26,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Other tools": readers.REASONS,
     "Training": {**training.REASONS, **flight_recorder.REASONS},
     "Devices": devices.REASONS,
+    "Qualification": qualify.REASONS,
     "Localisation": {**localize.REASONS, **localize_step.REASONS},
     "Numbers": model.REASONS,
     "History": history.REASONS,

@@ -76,6 +76,7 @@ class RunState:
     finished: datetime | None = None  # set once, so that alerts and history agree
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
     nodes_up: Testbed | None = None  # the nodes that are left
+    launched: Testbed | None = None  # all nodes
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
 
@@ -116,7 +117,7 @@ class RunState:
 
     def up(self, testbed: Testbed) -> None:
         """Set the testbed; run.json names all its nodes, even those that are taken out later."""
-        self.nodes_up = testbed
+        self.nodes_up = self.launched = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
 
     def checked(self, result: StepResult) -> None:
@@ -156,6 +157,10 @@ class RunState:
             for check in self.checks
         ]
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
+
+    def count_for_nothing(self, why: str) -> None:
+        """Drop all that was measured because of `why`: the nodes were given away meanwhile."""
+        self.checks = [Check("run", Verdict.INCONCLUSIVE, why)]
 
     def remember(self, store: "Store") -> None:
         """Read the earlier runs that the summary counts from; without them it says so."""

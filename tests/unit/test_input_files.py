@@ -46,13 +46,18 @@ print(*sorted({{name.split(".")[2] for name in sys.modules if name.startswith("s
 def test_shipped_suites_load(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
-    alone = {"a4-sweep": {Devices, Training}, "resnet50-fp32": {Devices, Collectives}}
+    alone: dict[str, set[Any]] = {
+        "a4-sweep": {Devices, Training},
+        "resnet50-fp32": {Devices, Collectives},
+        "qualify": {Training},
+        "qualify-pairs": {Devices, Training},
+    }
     left_out = {Dcgm} | alone.get(name, set())
     assert {kind.section for kind in CHECKS if suite.section(kind.section)} == {
         kind.section for kind in CHECKS
     } - left_out
     section = suite.section(Collectives)
-    assert section is None if Collectives in left_out else section and "all_reduce" in section.operations
+    assert section is None if Collectives in left_out else section and section.first_operation == "all_reduce"
 
 
 def test_a_name_comes_from_the_file(tmp_path: Path) -> None:
@@ -283,7 +288,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^deployments/clusters/none\.yaml: cannot be read"):  # nor shipped
         load_cluster(Path("deployments/clusters/none.yaml"))
     with pytest.raises(
-        InputError, match="suite 'quik': unknown; legal: quick, nightly, acceptance, a4-sweep, resnet50-fp32"
+        InputError,
+        match="suite 'quik': unknown; legal: quick, nightly, acceptance, a4-sweep, resnet50-fp32, qualify",
     ):
         load_suite("quik")
 

@@ -77,7 +77,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def went_through(run: Run) -> tuple[RunResult, dict[str, Any]]:
-    result = check._checked(run, notify=True, rebuild=False, wait_s=0)
+    result = check.run_chain(run, notify=True, rebuild=False, wait_s=0)
     return result, json.loads((run.out / "run.json").read_text())
 
 

@@ -55,7 +55,7 @@ _NAME = "collectives"
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """Each sweep from the smallest to the largest of its doubtful sizes; in the arm `intra` on the doubtful nodes."""
     run, testbed, section = context.run, context.testbed, context.section(Collectives)
-    writes_json = can_write_json(testbed, section.operations[0])
+    writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
         own = [d for d in doubts if d.measurement.conditions.get("operation") == planned.operation]
         own = [d for d in own if arm_of(d.measurement) == planned.arm]
@@ -115,7 +115,7 @@ def collectives(context: CheckContext) -> StepResult:
 
 def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
     """The outcome of every operation, and the nodes that are left."""
-    writes_json = can_write_json(testbed, settings.operations[0])
+    writes_json = can_write_json(testbed, settings.first_operation)
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
     for planned in planned_sweeps(testbed, settings):

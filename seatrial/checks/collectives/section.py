@@ -101,7 +101,9 @@ class PlannedSweep:
 class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
 
-    operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="one sweep each, in order")
+    operations: tuple[Operation, ...] = Field(
+        ("all_reduce",), description="one sweep each, in order; none only beside `arms`"
+    )
     gpu: GpuSweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     arms: tuple[ArmName, ...] = Field(
@@ -116,7 +118,14 @@ class Collectives(Strict):
             raise ValueError("operations must not name the same operation twice")
         if len(set(self.arms)) < len(self.arms):
             raise ValueError("arms must not name the same arm twice")
+        if not self.operations and not self.arms:
+            raise ValueError("operations must not be empty without arms: there would be nothing to sweep")
         return self
+
+    @property
+    def first_operation(self) -> str:
+        """The operation of the first sweep."""
+        return self.operations[0] if self.operations else ARM_OPERATION
 
     def latency_sizes(self, *, gpus: bool) -> SweepSizes:
         """Return the sizes of the arm `latency`, with the suite's own arguments of nccl-tests."""

@@ -194,7 +194,7 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
         return []
     commands, secrets = [], secrets_of(run.cluster)
     for planned in planned_sweeps(testbed, settings):
-        verbose = _fabric(run, testbed) is not None and planned.label == settings.operations[0]
+        verbose = _fabric(run, testbed) is not None and planned.label == settings.first_operation
         env = _environment(testbed, planned.arm, verbose=verbose)
         bed = of_processes(testbed, gpus_per_process(testbed, planned.sizes))
         argv = _argv(run, bed, settings, planned, planned.label, None)

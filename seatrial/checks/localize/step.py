@@ -56,7 +56,7 @@ class Localized:
 
 def is_due(context: CheckContext, checks: Sequence[Check]) -> bool:
     """Return whether a node has slowed, or a collective is or may be slow and no part is suspected."""
-    if len(context.testbed.nodes) < _LEAST_NODES:
+    if len(context.testbed.nodes) < _LEAST_NODES or context.run.taken:  # taken nodes are not kept for that long
         return False
     if _has_slowed(context):
         return True

@@ -14,7 +14,7 @@ from seatrial.config.run import Suite, part_name
 from seatrial.config.yamlfile import load_yaml
 from seatrial.model.errors import InputError
 
-SHIPPED = ("quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32")
+SHIPPED = ("quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32", "qualify", "qualify-pairs")
 
 _NEEDED = {kind.after for kind in CHECKS}
 

@@ -330,6 +330,7 @@ class KubernetesPlatform(PlatformSettings):
 
     pulls_images: ClassVar[bool] = True
     isolates: ClassVar[bool] = True
+    qualifies: ClassVar[bool] = True
 
     def architecture(self, hardware: str, here: str) -> str | None:
         return "arm64" if self.machine.startswith("a4x") else None

@@ -1,7 +1,7 @@
 """Nodes as network namespaces on this machine, each with its own real sshd: reasons and settings."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -50,9 +50,17 @@ class LocalPlatform(PlatformSettings):
     """Network namespaces on this machine, each with its own real sshd."""
 
     kind: Literal["local"] = Field(description="this machine")
+    names: tuple[Annotated[str, Field(pattern=r"^node-(0|[1-9]\d{0,3})$")], ...] = Field(
+        (), description="names of the nodes, as many as there are; node-0, node-1 and so on when unset"
+    )
 
     uses_host_software: ClassVar[bool] = True
     injects_faults: ClassVar[bool] = True
+    qualifies: ClassVar[bool] = True
+    stands_alone: ClassVar[bool] = True
+
+    def node_names(self, count: int) -> list[str]:
+        return list(self.names) or super().node_names(count)
 
     def architecture(self, hardware: str, here: str) -> str | None:
         return here if hardware == "cpu" else None
@@ -60,4 +68,6 @@ class LocalPlatform(PlatformSettings):
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.nodes > MAX_NODES:
             yield f"nodes: the local platform takes at most {MAX_NODES}, is {cluster.nodes}"
+        if self.names and len(set(self.names)) != cluster.nodes:
+            yield f"platform.names: must be {cluster.nodes} different ones, as many as nodes, is {len(self.names)}"
         yield from super().problems(cluster)

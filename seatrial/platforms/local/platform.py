@@ -24,6 +24,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
+from seatrial.platforms.local.busy import read
 from seatrial.platforms.local.plan import Account, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair, pinned_keys
@@ -155,6 +156,8 @@ class Local:
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
+        if run.taken:  # from now on a job that starts finds the run
+            self._check_free(run)
         plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(node_of(run.cluster, node.name, node.address, host_keys[node.name].public) for node in plan.nodes)
@@ -168,6 +171,13 @@ class Local:
             problem = _last_line(folder / "nodes" / head.name / "node.log")
             raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
         return testbed
+
+    def _check_free(self, run: Run) -> None:
+        """Raise LaunchError where a job has come to a node of the run since it was chosen."""
+        stage = read(run.cluster.name)
+        for node in run.cluster.node_names():
+            if job := stage.job_on(node):
+                raise LaunchError(Reason.of("gave-way", job=job))
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
@@ -252,7 +262,12 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
     def after_check(name: str) -> None:
         begin_faults([fifo for fifo, check in waiting.items() if check == name])
 
-    return replace(testbed, shared_cores=len(os.sched_getaffinity(0)), after_check=after_check)
+    def gave_way(node: Node) -> str | None:
+        job = read(cluster.name).given.get(plan.run_id)
+        return Reason.of("gave-way", job=job) if job else None
+
+    cores = len(os.sched_getaffinity(0))
+    return replace(testbed, shared_cores=cores, after_check=after_check, blameless_reason=gave_way)
 
 
 def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:

@@ -203,6 +203,7 @@ class SlurmPlatform(SshSettings, PlatformSettings):
 
     pulls_images: ClassVar[bool] = True
     isolates: ClassVar[bool] = True
+    qualifies: ClassVar[bool] = True
     takes_image_files: ClassVar[bool] = True
 
     @property
@@ -227,4 +228,6 @@ class SlurmPlatform(SshSettings, PlatformSettings):
             yield f"image: is required with platform.runtime {self.runtime}"
         elif cluster.image_is_a_file and not image.endswith(ending):
             yield f"image: {self.runtime} starts a {ending} file or a reference, is {image!r}"
+        if cluster.qualify and not (cluster.qualify.qos or cluster.qualify.partition):
+            yield "qualify.qos: is required on Slurm, or qualify.partition: one whose jobs may be preempted"
         yield from super().problems(cluster)

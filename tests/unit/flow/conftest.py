@@ -45,7 +45,7 @@ class Chain:
     def run(self, **cluster: Any) -> RunResult:
         """What a run of `suite` comes to; `cluster` are fields of the cluster file."""
         run = Run(RUN_ID, self.platform.cluster(**cluster), self.suite, self.out)
-        result = check._checked(run, notify=True, rebuild=False, wait_s=0)
+        result = check.run_chain(run, notify=True, rebuild=False, wait_s=0)
         assert list(_without_code(result)) == []
         return result
 

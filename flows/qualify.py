@@ -1,0 +1,167 @@
+"""The flow `qualify`: one pass over a cluster at work, which tests idle nodes and acts on what it finds."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID, uuid4
+
+from prefect import flow
+from prefect.runtime import deployment
+from prefect.runtime import flow_run as current
+from pydantic import Field
+
+from flows.check import run_chain, run_id_of
+from flows.serving.signals import end_with_parent, first_signal_alone
+from flows.serving.ui import crashed_state, forward_logs, show_verdict, state_of
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.qualify import Qualify
+from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
+from seatrial.history import open_store
+from seatrial.history.node_tests import NodeTest, node_tests_of
+from seatrial.model.errors import InputError
+from seatrial.model.result import RunResult, now
+from seatrial.platforms import platform_for
+from seatrial.platforms.service import NodeService, ServiceNode, node_service
+from seatrial.qualify import cycle
+from seatrial.qualify.choose import Wanted
+from seatrial.qualify.coverage import Coverage, coverage
+from seatrial.qualify.evidence import Evidence
+from seatrial.qualify.summary import pass_result, standing_result
+from seatrial.runs.progress import log_file
+from tasks.launch import reap
+from tasks.notify import notify_task
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun, State
+    from prefect.flows import Flow
+
+    from seatrial.history.store import Store
+
+log = logging.getLogger("seatrial.qualify")
+
+REMEMBERED = timedelta(days=90)  # tests that a pass looks at; older ones say nothing of a node today
+_WAIT_S = 60.0  # for another run on the cluster; the next pass comes within the hour
+
+NodeName = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+def reap_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
+    """Take down the nodes of a pass whose process died; its tests are those whose process is gone."""
+    reap(platform_for(load_cluster(Path(flow_run.parameters["cluster"]))))
+
+
+def _name() -> str:
+    return f"{Path(current.parameters['cluster']).stem} qualify"
+
+
+@flow(
+    name="seatrial-qualify",
+    flow_run_name=_name,
+    validate_parameters=True,
+    on_crashed=[reap_after_crash],
+    on_cancellation=[reap_after_crash],
+)
+def qualify(
+    cluster: Annotated[str, Field(min_length=1)],
+    nodes: list[NodeName] | None = None,
+    idle: bool = True,
+    gated: bool = True,
+    at_once: Annotated[int, Field(ge=1, le=16)] | None = None,
+    max_age_days: Annotated[float, Field(gt=0, le=366)] | None = None,
+    notify: bool = True,
+) -> "State[RunResult] | State[Exception]":
+    """Test idle nodes and those at the gate, and let them in or keep them out.
+
+    Args:
+        cluster: Path of the cluster file, which must have the section `qualify`.
+        nodes: Names of the nodes to test; all that are due when empty.
+        idle: Whether idle nodes are tested that were not for long enough.
+        gated: Whether nodes that wait at the gate are tested.
+        at_once: Nodes of one job; the cluster file's when empty.
+        max_age_days: Days within which every node is tested; the cluster file's when empty.
+        notify: Whether alerts are sent, if they are configured.
+    """
+    if deployment.id:
+        end_with_parent()
+    try:
+        loaded = load_cluster(Path(cluster))
+        settings = settings_of(loaded, cluster, at_once, max_age_days)
+        wanted = Wanted(tuple(nodes or ()), idle, gated)
+        with first_signal_alone(is_served=bool(deployment.id)), forward_logs(secrets_of(loaded)), open_store() as store:
+            result = Pass(loaded, settings, node_service(loaded), store).run(wanted, notify)
+            show_verdict(result)
+    except Exception as error:  # Failed would say that the cluster is bad
+        return crashed_state(error)
+    return state_of(result)
+
+
+def settings_of(cluster: Cluster, file: str, at_once: int | None, max_age_days: float | None) -> Qualify:
+    """The section `qualify`, with what is given in its place. Raises InputError where the file has none."""
+    if cluster.qualify is None:
+        raise InputError(f"{file}: qualify: is missing; its fields are in docs/qualify.md")
+    given = {"at_once": at_once, "max_age_days": max_age_days}
+    return cluster.qualify.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass over a cluster, with the history that it reads and its tests write."""
+
+    cluster: Cluster
+    settings: Qualify
+    service: NodeService
+    store: "Store"
+
+    def run(self, wanted: Wanted, notify: bool) -> RunResult:
+        """Test, act and send alerts."""
+        started = now()
+        at_work = cycle.Cluster(self.service, self.settings, self._test, self._tests, now)
+        outcome = cycle.run_pass(at_work, wanted)
+        run_id = run_id_of(UUID(current.id), current.scheduled_start_time or started)
+        result = pass_result(run_id, self.cluster.name, started, now(), outcome, wanted)
+        for line in result.notes:
+            log.info("%s", line)
+        nodes, evidence = self.service.nodes(), Evidence.of(self._tests(), now())
+        covered = coverage_of(self.cluster, self.settings, nodes, evidence, self.store)
+        for line in covered.lines():
+            log.info("%s", line)
+        if notify:
+            notify_task(standing_result(result, nodes, outcome, evidence, covered), self.cluster, self.store, None)
+        return result
+
+    def _tests(self) -> list[NodeTest]:
+        return self.store.node_tests(self.cluster.name, now() - REMEMBERED)
+
+    def _test(self, suite: str, nodes: Sequence[ServiceNode]) -> list[NodeTest]:
+        """Run the suite on the nodes alone, and return what it found of each."""
+        names = tuple(node.name for node in nodes)
+        taken = Taken(names, tuple(node.name for node in nodes if node.state != "idle"))
+        started = now()
+        run_id = run_id_of(uuid4(), started)
+        folder = writable((Path("runs") / run_id).absolute(), "out")
+        set_aside(folder)
+        described = self.service.take(names)
+        run = Run(run_id, described, load_suite(suite), folder, day=started.toordinal(), taken=taken)
+        with log_file(run.logs / "run.log", secrets_of(described)):
+            result = run_chain(run, notify=False, rebuild=False, wait_s=_WAIT_S)
+        log.info("%s of %s: %s: %s", suite, ", ".join(names), result.verdict.value, result.reason)
+        return list(node_tests_of(result)) or unplaced(result, names)
+
+
+def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:
+    """The tests of nodes that never came up: the run has no node, and says nothing of any."""
+    return [
+        NodeTest(result.run_id, name, result.cluster, result.suite, result.finished, result.verdict, "no-node")
+        for name in names
+    ]
+
+
+def coverage_of(
+    cluster: Cluster, settings: Qualify, nodes: Sequence[ServiceNode], evidence: Evidence, store: "Store"
+) -> Coverage:
+    """The coverage of the cluster's nodes, GPUs and pairs of leaf switches."""
+    return coverage(nodes, evidence, settings, cluster.gpus, store.measured(cluster.name, "gpu"))

@@ -1,0 +1,84 @@
+"""`seatrial qualify`: idle, new and repaired nodes of a cluster at work, in and out of service."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from seatrial.cli import complete
+from seatrial.cli.options import FILE, json_option, print_json, waiting
+from seatrial.text.printable import printable
+
+
+def _days(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", given, re.ASCII)
+    if match is None:
+        raise click.BadParameter(f"must be a whole number and h, d or w, such as 7d, is {printable(given[:40])!r}")
+    days = int(match[1]) * {"h": 1 / 24, "d": 1, "w": 7}[match[2]]
+    if days > 366:
+        raise click.BadParameter(f"must be 366d at most, is {given}")
+    return days
+
+
+@click.command()
+@click.argument("cluster", type=FILE)
+@click.argument("nodes", nargs=-1, shell_complete=complete.nodes_of_cluster)
+@click.option("--idle", is_flag=True, help="Test idle nodes alone, not those that wait at the gate.")
+@click.option("--gated", is_flag=True, help="Test nodes alone that wait at the gate.")
+@click.option("--at-once", type=click.IntRange(1, 16), metavar="N", help="Nodes of one job; default: the file's.")
+@click.option("--max-age", "max_age_days", callback=_days, metavar="AGE", help="Greatest age of a test: 7d, 36h or 2w.")
+@click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
+@json_option
+def qualify(
+    cluster: Path,
+    nodes: tuple[str, ...],
+    idle: bool,
+    gated: bool,
+    at_once: int | None,
+    max_age_days: float | None,
+    notify: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Test idle NODEs of CLUSTER, or all that are due, and let nodes in that wait at the gate.
+
+    CLUSTER is a cluster file with the section `qualify`. A test gives way to any job. Nodes go in and out of service
+    only if the section says `dry_run: false`.
+
+    Exit status: 0 all passed; 1 a node failed; 2 bad input; 3 a node was not tested, or its test gave way.
+    """
+    if nodes and (idle or gated):
+        raise click.UsageError("NODE and --idle or --gated: give one of them")
+    from flows.serving.by_hand import flow_by_hand
+    from seatrial.config.run import check_runs_folder
+    from seatrial.history import check_history
+    from seatrial.model.result import RunResult
+
+    check_history()
+    check_runs_folder()
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    with waiting(f"qualify {cluster}"):
+        result = flow_by_hand(
+            "flows.qualify:qualify",
+            cluster=str(cluster),
+            nodes=list(nodes) or None,
+            idle=idle or not gated,
+            gated=gated or not idle,
+            at_once=at_once,
+            max_age_days=max_age_days,
+            notify=notify,
+        )
+    if not isinstance(result, RunResult):
+        click.echo(printable(result.reason), err=True)
+        sys.exit(result.exit_status)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        for line in result.notes:
+            print(printable(line))
+        print(printable(f"{result.verdict.value}: {result.reason}"))
+    sys.exit(result.verdict.exit_status)

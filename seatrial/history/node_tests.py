@@ -1,0 +1,99 @@
+"""What a run found of each of its nodes. Pure.
+
+A run has one verdict, and nodes come in and out of service one by one. A node is blamed by the suspects of the run. It
+has passed where nothing that was measured is open: what is inconclusive, or a fault without a suspect, may be any node.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from seatrial.model.reason import code_of
+from seatrial.model.result import SURE, RunResult, Suspect, merge_suspects
+from seatrial.model.verdict import Verdict, worst
+
+NOT_COMPARED = "not-compared"  # the code of a pass that rests on no baseline
+UNATTRIBUTED = "unattributed"  # the code of a node of a run whose fault may be that of another node
+_NOT_HELD = frozenset({"startup", "image", "record", "upload", "metrics", "notify"})  # steps that need no node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTest:
+    """The verdict of one node in one run; `code` is that of its reason.
+
+    `partner` is the other node of a run of two nodes. `held_s` are the seconds that the run held the node.
+    """
+
+    run_id: str
+    node: str
+    cluster: str
+    suite: str
+    ended: datetime
+    verdict: Verdict
+    code: str | None = None
+    partner: str | None = None
+    gpus: int = 0
+    held_s: float = 0.0
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpus * self.held_s / 3600
+
+
+def node_tests_of(result: RunResult) -> Iterator[NodeTest]:
+    """Yield the test of each node of the run."""
+    names = [str(node["name"]) for node in result.nodes]
+    held_s = sum(seconds for step, seconds in result.timings.items() if step not in _NOT_HELD)
+    blamed = _blamed(result)
+    for node, name in zip(result.nodes, names, strict=True):
+        verdict, code = blamed.get(name) or _unblamed(result, is_alone=len(names) == 1)
+        others = [other for other in names if other != name]
+        yield NodeTest(
+            result.run_id,
+            name,
+            result.cluster,
+            result.suite,
+            result.finished,
+            verdict,
+            code,
+            partner=others[0] if len(others) == 1 else None,
+            gpus=int(node.get("gpus") or 0),
+            held_s=held_s,
+        )
+
+
+def _blamed(result: RunResult) -> dict[str, tuple[Verdict, str | None]]:
+    """The verdict and code of each node that a suspect names; inconclusive where it is not sure, or two nodes share
+    it."""
+    found: dict[str, tuple[Verdict, str | None]] = {}
+    for suspect in merge_suspects(result.checks):
+        own = suspect.verdict or result.verdict
+        nodes = _nodes_of(suspect)
+        sure = len(nodes) == 1 and suspect.confidence >= SURE
+        for name in nodes:
+            verdict, code = (own, code_of(suspect.evidence)) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
+            known = found.get(name)
+            if known is None or worst((verdict, known[0])) is not known[0]:
+                found[name] = verdict, code
+    return found
+
+
+def _nodes_of(suspect: Suspect) -> list[str]:
+    """The nodes that a suspect is part of; none for a switch."""
+    if suspect.kind == "switch":
+        return []
+    ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name]
+    return [end.partition("/")[0] for end in ends]
+
+
+def _unblamed(result: RunResult, *, is_alone: bool) -> tuple[Verdict, str | None]:
+    """The verdict and code of the nodes that nothing names."""
+    if result.verdict is Verdict.PASS:
+        return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
+    if is_alone:
+        return result.verdict, code_of(result.reason)
+    open_checks = [check for check in result.checks if check.verdict is not Verdict.PASS and not check.suspects]
+    if not open_checks and result.checks:
+        return Verdict.PASS, None
+    code = code_of(result.reason) if not result.verdict.is_fault else UNATTRIBUTED
+    return Verdict.INCONCLUSIVE, code

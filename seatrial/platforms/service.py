@@ -1,0 +1,57 @@
+"""Nodes in and out of service on a cluster at work: the contract that a platform fulfils for `seatrial qualify`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from seatrial.model.errors import InputError
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+# idle: no job has the node, and none is planned for it. gated: it waits for a test. out: somebody, or seatrial, has
+# taken it out of service. busy: all else.
+State = Literal["idle", "gated", "out", "busy"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceNode:
+    """A node of the cluster as its scheduler has it.
+
+    `group` is its leaf switch, block or rack; empty where the platform does not know. `why` is the scheduler's reason
+    of a node that is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a
+    test since it came to the gate.
+    """
+
+    name: str
+    state: State
+    group: str = ""
+    why: str = ""
+    is_ours: bool = False
+    has_failed: bool = False
+
+
+class NodeService(Protocol):
+    """The scheduler of a cluster at work."""
+
+    def nodes(self) -> list[ServiceNode]:
+        """List the nodes of the cluster that tests may have, whatever their state."""
+
+    def take(self, names: Sequence[str]) -> "Cluster":
+        """Return the cluster of a test of those nodes alone, which gives way to any other job. Pure."""
+
+    def put_out(self, name: str, run_id: str, code: str) -> None:
+        """Keep the node out of service because of what the run found: one at the gate, or one in service."""
+
+    def let_in(self, name: str) -> None:
+        """Put a node into service that waits at the gate, or that seatrial took out. Raises InputError for others."""
+
+
+def node_service(cluster: "Cluster") -> NodeService:
+    """The scheduler of the cluster. Raises InputError where its platform has none that seatrial knows."""
+    if not cluster.platform.qualifies:
+        raise InputError(f"platform {cluster.platform.kind}: knows no idle nodes; legal: kubernetes, slurm and local")
+    module = import_module(f"{cluster.platform.implementation().removesuffix('.platform')}.service")
+    service: NodeService = module.service(cluster)
+    return service

@@ -1,0 +1,87 @@
+"""Which idle nodes a pass tests by themselves. Pure.
+
+A node is due at half of the age that it may reach: at 95 % load it is idle for moments, and the first of these must do.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from seatrial.model.errors import InputError
+from seatrial.model.reason import Reason
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.evidence import Evidence
+
+DUE_AT = 0.5  # of the greatest age
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate; by default both."""
+
+    names: tuple[str, ...] = ()
+    idle: bool = True
+    gated: bool = True
+
+
+def candidates(
+    nodes: Sequence[ServiceNode], evidence: Evidence, wanted: Wanted, max_age: timedelta
+) -> list[ServiceNode]:
+    """The nodes to test, the most urgent first: at the gate, in doubt, then those that are untested for longest.
+
+    A node that has failed at the gate is tested again only by its name. Raises InputError for a name that is none.
+    """
+    if wanted.names:
+        return _named(nodes, wanted.names)
+    gated = [node for node in nodes if node.state == "gated" and not node.has_failed and wanted.gated]
+    idle = [node for node in nodes if node.state == "idle" and wanted.idle]
+    due = [node for node in idle if _is_due(node, evidence, max_age)]
+    return sorted([*gated, *due], key=lambda node: _urgency(node, evidence))
+
+
+def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNode]:
+    by_name = {node.name: node for node in nodes}
+    for name in names:
+        if name not in by_name:
+            raise InputError(f"node {name[:80]!r}: is no node that the cluster file lets tests have")
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def may_test(node: ServiceNode) -> bool:
+    """Whether a test may have the node: it is idle, at the gate, or seatrial took it out."""
+    return node.state in ("idle", "gated") or (node.state == "out" and node.is_ours)
+
+
+def why_not(node: ServiceNode) -> str:
+    """The reason why a named node is not tested."""
+    state = "is out of service" if node.state == "out" else "is not idle"
+    return Reason.of("qualify-node-not-idle", node=node.name, state=state, why=f" ({node.why})" if node.why else "")
+
+
+def batches(chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int) -> list[list[ServiceNode]]:
+    """The nodes of each job. A node in doubt has a job of its own: nothing of its neighbours can be its fault.
+
+    So has one that waits at the gate, which may be broken in any way.
+    """
+    alone = [node for node in chosen if node.state != "idle" or evidence.is_doubtful(node.name)]
+    others = [node for node in chosen if node not in alone]
+    groups = [others[start : start + at_once] for start in range(0, len(others), at_once)]
+    return [*([node] for node in alone), *groups]
+
+
+def still_idle(batch: Sequence[ServiceNode], idle: Collection[str]) -> list[ServiceNode]:
+    """The nodes of the batch that no job has taken since the pass began."""
+    return [node for node in batch if node.state != "idle" or node.name in idle]
+
+
+def _is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
+    """Whether the node is in doubt, or old enough; one that has failed for sure is tried again as often."""
+    if evidence.is_doubtful(node.name):
+        return True
+    failed = bool(evidence.record(node.name).failures)
+    age = evidence.since_last(node.name) if failed else evidence.age(node.name)
+    return age >= DUE_AT * max_age
+
+
+def _urgency(node: ServiceNode, evidence: Evidence) -> tuple[bool, bool, timedelta, str]:
+    return node.state != "gated", not evidence.is_doubtful(node.name), -evidence.age(node.name), node.name

@@ -1,0 +1,144 @@
+"""How much of a cluster has passed a test lately, and the GPU hours that tests took. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import combinations_with_replacement
+from typing import Any
+
+from seatrial.config.qualify import Qualify
+from seatrial.history.node_tests import NodeTest
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.evidence import LONG_AGO, Evidence, Pair, pair_of
+from seatrial.text.hostlist import host_list
+
+_DAY = timedelta(days=1)
+_WEEK = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The age of the last test that passed: of each node, each GPU, and each pair of leaf switches; None: of none.
+
+    A pair of a leaf switch with itself is of two nodes behind it.
+    """
+
+    nodes: Mapping[str, timedelta | None]
+    gpus: Mapping[str, timedelta | None]
+    pairs: Mapping[Pair, timedelta | None]
+    max_age: timedelta
+    pair_max_age: timedelta
+    gpu_hours_week: float
+
+    @property
+    def overdue_nodes(self) -> list[str]:
+        return overdue(self.nodes, self.max_age)
+
+    @property
+    def overdue_gpus(self) -> list[str]:
+        return overdue(self.gpus, self.max_age)
+
+    @property
+    def overdue_pairs(self) -> list[Pair]:
+        return overdue(self.pairs, self.pair_max_age)
+
+    @property
+    def share(self) -> float:
+        """The share of nodes that passed within `max_age`; 1 without nodes."""
+        return 1 - len(self.overdue_nodes) / len(self.nodes) if self.nodes else 1.0
+
+    def lines(self) -> list[str]:
+        """What people read: the share, and what is overdue, the oldest first."""
+        tested = len(self.nodes) - len(self.overdue_nodes)
+        lines = [f"{tested} of {len(self.nodes)} nodes passed within {self.max_age / _DAY:g} days"]
+        if names := self.overdue_nodes:
+            lines[0] += f"; {host_list(names)}: {_oldest(self.nodes, names)}"
+        if gpus := self.overdue_gpus:
+            lines.append(f"{len(gpus)} of {len(self.gpus)} GPUs: {_oldest(self.gpus, gpus)}")
+        if self.pairs:
+            covered = len(self.pairs) - len(self.overdue_pairs)
+            within = f"within {self.pair_max_age / _DAY:g} days"
+            lines.append(f"{covered} of {len(self.pairs)} pairs of leaf switches passed {within}")
+        lines.append(f"checks took {self.gpu_hours_week:.1f} GPU hours in the last 7 days")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "nodes": {name: _seconds(age) for name, age in self.nodes.items()},
+            "gpus": {name: _seconds(age) for name, age in self.gpus.items()},
+            "pairs": [{"groups": list(pair), "age_s": _seconds(age)} for pair, age in self.pairs.items()],
+            "overdue_nodes": self.overdue_nodes,
+            "overdue_pairs": [list(pair) for pair in self.overdue_pairs],
+            "share": self.share,
+            "gpu_hours_week": self.gpu_hours_week,
+        }
+
+
+def coverage(
+    nodes: Sequence[ServiceNode],
+    evidence: Evidence,
+    settings: Qualify,
+    gpus_per_node: int,
+    measured_gpus: Mapping[str, datetime],
+) -> Coverage:
+    """The coverage of `nodes`. `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N."""
+    ages = {node.name: _known(evidence.age(node.name)) for node in nodes}
+    gpus: dict[str, timedelta | None] = {}
+    for node in nodes:
+        for number in range(gpus_per_node):
+            name = f"{node.name}/gpu-{number}"
+            gpus[name] = _gpu_age(ages[node.name], measured_gpus.get(name), evidence.now)
+    return Coverage(
+        ages,
+        gpus,
+        _pairs(nodes, evidence),
+        timedelta(days=settings.max_age_days),
+        timedelta(days=settings.pair_max_age_days),
+        gpu_hours(evidence.tests, evidence.now - _WEEK),
+    )
+
+
+def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
+    """The GPU hours that the tests since then took, those that gave way too."""
+    return sum(test.gpu_hours for test in tests if test.ended >= since)
+
+
+def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
+    """What is older than the limit or was never tested, the oldest first."""
+    late = [(age or LONG_AGO, name) for name, age in ages.items() if age is None or age > limit]
+    return [name for _, name in sorted(late, key=lambda item: (-item[0], item[1]))]
+
+
+def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
+    """The age of each pair of groups that two nodes can be of; none where the platform knows no groups."""
+    members: dict[str, int] = {}
+    for node in nodes:
+        if node.group:
+            members[node.group] = members.get(node.group, 0) + 1
+    ages = evidence.pair_ages({node.name: node.group for node in nodes})
+    pairs: dict[Pair, timedelta | None] = {}
+    for first, second in combinations_with_replacement(sorted(members), 2):
+        if first != second or members[first] > 1:
+            pairs[pair_of(first, second)] = ages.get(pair_of(first, second))
+    return pairs
+
+
+def _gpu_age(node_age: timedelta | None, measured: datetime | None, now: datetime) -> timedelta | None:
+    """The age of a GPU: that of its node's test, if the GPU was measured then."""
+    if node_age is None or measured is None:
+        return None
+    return max(node_age, now - measured)
+
+
+def _known(age: timedelta) -> timedelta | None:
+    return None if age >= LONG_AGO else age
+
+
+def _oldest(ages: Mapping[str, timedelta | None], names: Sequence[str]) -> str:
+    """How long the first of `names`, the oldest, is untested."""
+    age = ages[names[0]]
+    return "never tested" if age is None else f"untested for {age / _DAY:.0f} days at most"
+
+
+def _seconds(age: timedelta | None) -> float | None:
+    return None if age is None else round(age.total_seconds())

@@ -1,0 +1,121 @@
+"""What earlier tests say of each node: when it passed last, and what it has failed since. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from seatrial.history.node_tests import NOT_COMPARED, UNATTRIBUTED, NodeTest
+from seatrial.model.verdict import Verdict
+
+ALONE, PAIRS = "qualify", "qualify-pairs"  # suites: of nodes by themselves, and of two
+GAVE_WAY = "gave-way"  # the code of a test that another job has ended
+LONG_AGO = timedelta(days=3650)
+CONFIRMED_BY = 2  # tests of a node that is only slow, and partners of one that is slow in pairs
+Pair = tuple[str, str]  # sorted
+
+
+def pair_of(first: str, second: str) -> Pair:
+    """The pair of two nodes, or of two groups, whatever their order."""
+    return (first, second) if first <= second else (second, first)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The tests of one node, the oldest first, without those that say nothing of it."""
+
+    alone: Sequence[NodeTest] = ()
+    paired: Sequence[NodeTest] = ()
+
+    @property
+    def passed(self) -> datetime | None:
+        """The end of the last test by itself that passed, or of a run of all nodes."""
+        return next((test.ended for test in reversed(self.alone) if test.verdict is Verdict.PASS), None)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the last test by itself passed."""
+        return bool(self.alone) and self.alone[-1].verdict is Verdict.PASS
+
+    @property
+    def failures(self) -> list[NodeTest]:
+        """The tests by itself that failed since the last pass, the newest first."""
+        found: list[NodeTest] = []
+        for test in reversed(self.alone):
+            if not test.verdict.is_fault:
+                break
+            found.append(test)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The tests of a cluster's nodes until `now`, the oldest first.
+
+    `last` is the last test of each node but those of two nodes, whatever came of it.
+    """
+
+    now: datetime
+    tests: Sequence[NodeTest] = ()
+    records: Mapping[str, Record] = field(default_factory=dict)
+    last: Mapping[str, NodeTest] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tests: Iterable[NodeTest], now: datetime) -> "Evidence":
+        """Sort the tests by node; what is inconclusive says nothing of a node."""
+        ordered = sorted(tests, key=lambda test: test.ended)
+        alone = defaultdict[str, list[NodeTest]](list)
+        paired = defaultdict[str, list[NodeTest]](list)
+        last: dict[str, NodeTest] = {}
+        for test in ordered:
+            is_pair = test.suite == PAIRS
+            if not is_pair and test.code != GAVE_WAY:
+                last[test.node] = test
+            if says_something(test):
+                (paired if is_pair else alone)[test.node].append(test)
+        names = alone.keys() | paired.keys()
+        records = {name: Record(alone.get(name, ()), paired.get(name, ())) for name in names}
+        return cls(now, ordered, records, last)
+
+    def record(self, node: str) -> Record:
+        return self.records.get(node, Record())
+
+    def age(self, node: str) -> timedelta:
+        """The time since the node passed; ten years if it never did."""
+        passed = self.record(node).passed
+        return self.now - passed if passed else LONG_AGO
+
+    def since_last(self, node: str) -> timedelta:
+        """The time since the node's last test, whatever came of it."""
+        last = self.last.get(node)
+        return self.now - last.ended if last else LONG_AGO
+
+    def is_compared(self, node: str) -> bool:
+        """Whether the last test rests on a baseline."""
+        alone = self.record(node).alone
+        return bool(alone) and alone[-1].code != NOT_COMPARED
+
+    def is_doubtful(self, node: str) -> bool:
+        """Whether the next test decides: the last one failed for the first time, or its fault may be another node's."""
+        last = self.last.get(node)
+        if last is None or last.verdict is Verdict.PASS:
+            return False
+        if last.verdict.is_fault:
+            return len(self.record(node).failures) < CONFIRMED_BY
+        return last.code == UNATTRIBUTED
+
+    def pair_ages(self, group_of: Mapping[str, str]) -> dict[Pair, timedelta]:
+        """The time since a pair of groups passed a test of two nodes, by the groups that nodes are in today."""
+        ages: dict[Pair, timedelta] = {}
+        for test in self.tests:
+            if test.partner is None or test.suite == ALONE or test.verdict is not Verdict.PASS:
+                continue
+            first, second = group_of.get(test.node), group_of.get(test.partner)
+            if first and second:
+                ages[pair_of(first, second)] = self.now - test.ended
+        return ages
+
+
+def says_something(test: NodeTest) -> bool:
+    """Whether the test passed or failed; what is inconclusive counts for nothing."""
+    return test.verdict is Verdict.PASS or test.verdict.is_fault

@@ -1,0 +1,105 @@
+"""What follows from the tests of a pass: nodes let in, kept out or left, unless many fail alike. Pure.
+
+Wrong results, a missing part and what is below the floor keep a node out at once. A number that is only slow does so
+when a second test says the same: a node of a cluster at work may have had a guest.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seatrial.history.node_tests import NodeTest
+from seatrial.model.reason import Reason
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.evidence import CONFIRMED_BY, PAIRS, Evidence, says_something
+from seatrial.qualify.pairs import slow_with
+
+MOST_ALIKE = 1 / 3  # of the nodes of a pass; more share a cause rather than each having a fault of its own
+_LEAST_ALIKE = 2
+Action = Literal["let in", "keep out", "leave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to happen to a node, because of which test; `reason` is for people."""
+
+    node: str
+    action: Action
+    run_id: str
+    code: str
+    reason: str
+
+
+def decide(nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence) -> list[Decision]:
+    """One decision for each node that was tested; `evidence` has the tests of this pass too."""
+    last = {test.node: test for test in tested if says_something(test)}
+    return [_decision(nodes[name], test, evidence) for name, test in sorted(last.items()) if name in nodes]
+
+
+def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision:
+    failure = _failure(node.name, test, evidence)
+    if failure is not None:
+        code = failure.code or failure.verdict.value
+        found = f"{failure.verdict.value} ({code}) in run {failure.run_id}"
+        reason = Reason.of("qualify-kept-out", node=node.name, found=found)
+        return Decision(node.name, "keep out", failure.run_id, code, reason)
+    waits = node.state == "gated" or (node.state == "out" and node.is_ours)
+    if waits and evidence.record(node.name).is_proven and evidence.is_compared(node.name):
+        return Decision(node.name, "let in", test.run_id, "", Reason.of("qualify-let-in", node=node.name))
+    return Decision(node.name, "leave", test.run_id, test.code or "", "")
+
+
+def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
+    """The test that keeps the node out; None if it passed, or one more test is to confirm it."""
+    record = evidence.record(node)
+    if test.suite == PAIRS:
+        partners = slow_with(record.paired)
+        cleared = [name for name in partners if _passed_since(name, node, evidence)]
+        return record.paired[-1] if len(cleared) >= CONFIRMED_BY else None
+    failures = record.failures
+    if not failures:
+        return None
+    is_slow = failures[0].verdict is Verdict.DEGRADED
+    return failures[0] if not is_slow or len(failures) >= CONFIRMED_BY else None
+
+
+def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
+    """Whether the partner's last test with any other node passed."""
+    others = [test for test in evidence.record(partner).paired if test.partner != node]
+    return bool(others) and others[-1].verdict is Verdict.PASS
+
+
+def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int) -> str | None:
+    """The reason to put no node out: more than a third of `tested`, or `in_a_row` nodes, fail in the same way.
+
+    `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both.
+    """
+    said = [test for test in tested if says_something(test) and test.suite != PAIRS]
+    failed = [test for test in said if test.verdict.is_fault]
+    if not failed:
+        return None
+    code, count = Counter(map(_failure_code, failed)).most_common(1)[0]
+    if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(said):
+        return Reason.of("qualify-common-cause", count=count, of=len(said), failure=code)
+    earlier = [test for test in before if says_something(test) and test.suite != PAIRS]
+    code, row = _row([*earlier, *said])
+    if row >= in_a_row:
+        return Reason.of("qualify-common-cause", count=row, of=row, failure=code)
+    return None
+
+
+def _row(tests: Sequence[NodeTest]) -> tuple[str, int]:
+    """How the last test failed, and how many nodes in a row fail so."""
+    code, nodes = "", set[str]()
+    for test in reversed(tests):
+        if not test.verdict.is_fault or code not in ("", _failure_code(test)):
+            break
+        code = _failure_code(test)
+        nodes.add(test.node)
+    return code, len(nodes)
+
+
+def _failure_code(test: NodeTest) -> str:
+    return test.code or test.verdict.value

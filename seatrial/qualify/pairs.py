@@ -1,0 +1,107 @@
+"""Which proven idle nodes a pass tests in pairs, so that every pair of leaf switches is covered in time. Pure.
+
+Partners rotate: the pair of groups that is untested for longest comes first, and in it the nodes whose own test of two
+is oldest. A node that was slow with one partner meets another one next, which tells the node from its partner.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import combinations
+
+from seatrial.history.node_tests import NodeTest
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.choose import DUE_AT
+from seatrial.qualify.evidence import CONFIRMED_BY, LONG_AGO, Evidence, Pair, pair_of
+
+
+def proven(nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta) -> list[ServiceNode]:
+    """The idle nodes whose last test by themselves passed and is not too old: nothing of theirs is in doubt."""
+    idle = [node for node in nodes if node.state == "idle"]
+    return [node for node in idle if evidence.record(node.name).is_proven and evidence.age(node.name) < max_age]
+
+
+def choose_pairs(
+    nodes: Sequence[ServiceNode],
+    evidence: Evidence,
+    max_age: timedelta,
+    most: int,
+    among: Collection[str] = (),
+) -> list[tuple[ServiceNode, ServiceNode]]:
+    """At most `most` disjoint pairs of `nodes` that are due: in doubt, then of the pair of groups that is oldest.
+
+    `among` names nodes of which each pair has one; whatever their age, if it is given.
+    """
+    choice = _Choice.of(nodes, evidence, max_age)
+    chosen: list[tuple[ServiceNode, ServiceNode]] = []
+    taken: set[str] = set()
+    while len(chosen) < most:
+        free = [node for node in nodes if node.name not in taken]
+        pairs = [pair for pair in combinations(free, 2) if choice.is_new(*pair)]
+        if among:
+            pairs = [(a, b) for a, b in pairs if a.name in among or b.name in among]
+        else:
+            pairs = [pair for pair in pairs if choice.is_due(*pair)]
+        if not pairs:
+            break
+        best = max(pairs, key=lambda pair: choice.priority(*pair))
+        chosen.append(best)
+        taken.update(node.name for node in best)
+        choice.ages[_groups(*best)] = timedelta(0)
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The age of each pair of groups, and the partners with which each node has just been slow."""
+
+    evidence: Evidence
+    max_age: timedelta
+    ages: dict[Pair, timedelta]
+    slow: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta) -> "_Choice":
+        group_of = {node.name: node.group or node.name for node in nodes}
+        slow = {node.name: slow_with(evidence.record(node.name).paired) for node in nodes}
+        return cls(evidence, max_age, evidence.pair_ages(group_of), slow)
+
+    def is_new(self, first: ServiceNode, second: ServiceNode) -> bool:
+        """Whether the two were not just slow together, and are not both in doubt: neither could clear the other."""
+        if self.slow[first.name] and self.slow[second.name]:
+            return False
+        return second.name not in self.slow[first.name] and first.name not in self.slow[second.name]
+
+    def is_due(self, first: ServiceNode, second: ServiceNode) -> bool:
+        return self._in_doubt(first, second) or self._age(first, second) >= DUE_AT * self.max_age
+
+    def priority(self, first: ServiceNode, second: ServiceNode) -> tuple[bool, timedelta, timedelta]:
+        own_age = self._since_paired(first) + self._since_paired(second)
+        return self._in_doubt(first, second), self._age(first, second), own_age
+
+    def _in_doubt(self, first: ServiceNode, second: ServiceNode) -> bool:
+        """Whether one of the two was slow with too few partners to be named."""
+        return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
+
+    def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
+        return self.ages.get(_groups(first, second), LONG_AGO)
+
+    def _since_paired(self, node: ServiceNode) -> timedelta:
+        paired = self.evidence.record(node.name).paired
+        return self.evidence.now - paired[-1].ended if paired else LONG_AGO
+
+
+def slow_with(tests: Sequence[NodeTest]) -> list[str]:
+    """The partners with which the last tests of a node failed, until one that passed."""
+    partners: list[str] = []
+    for test in reversed(tests):
+        if test.verdict is Verdict.PASS:
+            break
+        if test.partner and test.partner not in partners:
+            partners.append(test.partner)
+    return partners
+
+
+def _groups(first: ServiceNode, second: ServiceNode) -> Pair:
+    return pair_of(first.group or first.name, second.group or second.name)

@@ -1,0 +1,129 @@
+"""What a pass found, as the result of a run: for people, for alerts and as an exit status. Pure."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, RunResult, Suspect
+from seatrial.model.verdict import Verdict, worst
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.choose import Wanted
+from seatrial.qualify.coverage import Coverage
+from seatrial.qualify.cycle import Outcome
+from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
+from seatrial.text.headline import conclude
+from seatrial.text.hostlist import host_list
+
+_DAY = timedelta(days=1)
+
+
+def pass_result(
+    run_id: str, cluster: str, started: datetime, finished: datetime, outcome: Outcome, wanted: Wanted
+) -> RunResult:
+    """The result of a pass: bad where a node is kept out, inconclusive where a named node was not tested."""
+    check = Check("gate", _verdict(outcome, wanted), _reason(outcome), suspects=_suspects(outcome))
+    return RunResult(
+        run_id,
+        cluster,
+        ALONE,
+        started,
+        finished,
+        check.verdict,
+        check.reason,
+        checks=(check,),
+        suspects=check.suspects,
+        notes=tuple(lines(outcome)),
+    )
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """A line for each test, then one for each node that goes in or out of service, and what stopped that."""
+    shown = []
+    for test in outcome.tested:
+        partner = f" with {test.partner}" if test.suite == PAIRS else ""
+        code = f" ({test.code})" if test.code else ""
+        shown.append(f"{test.node}{partner}: {test.verdict.value}{code}, run {test.run_id}")
+    shown += outcome.refused
+    shown += [decision.reason for decision in outcome.decisions if decision.reason]
+    shown += [outcome.common] if outcome.common else []
+    return shown + outcome.failed
+
+
+def standing_result(
+    base: RunResult, nodes: Sequence[ServiceNode], outcome: Outcome, evidence: Evidence, coverage: Coverage
+) -> RunResult:
+    """The same for alerts: what is wrong until somebody ends it, so that one pass without it is no end.
+
+    Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not tested in time.
+    """
+    suspects = [_standing(node, evidence) for node in nodes]
+    kept_out = [suspect for suspect in suspects if suspect]
+    reason = join([*(suspect.evidence for suspect in kept_out), *([outcome.common] if outcome.common else [])])
+    checks = [Check("gate", Verdict.FAIL if reason else Verdict.PASS, reason, suspects=tuple(kept_out))]
+    if late := coverage.overdue_nodes:
+        days = f"{coverage.max_age / _DAY:g}"
+        untested = Reason.of("qualify-untested", nodes=host_list(late), days=days)
+        checks.append(Check("coverage", Verdict.INCONCLUSIVE, untested))
+    verdict, why = conclude(checks)
+    return RunResult(
+        base.run_id,
+        base.cluster,
+        base.suite,
+        base.started,
+        base.finished,
+        verdict,
+        why,
+        checks=tuple(checks),
+        suspects=tuple(kept_out),
+        notes=tuple(coverage.lines()),
+    )
+
+
+def _verdict(outcome: Outcome, wanted: Wanted) -> Verdict:
+    verdicts = [Verdict.FAIL] if outcome.nodes("keep out") or outcome.common else []
+    faults = [test for test in outcome.tested if test.verdict.is_fault]
+    verdicts += [Verdict.DEGRADED] if faults else []  # one more test is to confirm it
+    last = {test.node: test.verdict for test in outcome.tested if test.suite != PAIRS}
+    asked = wanted.names or tuple(last)
+    if any(last.get(name) is not Verdict.PASS for name in asked) and not verdicts:
+        verdicts.append(Verdict.INCONCLUSIVE)
+    return worst([Verdict.PASS, *verdicts])
+
+
+def _reason(outcome: Outcome) -> str:
+    problems = [decision.reason for decision in outcome.decisions if decision.action == "keep out"]
+    problems += [outcome.common] if outcome.common else []
+    problems += outcome.failed
+    if problems:
+        return join(problems)
+    passed = _count(test.node for test in outcome.tested if test.verdict is Verdict.PASS)
+    others = [test for test in outcome.tested if test.verdict is not Verdict.PASS]
+    if others:
+        code = others[0].code or others[0].verdict.value
+        return Reason.of("qualify-open", passed=passed, nodes=host_list({test.node for test in others}), found=code)
+    if not outcome.tested:
+        why = "".join(f"{line}; " for line in outcome.refused)
+        return Reason.of("qualify-nothing-tested", why=why)
+    return f"{passed} nodes passed"
+
+
+def _count(names: Iterable[str]) -> int:
+    return len(set(names))
+
+
+def _suspects(outcome: Outcome) -> tuple[Suspect, ...]:
+    kept_out = [decision for decision in outcome.decisions if decision.action == "keep out"]
+    return tuple(Suspect("node", decision.node, 1.0, decision.reason) for decision in kept_out)
+
+
+def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
+    """The node as a suspect, if a test keeps it out of service or would."""
+    failures = evidence.record(node.name).failures
+    is_out = node.has_failed or (node.state == "out" and node.is_ours)
+    if not is_out and (not failures or evidence.is_doubtful(node.name)):
+        return None
+    found = node.why
+    if failures:
+        code = failures[0].code or failures[0].verdict.value
+        found = f"{failures[0].verdict.value} ({code}) in run {failures[0].run_id}"
+    return Suspect("node", node.name, 1.0, Reason.of("qualify-kept-out", node=node.name, found=found))

@@ -1,0 +1,115 @@
+"""Which nodes a pass tests, alone and in pairs."""
+
+from datetime import timedelta
+
+import pytest
+
+from seatrial.history.node_tests import UNATTRIBUTED, NodeTest
+from seatrial.model.errors import InputError
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.choose import Wanted, batches, candidates, may_test
+from seatrial.qualify.evidence import GAVE_WAY, Evidence
+from seatrial.qualify.pairs import choose_pairs, proven, slow_with
+from tests.unit.qualify.played import NOW, idle, node_test
+
+WEEK, MONTH = timedelta(days=7), timedelta(days=30)
+FAIL, SLOW, OPEN = Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE
+
+DUE = Wanted()
+
+
+def chosen(nodes: list[ServiceNode], *tests: NodeTest, wanted: Wanted = DUE) -> list[str]:
+    return [node.name for node in candidates(nodes, Evidence.of(tests, NOW), wanted, WEEK)]
+
+
+@pytest.mark.parametrize(
+    ("tests", "due"),
+    [
+        ([], True),
+        ([node_test("n0", days=3)], False),
+        ([node_test("n0", days=3.5)], True),
+        ([node_test("n0", days=3.5), node_test("n0", OPEN, 1, GAVE_WAY)], True),
+        ([node_test("n0", days=1), node_test("n0", OPEN, 0.5, GAVE_WAY)], False),
+        ([node_test("n0", days=1), node_test("n0", SLOW, 0.5, "slow")], True),
+        ([node_test("n0", days=1), node_test("n0", OPEN, 0.5, UNATTRIBUTED)], True),
+        ([node_test("n0", SLOW, 0.6, "slow"), node_test("n0", SLOW, 0.5, "slow")], False),
+        ([node_test("n0", SLOW, 4.6, "slow"), node_test("n0", SLOW, 4.5, "slow")], True),
+    ],
+)
+def test_a_node_is_due_by_age_or_in_doubt(tests: list[NodeTest], due: bool) -> None:
+    assert chosen(idle("n0"), *tests) == ["n0"] * due
+
+
+def test_the_gate_comes_first_then_doubt_then_age() -> None:
+    nodes = [*idle("n0", "n1", "n2", "n3"), ServiceNode("n4", "gated"), ServiceNode("n5", "busy")]
+    nodes.append(ServiceNode("n6", "gated", has_failed=True))
+    tests = [node_test("n0", days=5), node_test("n1", days=6), node_test("n2", days=2), node_test("n2", SLOW, 1, "s")]
+    assert chosen(nodes, *tests) == ["n4", "n2", "n3", "n1", "n0"]
+    assert chosen(nodes, *tests, wanted=Wanted(idle=False)) == ["n4"]
+    assert chosen(nodes, *tests, wanted=Wanted(gated=False)) == ["n2", "n3", "n1", "n0"]
+
+
+def test_names_are_taken_whatever_their_age_and_state() -> None:
+    nodes = [*idle("n0"), ServiceNode("n1", "busy", why="job 7"), ServiceNode("n2", "out", is_ours=True)]
+    nodes.append(ServiceNode("n3", "out"))
+    wanted = Wanted(("n2", "n1", "n0", "n2", "n3"))
+    taken = candidates(nodes, Evidence.of([node_test("n0")], NOW), wanted, WEEK)
+    assert [(node.name, may_test(node)) for node in taken] == [
+        ("n2", True),
+        ("n1", False),
+        ("n0", True),
+        ("n3", False),
+    ]
+    with pytest.raises(InputError, match="node 'n9': is no node"):
+        chosen(nodes, wanted=Wanted(("n9",)))
+
+
+def test_a_node_at_the_gate_or_in_doubt_has_a_job_of_its_own() -> None:
+    nodes = [ServiceNode("n9", "gated"), *idle("n0", "n1", "n2", "n3")]
+    evidence = Evidence.of([node_test("n1", FAIL, 1, "ecc")], NOW)
+    # one test that failed for sure is no doubt: the fault is known
+    assert [[n.name for n in batch] for batch in batches(nodes, evidence, 2)] == [
+        ["n9"],
+        ["n1"],
+        ["n0", "n2"],
+        ["n3"],
+    ]
+
+
+def pairs(nodes: list[ServiceNode], *tests: NodeTest, most: int = 1, among: tuple[str, ...] = ()) -> list[set[str]]:
+    evidence = Evidence.of(tests, NOW)
+    return [{a.name, b.name} for a, b in choose_pairs(nodes, evidence, MONTH, most, among)]
+
+
+def test_the_oldest_pair_of_leaf_switches_comes_first() -> None:
+    nodes = idle("n0", "n1", "n4", "n8")
+    tests = [
+        *(node_test(a, days=20, partner=b) for a, b in (("n0", "n1"), ("n0", "n4"), ("n1", "n8"))),
+        node_test("n4", days=25, partner="n8"),
+    ]
+    assert pairs(nodes, *tests) == [{"n4", "n8"}]
+    young = [node_test(t.node, days=10, partner=t.partner) for t in tests]
+    assert pairs(nodes, *young) == []
+    assert pairs(nodes, *young, among=("n1",))[0] & {"n1"}
+
+
+def test_partners_rotate_within_a_pair_of_leaf_switches() -> None:
+    nodes = idle("n0", "n1", "n4", "n5")
+    tests = [node_test("n0", days=20, partner="n4"), node_test("n4", days=20, partner="n0")]
+    tests += [node_test(a, days=16, partner=b) for a, b in (("n0", "n1"), ("n4", "n5"))]
+    assert pairs(nodes, *tests) == [{"n1", "n5"}]  # n0 and n4 met last time
+
+
+def test_a_node_that_was_slow_meets_another_partner() -> None:
+    nodes = idle("n0", "n1", "n4")
+    slow = [node_test("n0", SLOW, 1, "slow", "n1"), node_test("n1", SLOW, 1, "slow", "n0")]
+    assert pairs(nodes, *slow)[0] in ({"n0", "n4"}, {"n1", "n4"})
+    assert pairs(idle("n0", "n1"), *slow) == []  # neither could clear the other
+    assert slow_with(slow[:1]) == ["n1"]
+
+
+def test_only_nodes_that_passed_lately_are_partners() -> None:
+    nodes = [*idle("n0", "n1", "n2"), ServiceNode("n3", "busy")]
+    tests = [node_test("n0", days=1), node_test("n1", days=8), node_test("n2", days=2), node_test("n2", SLOW, 1, "s")]
+    assert [node.name for node in proven(nodes, Evidence.of([*tests, node_test("n3")], NOW), WEEK)] == ["n0"]

@@ -1,0 +1,175 @@
+"""A pass: what is tested in which order, and what follows for each node."""
+
+from dataclasses import replace
+
+import pytest
+
+from seatrial.config.qualify import Qualify
+from seatrial.history.node_tests import NOT_COMPARED
+from seatrial.model.reason import code_of
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.choose import Wanted
+from seatrial.qualify.coverage import coverage
+from seatrial.qualify.cycle import Outcome, run_pass
+from seatrial.qualify.evidence import Evidence
+from seatrial.qualify.summary import pass_result, standing_result
+from tests.unit.qualify.played import LIVE, NOW, PlayedCluster, idle, node_test
+
+FAIL, SLOW, OPEN = (Verdict.FAIL, "ecc"), (Verdict.DEGRADED, "slow"), (Verdict.INCONCLUSIVE, "gave-way")
+
+DUE = Wanted()
+
+
+def passed(played: PlayedCluster, wanted: Wanted = DUE, settings: Qualify = LIVE) -> Outcome:
+    return run_pass(played.at_work(settings), wanted)
+
+
+def test_nodes_are_tested_alone_and_then_in_pairs() -> None:
+    played = PlayedCluster.of(idle("n0", "n1", "n4", "n5", "n8"))
+    outcome = passed(played)
+    assert played.batches[:2] == [("qualify", ("n0", "n1", "n4", "n5")), ("qualify", ("n8",))]
+    assert {suite for suite, _ in played.batches[2:]} == {"qualify-pairs"}
+    assert len(played.batches) == 4
+    assert (played.calls, outcome.common) == ([], None)
+    played.batches.clear()
+    passed(played)  # no node is due, and some pairs of leaf switches are
+    assert {suite for suite, _ in played.batches} == {"qualify-pairs"}
+
+
+def test_a_node_at_the_gate_is_let_in_after_a_pass_that_was_compared() -> None:
+    played = PlayedCluster.of([ServiceNode("n0", "gated"), ServiceNode("n1", "gated")])
+    played.verdicts = {"n1": (Verdict.PASS, NOT_COMPARED)}
+    outcome = passed(played)
+    assert played.calls == [("let in", "n0")]
+    assert outcome.nodes("leave") == ["n1"]
+
+
+@pytest.mark.parametrize("state", ["idle", "gated"])
+def test_a_failure_keeps_a_node_out_and_a_dry_run_changes_nothing(state: str) -> None:
+    node = replace(idle("n0")[0], state="gated" if state == "gated" else "idle")
+    for settings, calls in ((Qualify(), []), (LIVE, [("put out", "n0", "ecc")])):
+        played = PlayedCluster.of([node])
+        played.verdicts = {"n0": FAIL}
+        outcome = passed(played, settings=settings)
+        assert outcome.nodes("keep out") == ["n0"]
+        assert played.calls == calls
+        result = pass_result("p", "c", NOW, NOW, outcome, DUE)
+        assert (result.verdict, code_of(result.reason)) == (Verdict.FAIL, "qualify-kept-out")
+        assert [suspect.name for suspect in result.suspects] == ["n0"]
+
+
+def test_a_slow_number_takes_two_tests() -> None:
+    played = PlayedCluster.of(idle("n0", "n1"), [node_test("n1", days=1)])
+    played.verdicts = {"n0": SLOW}
+    assert passed(played).nodes("keep out") == []
+    outcome = passed(played)
+    assert played.batches[0] == ("qualify", ("n0",))
+    assert outcome.nodes("keep out") == ["n0"]
+    assert played.calls == [("put out", "n0", "slow")]
+
+
+def test_a_test_that_gave_way_counts_for_nothing_and_is_tried_again() -> None:
+    played = PlayedCluster.of([ServiceNode("n0", "gated")])
+    played.verdicts = {"n0": OPEN}
+    outcome = passed(played)
+    result = pass_result("p", "c", NOW, NOW, outcome, DUE)
+    assert (played.calls, outcome.decisions, result.verdict) == ([], [], Verdict.INCONCLUSIVE)
+    played.verdicts = {}
+    passed(played)
+    assert played.calls == [("let in", "n0")]
+
+
+def test_more_than_a_third_of_a_batch_that_fail_alike_have_a_common_cause() -> None:
+    played = PlayedCluster.of(idle("n0", "n1", "n4", "n5"))
+    played.verdicts = {"n0": FAIL, "n4": FAIL}
+    outcome = passed(played)
+    assert (played.calls, outcome.nodes("keep out")) == ([], [])
+    assert code_of(outcome.common or "") == "qualify-common-cause"
+    assert "2 of the last 4" in str(outcome.common)
+    played = PlayedCluster.of(idle("n0", "n1", "n4", "n5"))
+    played.verdicts = {"n0": FAIL, "n4": (Verdict.FAIL, "xid")}
+    assert passed(played).common is None
+    assert played.calls == [("put out", "n0", "ecc"), ("put out", "n4", "xid")]
+
+
+def test_some_in_a_row_that_fail_alike_have_a_common_cause() -> None:
+    past = [node_test("n1", Verdict.FAIL, 2, "ecc"), node_test("n2", Verdict.FAIL, 1, "ecc")]
+    played = PlayedCluster.of([ServiceNode("n0", "gated")], past)
+    played.verdicts = {"n0": FAIL}
+    assert "3 of the last 3" in str(passed(played).common)
+    played = PlayedCluster.of([ServiceNode("n0", "gated")], [*past, node_test("n3", days=0.5)])
+    played.verdicts = {"n0": FAIL}
+    assert passed(played).common is None
+
+
+def test_a_node_that_was_slow_with_two_proven_partners_is_kept_out() -> None:
+    names = ("n0", "n1", "n4")
+    past = [node_test(name, days=1) for name in names]
+    slow = [node_test("n0", Verdict.DEGRADED, 0.9, "slow", "n1"), node_test("n1", Verdict.DEGRADED, 0.9, "slow", "n0")]
+    cleared = [node_test("n1", days=0.5, partner="n8"), node_test("n4", days=0.5, partner="n8")]
+    played = PlayedCluster.of(idle(*names), [*past, *slow, *cleared])
+    played.verdicts = {"n0": SLOW, "n4": SLOW}
+    outcome = passed(played)
+    assert played.batches == [("qualify-pairs", ("n0", "n4"))]
+    assert outcome.nodes("keep out") == ["n0"]
+
+
+def test_a_named_node_is_tested_again_and_let_in() -> None:
+    past = [node_test("n0", Verdict.FAIL, 1, "ecc")]
+    played = PlayedCluster.of([ServiceNode("n0", "out", is_ours=True), ServiceNode("n1", "busy", why="job 7")], past)
+    outcome = passed(played, Wanted(("n0", "n1")))
+    assert played.calls == [("let in", "n0")]
+    assert outcome.refused == ["n1: is not idle (job 7)"]
+    result = pass_result("p", "c", NOW, NOW, outcome, Wanted(("n0", "n1")))
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_node_that_a_job_took_meanwhile_is_left_out() -> None:
+    played = PlayedCluster.of(idle("n0", "n1", "n4", "n5", "n8"))
+    found = played.nodes()
+    answers = iter([found, found, [replace(node, state="busy") for node in found]])
+    played.nodes = lambda: next(answers, found)  # type: ignore[method-assign]
+    passed(played)
+    assert ("qualify", ("n8",)) not in played.batches
+
+
+def test_what_the_scheduler_refuses_is_said() -> None:
+    played = PlayedCluster.of(idle("n0"))
+    played.verdicts, played.refuses = {"n0": FAIL}, True
+    outcome = passed(played)
+    assert outcome.failed == ["n0: no right to drain"]
+    assert "no right to drain" in pass_result("p", "c", NOW, NOW, outcome, DUE).reason
+
+
+def test_alerts_stay_until_the_node_is_in_service() -> None:
+    played = PlayedCluster.of([*idle("n0", "n4"), ServiceNode("n1", "out", why="ecc in run r", is_ours=True)])
+    played.verdicts = {"n0": FAIL}
+    outcome = passed(played)
+    evidence = Evidence.of(played.past, played.now)
+    covered = coverage(played.nodes(), evidence, LIVE, 8, {"n4/gpu-0": NOW})
+    base = pass_result("p", "c", NOW, NOW, outcome, DUE)
+    result = standing_result(base, played.nodes(), outcome, evidence, covered)
+    assert {suspect.name for suspect in result.suspects} == {"n0", "n1"}
+    assert [check.name for check in result.checks] == ["gate", "coverage"]
+    later = standing_result(base, played.nodes(), Outcome(), evidence, covered)
+    assert {suspect.name for suspect in later.suspects} == {"n0", "n1"}
+
+
+def test_coverage_is_an_age_for_each_node_gpu_and_pair() -> None:
+    nodes = idle("n0", "n1", "n4")
+    tests = [node_test("n0", days=2), node_test("n1", days=8), node_test("n0", days=2, partner="n4")]
+    covered = coverage(nodes, Evidence.of(tests, NOW), LIVE, 2, {"n0/gpu-0": tests[0].ended})
+    assert covered.overdue_nodes == ["n4", "n1"]
+    assert covered.share == pytest.approx(1 / 3)
+    assert [name for name, age in covered.gpus.items() if age is not None] == ["n0/gpu-0"]
+    assert {pair: age is not None for pair, age in covered.pairs.items()} == {
+        ("leaf-0", "leaf-0"): False,
+        ("leaf-0", "leaf-1"): True,
+    }
+    assert covered.gpu_hours_week == pytest.approx(2 * 8 * 300 / 3600)
+    first, gpus, pairs, cost = covered.lines()
+    assert first == "1 of 3 nodes passed within 7 days; n[1,4]: never tested"
+    assert gpus == "5 of 6 GPUs: never tested"
+    assert pairs == "1 of 2 pairs of leaf switches passed within 30 days"
+    assert cost == "checks took 1.3 GPU hours in the last 7 days"
