@@ -5,6 +5,7 @@ reasons; and the JSON Schemas of both files.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ _NOT_SHOWN = ("unset", "none", "its fields' own")  # defaults that say nothing
 _TOOLS = "<!-- From here to the next mark `make docs` writes the table, from the code. -->"
 _TOOLS_END = "<!-- End of the table. -->"
 _PIPE = "\\|"  # within a table
+_PAGE = re.compile(r"\bdocs/([a-z-]{1,40})\.md")
 _RECORDED = "; recorded, not judged"  # at the end of a metric's meaning
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
@@ -124,7 +126,7 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
     """A list of the model's fields and for each model in it; fields that an earlier section has are named beside it."""
     before: dict[Field, Section] = {}
     for section in sections(model, _link):
-        yield from (f"## {section.title}", "", _first_paragraph(section.purpose), "")
+        yield from (f"## {section.title}", "", _linked(_first_paragraph(section.purpose)), "")
         new = [field for field in section.fields if field not in before]
         own = [field for field in new if f", {field.name} {field.legal.strip('`')}" not in section.title]
         for field in own:
@@ -152,7 +154,13 @@ def _meaning(field: Field) -> str:
     values = "" if "text like" in field.legal or field.legal == "`true`, `false`" else field.legal
     if "](" in values:
         values = values.removeprefix("text or ").removeprefix("list of ").replace(" or [", ", [")
-    return f"{field.meaning}: {values}" if "`" in values or "](" in values else field.meaning
+    meaning = _linked(field.meaning)
+    return f"{meaning}: {values}" if "`" in values or "](" in values else meaning
+
+
+def _linked(text: str) -> str:
+    """The text with a link in place of each page that it names."""
+    return _PAGE.sub(r"[\1](\1.md)", text)
 
 
 def _link(title: str) -> str:

@@ -224,7 +224,7 @@ REASONS = {
     "extra-missing": Explanation(
         "{what} {remedy}",
         "A package that this builder alone needs is not installed.",
-        "Run the command in the line, or install seatrial with that extra (docs/install.md).",
+        "Run the command in the line.",
     ),
     "google-login-missing": Explanation(
         "the Google credentials are missing: {problem}; run gcloud auth application-default login",

@@ -45,7 +45,7 @@ REASONS = {
     "history-driver-missing": Explanation(
         "history {place}: {action}: {problem}; install seatrial with its extra `postgres`",
         "The PostgreSQL driver is not installed.",
-        "Install seatrial with its extra `postgres` (docs/install.md).",
+        "Install seatrial with its extra `postgres`: `uv tool install 'seatrial[postgres] @ WHEEL'`.",
     ),
     "history-too-new": Explanation(
         "history {place}: a newer seatrial wrote it ({problem}); upgrade seatrial",

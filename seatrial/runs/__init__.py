@@ -104,8 +104,8 @@ REASONS = {
     ),
     "alerts-failed": Explanation(
         "alerts: {words}",
-        "The flow `watch` could not deliver an alert.",
-        "Run `seatrial doctor CLUSTER`, and correct the receiver's settings (docs/alerts.md).",
+        "The flow `watch` could not deliver an alert; docs/alerts.md has the receivers' settings.",
+        "Run `seatrial doctor CLUSTER`, and correct the receiver's settings.",
     ),
     "run-json-not-written": Explanation(
         "{out}: run.json cannot be written: {strerror}; choose another --out",

@@ -43,6 +43,13 @@ def test_a_next_step_names_an_action(code: str) -> None:
     assert step is None or problem(step) is None, f"{problem(step)}: {step}"
 
 
+@pytest.mark.parametrize("code", sorted(CATALOG))
+def test_a_line_names_no_file_of_the_repository(code: str) -> None:
+    """Who installed a wheel has none; `seatrial explain` puts the address of a page into the meaning."""
+    entry = CATALOG[code]
+    assert not re.search(r"\b(?:docs|deployments|tests|scripts|benchmarks)/", f"{entry.template} {entry.next_step}")
+
+
 @pytest.mark.parametrize(
     "step",
     [

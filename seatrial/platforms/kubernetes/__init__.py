@@ -27,8 +27,8 @@ REASONS = {
     ),
     "login-plugin-missing": Explanation(
         "the kubeconfig logs in by the program {program}, which this machine does not have",
-        "Kubeconfigs of GKE, EKS and AKS call `gke-gcloud-auth-plugin`, `aws` and `kubelogin`.",
-        "Install it, or use a token (docs/kubernetes.md#access). In a pod no kubeconfig is needed.",
+        "GKE, EKS and AKS log in by `gke-gcloud-auth-plugin`, `aws` and `kubelogin`: docs/kubernetes.md#access.",
+        "Install it, or use a token of `kubectl create token`. In a pod no kubeconfig is needed.",
     ),
     "login-plugin-failed": Explanation(
         "the program by which the kubeconfig logs in failed: {problem}",
@@ -101,7 +101,7 @@ REASONS = {
     "forbidden": Explanation(
         "may not {doing}: {problem}",
         "The account lacks a right that a run needs.",
-        "Have `deployments/kubernetes/role.yaml` applied.",
+        "Run `seatrial examples kubernetes --out .`, and have its `role.yaml` applied in the namespace.",
         formerly=("right-missing",),
     ),
     "namespace-missing": Explanation(
@@ -126,13 +126,13 @@ REASONS = {
     ),
     "never-admitted": Explanation(
         "will never be admitted: {message}{hint}",
-        "The queue can never admit this run as it is.",
-        "Compare the run with the quota of the ClusterQueue; docs/kubernetes.md explains each message.",
+        "The queue can never admit this run as it is; docs/kubernetes.md#in-a-queue explains each message.",
+        "Compare the run with the quota of the ClusterQueue: `kubectl describe clusterqueue`.",
     ),
     "queued": Explanation(
         "queued: {checks}",
-        "The run waits in its queue. The end of the line has Kueue's words.",
-        "Wait, or raise `queue_timeout_s` or `queue_priority`; docs/kubernetes.md explains each message.",
+        "The run waits in its queue. Kueue's words at the end of the line are in docs/kubernetes.md#in-a-queue.",
+        "Wait, or raise `queue_timeout_s` or `queue_priority`.",
         formerly=("quota-in-use", "quota-reserved"),
     ),
     "queue-not-looked-at": Explanation(

@@ -64,7 +64,7 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[str]:
         if denied:
             resource = f"{right.resource}.{right.group}" if right.group else right.resource
             where = "cluster-wide" if right.cluster_wide else f"in namespace {api.namespace}"
-            problem = f"needed to {right.why}; ask for deployments/kubernetes/role.yaml"
+            problem = f"needed to {right.why}"
             yield Reason.of("forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=problem)
 
 

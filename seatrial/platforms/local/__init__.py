@@ -17,7 +17,7 @@ REASONS = {
     "local-program-missing": Explanation(
         "{program} is missing: install {package}",
         "The local platform needs a program that this machine does not have.",
-        "Install the package that the line names. `make run` does it where it may.",
+        "Install the package that the line names; in a checkout `make setup` does.",
     ),
     "local-namespaces-forbidden": Explanation(
         "this machine cannot create network namespaces ({problem}): {remedy}",
