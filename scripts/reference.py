@@ -159,8 +159,8 @@ def _meaning(field: Field) -> str:
 
 
 def _linked(text: str) -> str:
-    """The text with a link in place of each page that it names."""
-    return _PAGE.sub(r"[\1](\1.md)", text)
+    """The text with a link in place of each page that it names, if there is one."""
+    return _PAGE.sub(lambda page: f"[{page[1]}]({page[1]}.md)" if (DOCS / f"{page[1]}.md").exists() else page[0], text)
 
 
 def _link(title: str) -> str:
