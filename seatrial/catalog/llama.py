@@ -95,6 +95,7 @@ def _differences(row: LlamaFigure, measurement: Measurement, hardware: str, rank
         ("sequence", row.sequence, conditions.get("sequence")),
         ("batch", row.batch_per_rank, conditions.get("batch_per_rank")),
         ("parallel", row.parallel, conditions.get("parallel", "")),
+        ("activation checkpointing", "selective", conditions.get("recompute", "selective")),
     )
     for name, published, measured in compared:
         if published != measured:

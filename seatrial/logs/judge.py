@@ -23,6 +23,7 @@ from seatrial.text.headline import conclude as conclude_logs
 from seatrial.text.words import some_of
 
 _MAX_REASONS = 4
+_RATES = ("throughput", "tokens_per_gpu")  # of a training
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +94,15 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:
-    """The check of another tool; a training's throughput is held against what is published of its GPUs."""
-    trained = next((m for m in check.measurements if m.metric == "throughput" and "ranks" in m.conditions), None)
-    if trained is None:
+    """The check of another tool; the rate of a training is held against what is published of its GPUs."""
+    rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
+    if not rates:
         return check
-    named = gpu_model(str(trained.conditions.get("device", ""))) or hardware
-    setup = with_links(Setup(named, 1, int(trained.conditions["ranks"]), int(trained.conditions["ranks"])))
-    judged = judged_alone(check, setup)
+    ranks, named = int(rates[0].conditions["ranks"]), gpu_model(str(rates[0].conditions.get("device", "")))
+    setup = with_links(Setup(named or hardware, 1, ranks, ranks))
+    judged = judged_alone(replace(check, measurements=tuple(rates)), setup)
     beside = figures_beside(judged, setup)
-    return replace(judged, reason=join((judged.reason, *beside))) if beside else judged
+    return replace(judged, reason=join((judged.reason, *beside)), measurements=check.measurements)
 
 
 def _named_parts(log: Log) -> Iterator[Arm | Check]:

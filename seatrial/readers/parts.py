@@ -108,7 +108,7 @@ class PartReader:
         for part in reversed(self._own(label)):
             is_again = reader is part.reader and reader.is_labelled and text in part.marks
             is_other = reader is not None and not part.reader.ends and (reader is not part.reader or is_again)
-            if not is_other and (part.reader.ends or part.reader.belongs.match(text)):
+            if not is_other and (part.reader.ends or _belongs(part.reader, text, has_needle=begins)):
                 part.add(text, is_mark=reader is not None)
                 if part.reader.ends and (part.reader.ends.search(text) or part.is_full):
                     self._close(part)
@@ -169,6 +169,13 @@ class PartReader:
                 self.feed(line)
             else:
                 self._sweeps.feed(line)
+
+
+def _belongs(reader: Reader, text: str, *, has_needle: bool) -> bool:
+    """Whether a line is one of the part; where every line has a needle, one without it is not looked at."""
+    if reader.belongs is reader.begins and not has_needle:
+        return False
+    return reader.belongs.match(text) is not None
 
 
 def _beginning(text: str) -> Reader | None:

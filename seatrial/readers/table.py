@@ -133,7 +133,7 @@ READERS = (
     Reader(
         "logs of Megatron-LM, torchtitan, NeMo, Composer, Hugging Face, lines of JSON",
         "`fail` for a loss that is not finite, with the rank, node and GPU that found it; `degraded` for steps that"
-        " stay slower than the earlier ones",
+        " stay slower than the earlier ones, and for a rate below the published one of that model and those GPUs",
         training.NEEDLES,
         training.LINE,
         training.read_training,

@@ -1,8 +1,9 @@
 """Judge the log of a training: numbers that are not finite, and steps that take longer than those before. Pure.
 
-A log is compared with its own earlier steps. Where a lasting slowdown begins is found by the largest cumulative sum of
-deviations (CUSUM; E. S. Page, Biometrika 41, 1954), which single slow steps, such as those of a checkpoint, do not move
-because each counts at most half a step.
+A log is compared with its own earlier steps; the judge holds its rate against a published one, if the log names model,
+GPUs and their number (seatrial/readers/training_setup.py). Where a lasting slowdown begins is found by the largest
+cumulative sum of deviations (CUSUM; E. S. Page, Biometrika 41, 1954), which single slow steps, such as those of a
+checkpoint, do not move because each counts at most half a step.
 """
 
 import re
@@ -13,8 +14,9 @@ from typing import NamedTuple
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
-from seatrial.readers import training_steps
+from seatrial.readers import training_setup, training_steps
 from seatrial.readers.report import Report, Result
+from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
 from seatrial.text.words import quantity
 
@@ -30,8 +32,11 @@ _ASSERTION = re.compile(
     r"|Rank (?P<old_rank>\d{1,7}): found (?P<old_what>(?:NaN|Inf) in .{0,120}?)\. "
     r"Device: (?P<old_device>\d{1,4}), node: (?P<old_node>[\w.-]{1,253}))"
 )
-LINE = re.compile(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}", re.IGNORECASE)
-NEEDLES = ("iteration", "step:", "train_step_timing", "loss=", "loss/", "'loss'", '"loss"', 'loss":', "Rank ")
+LINE = re.compile(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}|{training_setup.LINE.pattern}", re.IGNORECASE)
+NEEDLES = (
+    *training_setup.NEEDLES,
+    *("iteration", "step:", "train_step_timing", "loss=", "loss/", "'loss'", '"loss"', 'loss":', "Rank "),
+)
 
 
 class Accused(NamedTuple):
@@ -53,24 +58,36 @@ def read_training(lines: Sequence[str]) -> Report | None:
     if not steps and not accused:
         return None
     results = [*_not_finite(steps, accused), *_slower(steps)]
-    return Report(_tool(steps), tuple(results), measurements_of(steps), tuple(_slow_steps(steps)))
+    measurements = measurements_of(steps, setup=read_setup(lines))
+    return Report(_tool(steps), tuple(results), measurements, tuple(_slow_steps(steps)))
 
 
-def measurements_of(steps: Sequence[Step], subject: Subject | None = None) -> tuple[Measurement, ...]:
+def measurements_of(
+    steps: Sequence[Step], subject: Subject | None = None, setup: TrainingSetup | None = None
+) -> tuple[Measurement, ...]:
     """Step time (ms), model FLOP/s and tokens per GPU, samples per second: medians after the warm-up."""
-    subject = subject or Subject("cluster", "training")
+    subject, setup = subject or Subject("cluster", "training"), setup or TrainingSetup()
     after = _warm(steps)
+    conditions = setup.conditions()
     found = []
     for metric, unit, better, values in (
         ("step_time", "ms", "lower", [step.time_ms for step in after]),
         ("model_flops", "TFLOP/s", "higher", [step.tflops_per_gpu for step in after]),
-        ("tokens_per_gpu", "tokens/s", "higher", [step.tokens_s_per_gpu for step in after]),
+        ("tokens_per_gpu", "tokens/s", "higher", [_tokens(step, setup) for step in after]),
         ("throughput", "samples/s", "higher", [step.samples_s for step in after]),
     ):
         known = tuple(value for value in values if value is not None and 0 < value < float("inf"))
         if known:
-            found.append(Measurement(metric, median(known), unit, subject, {"steps": len(known)}, known, better))  # type: ignore[arg-type]
+            where = {**conditions, "steps": len(known)} if metric == "tokens_per_gpu" else {"steps": len(known)}
+            found.append(Measurement(metric, median(known), unit, subject, where, known, better))  # type: ignore[arg-type]
     return tuple(found)
+
+
+def _tokens(step: Step, setup: TrainingSetup) -> float | None:
+    """Tokens/s of each GPU: as logged, else from the time of the step and its batch."""
+    if step.tokens_s_per_gpu is not None or not step.time_ms or step.time_ms <= 0:
+        return step.tokens_s_per_gpu
+    return setup.tokens_s_per_gpu(step.time_ms)
 
 
 def _tool(steps: Sequence[Step]) -> str:

@@ -20,7 +20,7 @@ from seatrial.readers.report import Reader
 READERS = (
     *("parts", "table", "dcgm", "dcgm_nvlink", "fabric", "gpu_burn", "ibstat", "mlxlink", "nccl_ras", "nvbandwidth"),
     *("nvidia_smi", "p2p_bandwidth", "perftest", "port_errors", "rank_times", "stragglers", "training"),
-    "training_steps",
+    *("training_setup", "training_steps"),
 )
 MODULES = (
     *(
