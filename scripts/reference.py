@@ -33,6 +33,7 @@ _TOOLS = "<!-- From here to the next mark `make docs` writes the table, from the
 _TOOLS_END = "<!-- End of the table. -->"
 _PIPE = "\\|"  # within a table
 _PAGE = re.compile(r"\bdocs/([a-z-]{1,40})\.md")
+_ONE_LINK = re.compile(r"(?:text or |list of |mapping of names to )*\[[^]]*\]\(([^)]*)\)")  # all that a field takes
 _RECORDED = "; recorded, not judged"  # at the end of a metric's meaning
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _OF_AREA = {  # of the runbook
@@ -132,7 +133,9 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
         for field in own:
             default = field.default or _FILES_OWN.get(section.title, {}).get(field.name, "**required**")
             shown = "" if default in _NOT_SHOWN else f" ({default})"
-            yield f"- `{field.name}`{shown}: {_meaning(field)}"
+            only = _ONE_LINK.fullmatch(field.legal)
+            name = f"[`{field.name}`]({only[1]})" if only else f"`{field.name}`"
+            yield f"- {name}{shown}: {_linked(field.meaning) if only else _meaning(field)}"
         for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
             there = [field for field, home in before.items() if home.title == earlier]
             yield from ("", f"As in {_link(earlier)}{_which(section.fields, there)}.")
@@ -164,7 +167,7 @@ def _linked(text: str) -> str:
 
 
 def _link(title: str) -> str:
-    label = title.partition(", ")[2] or title
+    label = re.sub(r"\b(?:kind|builder|of) ", "", title.partition(", ")[2] or title)
     return f"[{label}](#{''.join(c for c in title.lower().replace(' ', '-') if c.isalnum() or c in '-_')})"
 
 
