@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
+from seatrial.causes.flaps import Flaps
 from seatrial.causes.stages import Stages
 from seatrial.causes.table import (
     CAUSES,
@@ -85,6 +86,10 @@ _STACK = re.compile(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whos
 
 
 _TIME_LIMITS = frozenset({"log-slurm-time-limit", "log-time-limit"})
+_OF_PORTS = frozenset({"log-port-error", "log-link-flapped"})
+_DETAIL = re.compile(r" \(([^()]{1,60})\)$")
+_VERSION = re.compile(r"\bNCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\b")
+_VERSION_OF_RANK = re.compile(r"\brank (\d{1,7}) version (\d{4,6})\b")
 _OF_MEMORY = frozenset({"log-host-memory", "log-machine-check"})
 _VAGUE = frozenset({"log-machine-check-corrected"})  # notes that say less than any other
 
@@ -105,6 +110,8 @@ class Classifier:
         self._last_error = self._traceback = False
         self._watchdog = Watchdog()
         self._stages = Stages()
+        self._flaps = Flaps()
+        self.nccl_version: str | None = None  # the first one that NCCL prints
         self._ended: Finding | None = None  # of MPICH, the rank whose error stack is read
 
     def feed(self, text: str, rank: int | None = None) -> None:
@@ -141,11 +148,20 @@ class Classifier:
             shown = evidence_of(seen.evidence) if seen.evidence else finding.evidence
             return replace(finding, cause=f"{finding.cause}: {seen.words}", evidence=shown)
         finding = with_other_gpus(finding, self._by_key.values())
+        if port := _DETAIL.search(finding.cause) if finding.code in _OF_PORTS else None:
+            times = self._flaps.words(finding.host, port[1])
+            finding = replace(finding, cause=f"{finding.cause}: {times}") if times else finding
+        if finding.code == "log-heap" and self.nccl_version:
+            finding = replace(finding, cause=f"{finding.cause}, with NCCL {self.nccl_version}")
         if finding.code in _OF_MEMORY:
             dimms = [each.cause for each in self._by_key.values() if each.code == "log-host-dimm"]
             finding = replace(finding, cause="; ".join((finding.cause, *dimms[:2])))
         message = self._messages.get(finding.host) or self._messages.get(None) if finding.severity == "status" else None
         return replace(finding, evidence=message) if message else finding
+
+    def _take_version(self, text: str) -> None:
+        if self.nccl_version is None and "NCCL version" in text and (match := _VERSION.search(text)):
+            self.nccl_version = match[1]
 
     def _close_box(self) -> None:
         box, self._box, self._before = self._box, None, ""
@@ -171,6 +187,8 @@ class Classifier:
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
         self._watchdog.take(text)
         self._stages.take(text)
+        self._flaps.take(text)
+        self._take_version(text)
         finding = self._raised(text, rank, finding) or finding or (None if of_box else self._unlisted(line, rank))
         if finding is not None:
             self._keep(finding)
@@ -280,6 +298,9 @@ def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
 def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None) -> Finding:
     groups = match.groupdict()
     named, detail = groups.get("host"), (groups.get("detail") or "").strip()
+    if cause.code == "log-nccl-builds":
+        versions = [f"rank {of}: {nccl_version(int(number))}" for of, number in _VERSION_OF_RANK.findall(detail)]
+        detail = ", ".join(versions) or detail
     named_rank = groups.get("rank") or ((own := _RANK.search(text)) and own[1])
     writer = (prefix[1] if prefix else None) or groups.get("writer") or _writer(text)
     return Finding(
@@ -293,6 +314,12 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, pr
         cause.who,
         cause.next_step,
     )
+
+
+def nccl_version(number: int) -> str:
+    """The version that a number of NCCL stands for: 22703 is 2.27.3; until 2.8 it had one digit less."""
+    major = 10_000 if number >= 10_000 else 1000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.catalog import with_links
 from seatrial.catalog.hardware_names import gpu_model
+from seatrial.catalog.nccl_versions import older_nccl
 from seatrial.catalog.published import figures_beside
 from seatrial.causes.table import GENERIC
 from seatrial.checks.collectives.logs import Arm, by_kind, no_control, settings_of, switched_off, treatment_of
@@ -133,6 +134,8 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
     notes = [Reason.of("log-noted", what=some_of(noted))] if noted else []
     notes += begins_late(arm.sweep)
     notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != claimed else []
+    older = older_nccl(claim.hardware, arm.sweep.nccl_version)
+    notes += [older] if older else []
     check = replace(check, reason=join((check.reason, *notes))) if notes else check
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)

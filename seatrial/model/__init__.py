@@ -58,6 +58,11 @@ REASONS = {
         "held against {fabric}, which the log names",
         "A note to the verdict. `--fabric` was not given, and NCCL's log says which fabric it took.",
     ),
+    "log-nccl-older": Explanation(
+        "NCCL {version} is older than {first}, the first version for {hardware}",
+        "A note to the verdict. An older NCCL has no kernels for that GPU, or crashes on it.",
+        "Update NCCL in the image: `strings libnccl.so.2 | grep -m1 'NCCL version'` shows which one it has.",
+    ),
     "one-nic-less": Explanation(
         "all_reduce reaches {best} GB/s at most, and {fewer} of the {nics} NICs of a node would reach {limit}",
         "No size is faster than with one NIC less in each node, of which a ring would use every one (`degraded`).",

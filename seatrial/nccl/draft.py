@@ -42,6 +42,7 @@ class Draft:
     phase: Phase = Phase.NOTHING
     collective: str | None = None
     version: str | None = None
+    library: str | None = None  # the version of NCCL in the header
     params: str | None = None
     limit: str | None = None
     devices: dict[int, Device] = field(default_factory=dict)
@@ -211,6 +212,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         tuple(decisive),
         tuple(f for f in notes if f not in decisive),
         requested_sizes(draft.params, draft.limit),
+        draft.library or draft.findings.nccl_version,
     )
 
 
@@ -245,11 +247,12 @@ def never_started(finding: Finding) -> bool:
     return finding.severity == "fatal" and finding.who == "setup" and finding.program != "driver"
 
 
-def launch_error(findings: Sequence[Finding]) -> Sweep:
+def launch_error(findings: Sequence[Finding], version: str | None = None) -> Sweep:
     """Make the sweep of a program that printed nothing: no rows, and the causes."""
     notes = () if any(finding.fatal for finding in findings) else tuple(findings)
     return Sweep(
-        None, None, None, (), (), None, None, "error", _texts(findings), findings=tuple(findings), notes=notes
+        None, None, None, (), (), None, None, "error", _texts(findings), findings=tuple(findings), notes=notes,
+        nccl_version=version,
     )  # fmt: skip
 
 

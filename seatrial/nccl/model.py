@@ -89,7 +89,7 @@ class Sweep:
     `transport` is NCCL's word on how the data went, None where the log does not say. `launch_times`: the times are
     those of the launch on the CPU (-C 1), and say nothing of bandwidth. `findings` are the causes among the errors;
     `notes` what else the log names, which the outcome does not count. `requested` are the sizes in bytes that the
-    header states, smallest first; empty where it is lost.
+    header states, smallest first; empty where it is lost. `nccl_version` is that of the library, as 2.27.3.
     """
 
     collective: str | None
@@ -106,6 +106,7 @@ class Sweep:
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
     requested: tuple[int, ...] = ()
+    nccl_version: str | None = None
 
     @classmethod
     def nothing(cls, error: str) -> "Sweep":

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from seatrial.causes.classify import nccl_version
 from seatrial.nccl.draft import (
     MAX_DEVICES,
     MAX_ROWS,
@@ -227,6 +228,7 @@ def _endings(host: str, known: set[str]) -> list[str]:
 
 
 _MAX_SWEEPS = 10_000
+_LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
 _MAX_EXPORTS = 64
 _HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
 
@@ -262,6 +264,8 @@ class SweepReader:
                     self._footer(event)
                 case _:
                     self._prologue(event)
+        if "nccl-library=" in raw and (match := _LIBRARY.search(raw)):
+            self._draft.library = nccl_version(int(match[1]))
         return [event for event in events if isinstance(event, Row)]
 
     def sweeps(self) -> list[Sweep]:
@@ -276,7 +280,7 @@ class SweepReader:
                 if after := [finding for finding in group.trailing.findings() if never_started(finding)]:
                     sweeps.append(launch_error(after))
             elif findings := group.findings.findings():
-                sweeps.append(launch_error(findings))
+                sweeps.append(launch_error(findings, group.findings.nccl_version))
         return sweeps
 
     @property

@@ -106,3 +106,37 @@ def test_the_first_finding_names_cause_host_and_rank(
 def test_an_exception_that_ends_a_program_follows_its_cause() -> None:
     lines = ["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error: out of memory"]
     assert [finding.code for finding in classify(lines)] == ["log-gpu-memory", "log-terminated"]
+
+
+PORT = (
+    "[2026-09-17 {time}] node-2:311:405 [0] transport/net_ib.cc:199 NCCL WARN NET/IB : mlx5_3:1 Got async error event:"
+    " port {state}"
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([("15:16:23", "error")], "port error: the NIC's port went down (mlx5_3:1)"),
+        (
+            [("15:16:23", "error"), ("15:16:31", "active"), ("15:23:34", "error")],
+            "(mlx5_3:1): down 15:16:23, up 8 s later, down 15:23:34",
+        ),
+        ([("15:16:23", "error"), ("17:16:23", "active")], "down 15:16:23, up 17:16:23"),
+    ],
+)
+def test_a_port_that_flaps_is_told_with_its_times(events: list[tuple[str, str]], words: str) -> None:
+    first = classify([PORT.format(time=time, state=state) for time, state in events])[0]
+    assert (first.code, first.host) == ("log-port-error", "node-2")
+    assert first.cause.endswith(words)
+
+
+def test_versions_of_nccl_are_shown_as_people_write_them() -> None:
+    said = "Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 2708"
+    (first, *_) = classify([f"node-a:1:2 [0] init.cc:1 NCCL WARN {said}"])
+    assert "(rank 0: 2.27.3, rank 8: 2.7.8)" in first.cause
+
+
+def test_a_corrupted_heap_names_the_version_of_nccl() -> None:
+    (first, *_) = classify(["NCCL version 2.21.5+cuda12.8", "free(): corrupted unsorted chunks"])
+    assert first.cause.endswith("(corrupted unsorted chunks), with NCCL 2.21.5")
