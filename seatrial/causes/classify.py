@@ -150,9 +150,9 @@ class Classifier:
         finding = with_other_gpus(finding, self._by_key.values())
         if port := _DETAIL.search(finding.cause) if finding.code in _OF_PORTS else None:
             times = self._flaps.words(finding.host, port[1])
-            finding = replace(finding, cause=f"{finding.cause}: {times}") if times else finding
+            finding = _with_evidence(finding, times)
         if finding.code == "log-heap" and self.nccl_version:
-            finding = replace(finding, cause=f"{finding.cause}, with NCCL {self.nccl_version}")
+            finding = _with_evidence(finding, f"NCCL {self.nccl_version}")
         if finding.code in _OF_MEMORY:
             dimms = [each.cause for each in self._by_key.values() if each.code == "log-host-dimm"]
             finding = replace(finding, cause="; ".join((finding.cause, *dimms[:2])))
@@ -314,6 +314,11 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, pr
         cause.who,
         cause.next_step,
     )
+
+
+def _with_evidence(finding: Finding, words: str) -> Finding:
+    """The finding with what else the log shows of it before the line."""
+    return replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}")) if words else finding
 
 
 def nccl_version(number: int) -> str:
