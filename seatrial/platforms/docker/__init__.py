@@ -92,7 +92,7 @@ Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 class Mount(image.Mount):
     """A file or folder of the Docker host that every container sees."""
 
-    source: FullPath = Field(description="full path on the Docker host")
+    source: FullPath = Field(description="full path on the machine that runs the container")
     target: Target = Field(description="full path in the containers")
 
 
