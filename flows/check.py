@@ -1,5 +1,6 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 from pydantic import Field
 
+from flows.serving.killed import close_killed_runs
 from flows.serving.limits import WAIT_S, cluster_lock
 from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
 from flows.serving.ui import (
@@ -42,6 +44,7 @@ from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
+from seatrial.runs.at_work import recorded
 from seatrial.runs.progress import STARTUP, log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
@@ -160,8 +163,20 @@ def check(
     return state_of(result, require_baseline)
 
 
+def _run_json_if_killed(run: Run) -> str:
+    """The run.json of this run if its process is killed."""
+    run_state, reason = RunState(run), Reason.of("run-killed")
+    run_state.add(Check("run", Verdict.INCONCLUSIVE, reason))
+    return json.dumps(replace(run_state.result(), reason=reason).to_dict(), allow_nan=False)
+
+
 def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """Wait for the cluster, run the steps on it, and publish the result."""
+    with recorded(run.run_id, _run_json_if_killed(run), run.out, UUID(current.id)):
+        return _chain(run, notify, rebuild, wait_s)
+
+
+def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     startup_s = 0.0 if results or errors else process_age_s()  # a later run of this process has not waited for it
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):
@@ -264,7 +279,8 @@ def _collect_and_teardown(run_state: RunState, through: bool) -> None:
 
 
 def _reap(run: Run) -> None:
-    """Remove leftovers of killed runs; a failure to do so does not stop this run."""
+    """Close killed runs and remove their leftovers; a failure to do so does not stop this run."""
+    close_killed_runs()
     try:
         reap(platform_for(run.cluster))
     except Exception as error:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flows.serving.signals import Stopped, end_runs, end_with_parent, stop_on_signals
+from flows.serving.signals import Stopped, end_runs, end_with_parent, starts_runs, stop_on_signals
 
 
 def main(pool: str, kind: str = "process", step: str = "") -> int:
     """Run the worker; return its exit status, or 0 once it was stopped and its runs have ended."""
     if step == "start":
         end_with_parent(signal.SIGKILL)
+        starts_runs()
         python = sys.executable
         os.environ["PATH"] = f"{Path(python).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
         os.execv(python, [python, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])

@@ -28,7 +28,7 @@ from flows.promote import promote_run
 from flows.reap import reap
 from flows.serving.automations import install_all
 from flows.serving.serve import REAP_CRON, ServeConfig, first_date
-from flows.serving.signals import end_runs, end_with_parent
+from flows.serving.signals import end_runs, end_with_parent, starts_runs
 from seatrial.checks.suites import SHIPPED
 
 
@@ -44,6 +44,7 @@ class _Runner(Runner):
 
 def main(site: ServeConfig) -> None:
     end_with_parent()
+    starts_runs()
     tempfile.tempdir = str(get_current_settings().home)  # not /tmp/runner_storage, the first user's alone
     runner = _Runner(name="seatrial", limit=None)  # those that wait must not keep others from starting
     ids: dict[str, UUID] = {}

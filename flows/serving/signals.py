@@ -15,6 +15,7 @@ from seatrial.system.process import children
 
 PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
 _LOOK_S = 0.2
+_STARTER = "SEATRIAL_STARTED_BY"  # process id of the runner or worker
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
@@ -70,15 +71,24 @@ def first_signal_alone(is_served: bool = False) -> AbstractContextManager[None]:
     return _handled(dict.fromkeys(before, pass_on))
 
 
+def starts_runs() -> None:
+    """Have the processes that this one starts know it: see `end_with_parent`."""
+    os.environ[_STARTER] = str(os.getpid())
+
+
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send a signal to this process when its parent dies; outside Linux do nothing.
 
-    A runner or worker that is killed would leave its flow runs at work, and no one could cancel them. It also read
-    what Prefect prints here by rich; the broken pipe must not be the end.
+    A runner or worker that is killed would leave its flow runs at work, and no one could cancel them. A parent that has
+    died while this process was still importing sends none, so it is sent here. The parent also read what Prefect prints
+    here by rich; the broken pipe must not be the end.
     """
     Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # PR_SET_PDEATHSIG
+    starter = os.environ.get(_STARTER, "")
+    if starter.isdecimal() and int(starter) not in (os.getppid(), os.getpid()):
+        os.kill(os.getpid(), number)
 
 
 def _be_quiet(console: Console) -> None:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, baseline_option, cluster_argument, json_option, print_json, suite_option, waiting
+from seatrial.cli.options import (
+    FILE,
+    baseline_option,
+    close_killed,
+    cluster_argument,
+    json_option,
+    print_json,
+    suite_option,
+    waiting,
+)
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import exit_status
@@ -129,6 +138,7 @@ def probe(name: str, out: Path | None) -> None:
 )
 def reap(cluster: Path | None, kept: str | None) -> None:
     """Remove the remains of killed runs, and nodes whose keep time has expired."""
+    close_killed()
     with waiting("looking for what runs have left"):
         from seatrial.config.cluster import load_cluster
         from seatrial.platforms import platform_for, platforms
@@ -201,7 +211,10 @@ def status(as_json: bool) -> None:
     from seatrial.platforms import state as states
     from seatrial.report.terminal import output, table
 
-    listed = [_standing(run_id) for run_id in states.run_ids()]
+    killed = {result.run_id: result for result in close_killed()}
+    listed = [_standing(run_id, killed.pop(run_id, None)) for run_id in states.run_ids()]
+    for result in killed.values():  # of which no node is left
+        listed.append({"run": result.run_id, "cluster": result.cluster, "state": "over", "now": _verdict(result)})
     if as_json:
         print_json(listed)
     elif listed:
@@ -213,8 +226,12 @@ def status(as_json: bool) -> None:
         print("no run is up")
 
 
-def _standing(run_id: str) -> dict[str, Any]:
-    """Return the run, its cluster, whether it is at work, and the newest line of its log in runs/."""
+def _verdict(result: "RunResult") -> str:
+    return f"{result.verdict.value}: {printable(result.reason)}"
+
+
+def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:
+    """Return the run, its cluster, whether it is at work, and the newest line of its log in runs/, or its verdict."""
     from seatrial.platforms import state as states
     from seatrial.text.lines import last_line, tail_of
 
@@ -230,7 +247,7 @@ def _standing(run_id: str) -> dict[str, Any]:
         cluster = states.recall(folder).name
     with suppress(OSError):  # its folder is another one
         now = last_line(tail_of(Path("runs", run_id) / _LOG).decode(errors="replace"))
-    return {"run": run_id, "cluster": cluster, "state": state, "now": printable(now)}
+    return {"run": run_id, "cluster": cluster, "state": state, "now": _verdict(killed) if killed else printable(now)}
 
 
 @click.command()
@@ -265,6 +282,7 @@ def _followed(folder: Path) -> "RunResult":
                 print(printable(line.rstrip("\n")), flush=True)
             if is_over:
                 return load_result(folder)
+            close_killed()
             state = states.find(folder.resolve().name)
             if state and states.is_abandoned(state):
                 raise SeatrialError(Reason.of("run-abandoned", name=folder.name))

@@ -15,6 +15,8 @@ from seatrial.cli import complete
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from seatrial.model.result import RunResult
+
 FILE = click.Path(path_type=Path)
 
 cluster_argument = click.argument("cluster", type=FILE)
@@ -74,3 +76,15 @@ def waiting(what: str) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         progress.add_task(what, total=None)
         yield
+
+
+def close_killed() -> "list[RunResult]":
+    """Close the runs that were killed since the last command, and return their results."""
+    from seatrial.runs.at_work import killed_runs
+
+    if not killed_runs():
+        return []
+    with waiting("closing runs that were killed"):
+        from flows.serving.killed import close_killed_runs
+
+        return close_killed_runs()

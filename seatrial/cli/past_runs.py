@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli import complete
-from seatrial.cli.options import FILE, baseline_option, csv_option, json_option, name_of, print_csv, print_json
+from seatrial.cli.options import (
+    FILE,
+    baseline_option,
+    close_killed,
+    csv_option,
+    json_option,
+    name_of,
+    print_csv,
+    print_json,
+)
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.result import exit_status
 
@@ -32,6 +41,7 @@ def history(cluster: str | None, limit: int, links: bool, as_csv: bool, as_json:
     from seatrial.history import open_store
     from seatrial.report.listings import history_frame, history_json, show_history
 
+    close_killed()
     cluster = cluster and name_of(cluster)
     if links and not cluster:
         raise InputError("history: --links needs a CLUSTER: a name or a cluster file")

@@ -92,6 +92,12 @@ REASONS = {
         "Remove what a killed run left with `seatrial reap CLUSTER`, then start it again.",
         formerly=("interrupted", "terminated"),
     ),
+    "run-killed": Explanation(
+        "the run was killed",
+        "The process of the run ended without a word: SIGKILL, the OOM killer, or the end of the machine"
+        " (`inconclusive`).",
+        "Run `seatrial reap`, which takes down what it left; then start it again.",
+    ),
     "run-abandoned": Explanation(
         "run {name}: its process has gone without a verdict; seatrial reap ends it",
         "The run was killed: its nodes may still be up.",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+import httpx
 import pytest
 
 from tests.e2e.conftest import TRAINING, Console, until
@@ -110,6 +111,30 @@ def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen:
     process.communicate()
     reaped = console.run("reap")
     assert reaped.status == 0, reaped.output
+    until(lambda: not console.left())
+
+
+def test_a_killed_run_is_recorded_by_the_next_command(console: Console) -> None:
+    """By `watch`, which ends then; the history, `status` and Prefect have the same verdict."""
+    out, killed = console.folder / "out", "inconclusive: the run was killed"
+    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "nodes, head" in log.read_text())
+    watching = console.start("watch", out)
+    process.kill()
+    process.communicate()
+    printed, _ = watching.communicate(timeout=PATIENCE_S)
+    assert (watching.returncode, printed.splitlines()[-1]) == (3, killed)
+    document = json.loads((out / "run.json").read_text())
+    assert (document["verdict"], document["reason"]) == ("inconclusive", "the run was killed")
+    (recorded,) = json.loads(console.run("history", "--json").out)
+    assert (recorded["run_id"], recorded["verdict"]) == (document["run_id"], "inconclusive")
+    newest = {"sort": "START_TIME_DESC", "limit": 1}
+    runs = httpx.post(
+        f"{console.environment['PREFECT_API_URL']}/flow_runs/filter", json=newest, auth=console.auth, timeout=PATIENCE_S
+    )
+    assert [(run["state_type"], run["state"]["message"]) for run in runs.json()] == [("CRASHED", killed)]
+    assert console.run("reap").status == 0
     until(lambda: not console.left())
 
 

@@ -80,7 +80,7 @@ def test_a_rank_that_is_killed_or_stopped_is_named(shared: Up, number: signal.Si
     if number is signal.SIGKILL:
         assert_killed(done.check, log.read_text())
     else:
-        assert_named(done.check, "rank-silent", "rank-gave-up")
+        assert_named(done.check, "rank-left-no-dump", "training-hangs")
     again = connectivity(CheckContext(run, testbed)).testbed  # nothing of it is left in the way of what follows
     assert [node.name for node in again.nodes] == ["node-0", "node-1", "node-2"]
 

@@ -1,93 +1,86 @@
-"""Runs that are not over, as `seatrial status` and `watch` show them."""
+"""Records of runs at work: who has a record, and which runs were killed."""
 
 import json
-import os
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from seatrial.config.cluster import Cluster
+from flows.serving import killed
+from flows.serving.killed import close_killed_runs
+from seatrial.history import open_store
 from seatrial.model.verdict import Verdict
-from seatrial.platforms import state as states
-from seatrial.platforms.local import LocalPlatform
-from seatrial.system.process import Process, this_process
-from tests import samples
-from tests.command_line import command
+from seatrial.runs.at_work import killed_runs, recorded, runs_at_work
+from seatrial.runs.load import load_result
+from tests.samples import healthy_local
 
-RUN = "20261103-0130-0a1b2"
+FLOW_RUN = UUID(int=7)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a run that is at work, with a log."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seatrial.platforms.state.root_folder", lambda kind: tmp_path / f"up-{kind}")
-    out = tmp_path / "runs" / RUN
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
+    return tmp_path
+
+
+def prepared() -> str:
+    return json.dumps({**healthy_local().to_dict(), "verdict": "inconclusive", "reason": "the run was killed"})
+
+
+def kill_a_run(home: Path, out: Path) -> None:
+    """Have a process that dies with its record."""
+    script = f"""
+import os, signal
+from pathlib import Path
+from uuid import UUID
+from seatrial.runs.at_work import recorded
+with recorded("run-1", Path({str(home / "prepared")!r}).read_text(), Path({str(out)!r}), UUID(int=7)):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    (home / "prepared").write_text(prepared())
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+
+
+def test_a_run_at_work_has_a_record_until_its_end(home: Path) -> None:
+    with recorded("run-1", prepared(), home / "out", FLOW_RUN):
+        (run,) = runs_at_work()
+        assert (run.run_id, run.out, run.flow_run, run.was_killed) == ("run-1", home / "out", FLOW_RUN, False)
+        assert killed_runs() == []
+        assert run.folder.stat().st_mode & 0o777 == 0o700
+    assert runs_at_work() == []
+
+
+def test_a_killed_run_is_closed_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed_flow_runs: list[UUID] = []
+    monkeypatch.setattr(killed, "_close_flow_run", lambda flow_run, result: closed_flow_runs.append(flow_run))
+    out = home / "out"
     (out / "logs").mkdir(parents=True)
-    (out / "logs" / "run.log").write_text("INFO seatrial.step: image ...\nINFO seatrial.launch: 2 of 4 \x1b[2Jare up\n")
-    return out
+    kill_a_run(home, out)
+    (result,) = close_killed_runs()
+    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "the run was killed")
+    assert load_result(out).verdict is Verdict.INCONCLUSIVE
+    assert closed_flow_runs == [FLOW_RUN]
+    with open_store() as store:
+        assert [(row.verdict, row.out) for row in store.runs()] == [(Verdict.INCONCLUSIVE, str(out))]
+    assert close_killed_runs() == []
 
 
-def at_work(owner: Process) -> Path:
-    folder = states.make_folder(RUN, "local")
-    states.remember(folder, Cluster(name="lab", nodes=4, platform=LocalPlatform(kind="local")))
-    states.write_owner(folder, "owner", owner)
-    return folder
+def test_a_run_with_a_verdict_keeps_it(home: Path) -> None:
+    out = home / "out"
+    out.mkdir()
+    kill_a_run(home, out)
+    (out / "run.json").write_text(json.dumps(healthy_local().to_dict()))
+    assert close_killed_runs() == []
+    assert load_result(out).verdict is Verdict.PASS
+    assert runs_at_work() == []
 
 
-@pytest.mark.parametrize(
-    ("owner", "standing"),
-    [(this_process(), "at work"), (Process(os.getpid(), 1), f"left behind: seatrial reap --run {RUN}")],
-)
-def test_what_is_up_is_listed_with_its_newest_line(
-    folder: Path, owner: Process, standing: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("status") == 0
-    assert capsys.readouterr().out == "no run is up\n"
-    at_work(owner)
-    assert command("status", "--json") == 0
-    now = "INFO seatrial.launch: 2 of 4  [2Jare up"
-    assert json.loads(capsys.readouterr().out) == [{"run": RUN, "cluster": "lab", "state": standing, "now": now}]
-    assert command("status") == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:3] == [RUN, "lab", standing.split(maxsplit=1)[0]]
-
-
-def test_a_run_is_watched_until_it_has_a_verdict(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_work(this_process())
-
-    def later(_: float) -> None:
-        with (folder / "logs" / "run.log").open("a") as log:
-            log.write("INFO seatrial.step: record ...\n")
-        (folder / "run.json").write_text(json.dumps(samples.faulty_h100().to_dict()))
-
-    monkeypatch.setattr("time.sleep", later)
-    assert command("watch", RUN) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.rpartition(": ")[2] for line in lines[:3]] == ["image ...", "2 of 4  [2Jare up", "record ..."]
-    assert lines[-1].startswith(f"{Verdict.FAIL.value}: ")
-
-
-def gone(folder: Path) -> None:
-    at_work(Process(os.getpid(), 1))
-
-
-def without_log(folder: Path) -> None:
-    (folder / "logs" / "run.log").unlink()
-
-
-@pytest.mark.parametrize(
-    ("change", "status", "says"),
-    [
-        (gone, 3, f"seatrial: run {RUN}: its process has gone without a verdict; seatrial reap ends it\n"),
-        (without_log, 2, f"seatrial: RUN {RUN}: has no logs/run.log; give the folder that the run writes to\n"),
-    ],
-)
-def test_what_cannot_be_watched_is_no_endless_wait(
-    folder: Path, change: Callable[[Path], None], status: int, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    change(folder)
-    assert command("watch", RUN) == status
-    assert capsys.readouterr().err == says
+@pytest.mark.parametrize("text", ["", "{}", "[" * 10_000, '{"pid": 0}', "\x00"])
+def test_a_broken_record_is_left_out(home: Path, text: str) -> None:
+    kill_a_run(home, home / "out")
+    (run,) = killed_runs()
+    (run.folder / "record.json").write_text(text)
+    assert runs_at_work() == []

@@ -149,6 +149,26 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints() -> None:
     assert (output, process.returncode) == ("taken down\n", 0)
 
 
+LATE = """
+import sys
+from flows.serving.signals import end_with_parent
+sys.stdin.readline()  # until its parent has gone
+end_with_parent()
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize(("starter", "output"), [("$$", ""), ("", "goes on\n")], ids=["by a runner", "by hand"])
+def test_a_run_whose_runner_has_gone_before_it_began_ends(starter: str, output: str) -> None:
+    """All processes of `serve` got SIGTERM while it was importing."""
+    script = f'exec 3<&0; SEATRIAL_STARTED_BY={starter} "$1" -c "$2" <&3 & exit'
+    process = subprocess.Popen(
+        ["sh", "-c", script, "sh", sys.executable, LATE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    process.wait()
+    assert process.communicate("\n")[0] == output
+
+
 def started(script: str) -> LocalProcess:
     return LocalProcess(["sh", "-c", script], dict(os.environ), Path("/"))
 
