@@ -92,8 +92,15 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def _be_quiet(console: Console) -> None:
-    """Print nothing more; rich's own answer ends the process, even while its nodes are being taken down."""
+    """Print nothing more; rich's own answer ends the process, even while its nodes are being taken down.
+
+    What Python still holds for the pipe goes nowhere, or the flush at the exit would fail and the status be 120.
+    """
     console.quiet = True
+    with suppress(OSError, ValueError):  # a stream without a file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, console.file.fileno())
+        os.close(nowhere)
 
 
 def end_runs(starter: int) -> None:

@@ -93,7 +93,7 @@ TRAINING_METRICS = {
     "backward_time": Metric("ms", "one step's backward pass, likewise; recorded, not judged"),
     "optimizer_time": Metric("ms", "one step's optimizer, likewise; recorded, not judged"),
     "waiting_time": Metric("ms", "the part of a step in which a rank waits for others; recorded, not judged"),
-    "alone_time": Metric("ms", "one step of a small decoder that each rank trains alone; judged on GPUs alone"),
+    "alone_time": Metric("ms", "one step of a small decoder that each rank trains alone"),
     "memory_peak": Metric("GB", "the most of a GPU's memory that the training takes; recorded, not judged"),
     "checkpoint_write": Metric("GB/s", "a checkpoint written by all ranks (1e9 bytes); recorded, not judged"),
     "checkpoint_read": Metric("GB/s", "a checkpoint read past the page cache; recorded, not judged"),

@@ -33,7 +33,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import from_rank_0, rank_of
-from seatrial.text.words import quantity
+from seatrial.text.words import fraction, quantity
 
 _MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
 _PHASES = ("data", "forward", "backward", "optimizer")
@@ -208,7 +208,8 @@ def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float
 def _probe(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> list[str]:
     device = "cuda" if testbed.has_gpus else "cpu"
     probe = [testbed.python, f"{testbed.workdir}/training.py", *workload.arguments(), "--device", device]
-    return [*probe, *rendezvous_argv(run, testbed, label, timeout_s)]
+    shared = ["--shared-processors"] if testbed.shared_cores is not None else []
+    return [*probe, *shared, *rendezvous_argv(run, testbed, label, timeout_s)]
 
 
 def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
@@ -267,7 +268,7 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
     if drop < _MIN_DROP:
         fell = f"the loss went from {quantity(last.first_loss, '')} to {quantity(last.last_loss, '')}"
         return Verdict.FAIL, Reason.of(
-            "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{_MIN_DROP:.0%}"
+            "learned-too-little", fell=fell, drop=fraction(drop), min_loss_drop=fraction(_MIN_DROP)
         )
     return None
 
@@ -291,7 +292,8 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
 def _good(last: Llama) -> str:
     """One sentence on a training without a problem."""
     rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank" if last.tokens_s_per_gpu else "no rate"
-    return f"{rate}, the loss fell by {last.loss_drop or 0:.1%} in {last.steps} steps of {last.step_ms_p50 or 0:.0f} ms"
+    fell, took = fraction(last.loss_drop or 0.0), quantity(last.step_ms_p50 or 0.0, "ms")
+    return f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}"
 
 
 def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
@@ -304,7 +306,7 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
     share = Measurement("goodput", found.share, "", subject, conditions)
     reason = Reason.of(
         "training-goodput",
-        share=f"{found.share:.1%}",
+        share=f"{100 * found.share:.1f} %",
         wall=f"{found.wall_s:.0f}",
         lost=f"{found.lost_s:.1f}",
         resume=f"{found.resume_s:.1f}",
@@ -330,7 +332,7 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
         yield Measurement(metric, value, unit, subject, {**where, **more}, better=None)
     for node in testbed.nodes:
         ranks = [rank for rank in last.ranks if node_of(rank.rank, rank.host, testbed) == node.name]
-        yield from _of_node(last, ranks, Subject("node", node.name), where, is_judged=testbed.has_gpus)
+        yield from _of_node(last, ranks, Subject("node", node.name), where, on_gpus=testbed.has_gpus)
 
 
 def _recorded(
@@ -356,23 +358,24 @@ def _recorded(
 
 
 def _of_node(
-    last: Llama, ranks: Sequence[Rank], subject: Subject, where: Mapping[str, ConditionValue], *, is_judged: bool
+    last: Llama, ranks: Sequence[Rank], subject: Subject, where: Mapping[str, ConditionValue], *, on_gpus: bool
 ) -> Iterator[Measurement]:
     """The measurements of a node, each of its slowest rank."""
     conditions = dict(where)
-    better: Literal["lower"] | None = "lower" if is_judged else None
     steps = [rank.step_ms for rank in ranks if rank.step_ms is not None]
     if steps:
         yield Measurement("step_time", max(steps), "ms", subject, conditions, tuple(steps), "lower")
     computes = [rank.compute_ms for rank in ranks if rank.compute_ms is not None]
     if computes and not last.is_divided:
-        yield Measurement("compute_time", max(computes), "ms", subject, conditions, tuple(computes), better)
+        yield Measurement(
+            "compute_time", max(computes), "ms", subject, conditions, tuple(computes), "lower" if on_gpus else None
+        )
         waits = [_waiting(rank) for rank in ranks]
         yield Measurement("waiting_time", max(waits), "ms", subject, conditions, tuple(waits), None)
     times = last.replays.step_ms if last.replays else []
     alone = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
     if alone:
-        yield Measurement("alone_time", max(alone), "ms", subject, conditions, tuple(alone), better)
+        yield Measurement("alone_time", max(alone), "ms", subject, conditions, tuple(alone), "lower")
     for phase in _PHASES:
         own = [value for rank in ranks if (value := getattr(rank, f"{phase}_ms")) is not None]
         if own:

@@ -24,7 +24,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from decoder import Block, Decoder, DecoderSize, Experts, drop_others, initialize
-from rendezvous import CannotStart
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -174,12 +173,24 @@ def build(
     return model
 
 
+def too_old(degrees: Degrees, device: str) -> str | None:
+    """What torch 2.6 cannot do: there, pipelines on processors wait for ever, and those of divided tensors fail."""
+    if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.7
+        return None
+    later = f"torch 2.7 or later, this is {torch.__version__}"
+    if degrees.pp > 1 and degrees.tp > 1:
+        return f"pp with tp needs {later}"
+    if device == "cpu" and degrees.pp > 1:
+        return f"pp on processors needs {later}"
+    if device == "cpu" and degrees.fsdp * degrees.cp * degrees.ep > 1:
+        return f"fsdp, cp and ep on processors need {later}"
+    return None
+
+
 def _sharding(meshes: Meshes, degrees: Degrees, numerics: Numerics) -> Callable[..., Any]:
     """What shards a module over the ranks of a mesh: nothing, where a rank has no other to share parameters with."""
     if meshes.dense["shard"].size() == 1:
         return lambda module, **_: module
-    if meshes.dense.device_type == "cpu" and not hasattr(torch.cpu.Stream, "record_event"):
-        raise CannotStart(f"fsdp on processors needs torch 2.7 or later, this is {torch.__version__}")
     policy = MixedPrecisionPolicy()
     if numerics.precision != "fp32":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

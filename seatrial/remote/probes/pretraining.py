@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(1)
     here = rendezvous.place(options)
     device = rendezvous.choose_device(options.device, here)
-    size, degrees = checked(options, here.world_size)
+    size, degrees = checked(options, here.world_size, device)
     add_faults(options, here, os.environ.get("SEATRIAL_TRAINING_FAULT", ""))
     hang.record_collectives()
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
@@ -330,7 +330,7 @@ def open_tokens(path: str) -> torch.Tensor:
         raise CannotStart(f"{path}: cannot be read as tokens: {error}") from error
 
 
-def checked(options: argparse.Namespace, ranks: int) -> tuple[DecoderSize, Degrees]:
+def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
     """The size and the degrees, if they fit together. Raises CannotStart."""
     given = {field.name: getattr(options, field.name) for field in fields(DecoderSize)}
     size = replace(SIZES[options.size], **{name: value for name, value in given.items() if value is not None})
@@ -341,6 +341,8 @@ def checked(options: argparse.Namespace, ranks: int) -> tuple[DecoderSize, Degre
     except ValueError as error:
         raise CannotStart(str(error)) from error
     for problem in parallel.problems(degrees, size, options.sequence, options.batch):
+        raise CannotStart(problem)
+    if problem := parallel.too_old(degrees, device):
         raise CannotStart(problem)
     return size, degrees
 
@@ -388,6 +390,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--deterministic", action="store_true", help="only algorithms that give the same bits each time"
     )
     parser.add_argument("--replays", type=int, default=0, help="steps that each rank trains alone first, and compares")
+    shared = "leave out of the replays' times what others have the processors"
+    parser.add_argument("--shared-processors", action="store_true", help=shared)
     parser.add_argument("--hang-s", type=float, default=300.0, help="a step that takes longer hangs; 0 for never")
     parser.add_argument("--dump-prefix", metavar="PATH", help="where to write the flight recorder's dump, by rank")
     parser.add_argument("--peak-tflops", type=float, help="of one GPU in that precision, for the MFU")

@@ -22,6 +22,13 @@ def waited_s(pid="self"):
     return seconds
 
 
+def own_clock_s():
+    """A clock in seconds that stands still while this thread waits for a processor that others have."""
+    with open("/proc/thread-self/schedstat") as stat:
+        waited = int(stat.read().split()[1]) / 1e9
+    return time.perf_counter() - waited
+
+
 def throttled_us():
     """Microseconds that a limit of processor time, as a container has, has held this process' group back."""
     try:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import statistics
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ import rendezvous
 import torch
 import torch.distributed as dist
 from decoder import Decoder, DecoderSize, initialize
+from processor_wait import own_clock_s
 from rendezvous import RankPlacement
 from step_clock import Marks
 from torch.nn.functional import cross_entropy
@@ -69,7 +71,8 @@ def _replay(
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator("cpu").manual_seed(_SEED)
     tokens = torch.randint(size.vocabulary, (_BATCH, sequence + 1), generator=generator).to(device)
-    marks, steps, digests = Marks(torch.device(device)), [], []
+    marks = Marks(torch.device(device), own_clock_s if options.shared_processors else time.perf_counter)
+    steps, digests = [], []
     autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=options.precision != "fp32")
     for step in range(options.replays):
         first = marks.now()

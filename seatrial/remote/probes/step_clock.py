@@ -24,15 +24,16 @@ PHASES = ("data", "forward", "backward", "optimizer")
 
 
 class Marks:
-    """Points in time on a device: events on a GPU's stream, the clock on processors."""
+    """Points in time on a device: events on a GPU's stream, a clock on processors."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
         self.on_gpu = device.type == "cuda"
+        self.clock = clock
 
     def now(self) -> Any:
         """Mark this point; it costs no synchronisation."""
         if not self.on_gpu:
-            return time.perf_counter()
+            return self.clock()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event

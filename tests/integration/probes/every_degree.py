@@ -36,7 +36,7 @@ def parsed(plan: str, world_size: int) -> Any:
 
 def losses_of(plan: str, here: Any) -> Any:
     options = parsed(plan, here.world_size)
-    size, degrees = pretraining.checked(options, here.world_size)
+    size, degrees = pretraining.checked(options, here.world_size, "cpu")
     run = pretraining.Pretraining(options, size, degrees, here, "cpu")
     run.report = lambda **_: None
     for step in range(STEPS):
@@ -71,7 +71,7 @@ def main() -> None:
         answers[plan] = losses_of(plan, here)
     for kind in ("dense", "moe"):
         options = parsed("fsdp4-" + kind, 4)
-        size, degrees = pretraining.checked(options, 4)
+        size, degrees = pretraining.checked(options, 4, "cpu")
         run = pretraining.Pretraining(options, size, degrees, here, "cpu")
         answers[kind] = plain_losses(kind, run)
     if here.rank == 0:

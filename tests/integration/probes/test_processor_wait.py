@@ -46,6 +46,14 @@ def test_the_wait_for_a_processor_is_taken_off(load: Load, one_processor_for_fou
     assert 0.15 < own < 0.3
 
 
+def test_a_clock_stands_still_during_the_wait(load: Load, one_processor_for_four: None) -> None:
+    clock = load("processor_wait").own_clock_s
+    first, began = clock(), time.perf_counter()
+    work()
+    assert time.perf_counter() - began > 0.4
+    assert 0.15 < clock() - first < 0.3
+
+
 def test_a_sleep_is_no_wait_for_a_processor(load: Load) -> None:
     assert load("processor_wait").own_seconds(lambda: time.sleep(0.2)) > 0.15
 
