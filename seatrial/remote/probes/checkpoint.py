@@ -76,7 +76,7 @@ class Checkpoints:
         if float(total) > free:
             have, want = free / 1e9, float(total) / 1e9
             raise CannotStart(
-                f"--checkpoint-dir {folder}: {have:.1f} GB are free, {_KEPT} checkpoints need {want:.1f} GB"
+                f"--checkpoint-dir {folder}: {have:.3g} GB are free, {_KEPT} checkpoints need {want:.3g} GB"
             )
 
     def is_due(self, step: int, *, is_last: bool) -> bool:
