@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID, uuid4
@@ -23,14 +22,16 @@ from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
 from seatrial.history import open_store
 from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.model.errors import InputError
+from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult, now
 from seatrial.platforms import platform_for
 from seatrial.platforms.service import NodeService, ServiceNode, node_service
 from seatrial.qualify import cycle
 from seatrial.qualify.choose import Wanted
-from seatrial.qualify.coverage import Coverage, coverage
-from seatrial.qualify.evidence import Evidence
+from seatrial.qualify.current import REMEMBERED, standing
 from seatrial.qualify.summary import pass_result, standing_result
+from seatrial.report.coverage_metrics import publish_coverage
+from seatrial.report.metrics import target_of_environment
 from seatrial.runs.progress import log_file
 from tasks.launch import reap
 from tasks.notify import notify_task
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.qualify")
 
-REMEMBERED = timedelta(days=90)  # tests that a pass looks at; older ones say nothing of a node today
 _WAIT_S = 60.0  # for another run on the cluster; the next pass comes within the hour
 
 NodeName = Annotated[str, Field(min_length=1, max_length=255)]
@@ -125,13 +125,23 @@ class Pass:
         result = pass_result(run_id, self.cluster.name, started, now(), outcome, wanted)
         for line in result.notes:
             log.info("%s", line)
-        nodes, evidence = self.service.nodes(), Evidence.of(self._tests(), now())
-        covered = coverage_of(self.cluster, self.settings, nodes, evidence, self.store)
-        for line in covered.lines():
-            log.info("%s", line)
-        if notify:
-            notify_task(standing_result(result, nodes, outcome, evidence, covered), self.cluster, self.store, None)
+        self._tell(result, outcome, notify)
         return result
+
+    def _tell(self, result: RunResult, outcome: cycle.Outcome, notify: bool) -> None:
+        """Publish the coverage, and send alerts of what is wrong until somebody ends it."""
+        at = now()
+        found = standing(self.cluster, self.settings, self.service, self.store, at)
+        for line in found.coverage.lines():
+            log.info("%s", line)
+        if target := target_of_environment():
+            try:
+                publish_coverage(self.cluster.name, found.coverage, at, target)
+            except OSError as error:  # the pass stands
+                log.warning("metrics: %s", error)
+        if notify:
+            alert = standing_result(result, found.nodes, outcome, found.evidence, found.coverage)
+            notify_task(alert, self.cluster, self.store, None)
 
     def _tests(self) -> list[NodeTest]:
         return self.store.node_tests(self.cluster.name, now() - REMEMBERED)
@@ -154,14 +164,6 @@ class Pass:
 
 def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:
     """The tests of nodes that never came up: the run has no node, and says nothing of any."""
-    return [
-        NodeTest(result.run_id, name, result.cluster, result.suite, result.finished, result.verdict, "no-node")
-        for name in names
-    ]
-
-
-def coverage_of(
-    cluster: Cluster, settings: Qualify, nodes: Sequence[ServiceNode], evidence: Evidence, store: "Store"
-) -> Coverage:
-    """The coverage of the cluster's nodes, GPUs and pairs of leaf switches."""
-    return coverage(nodes, evidence, settings, cluster.gpus, store.measured(cluster.name, "gpu"))
+    code = code_of(result.reason) or "no-node"
+    ended = result.finished
+    return [NodeTest(result.run_id, name, result.cluster, result.suite, ended, result.verdict, code) for name in names]

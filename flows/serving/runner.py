@@ -25,6 +25,7 @@ from prefect.utilities.callables import parameter_schema
 from flows.alarm import alarm
 from flows.check import check
 from flows.promote import promote_run
+from flows.qualify import qualify
 from flows.reap import reap
 from flows.serving.automations import install_all
 from flows.serving.serve import REAP_CRON, ServeConfig, first_date
@@ -54,6 +55,7 @@ def main(site: ServeConfig) -> None:
         ids[deployment.name] = served
     with get_client(sync_client=True) as client:
         forget_clusters(client, ids["nightly"], {each.cluster for each in site.scheduled()})
+        forget_clusters(client, ids["qualify"], {each.cluster for each in site.qualifying()})
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
         paused = {one.slug for one in client.read_deployment_schedules(ids["nightly"]) if not one.active}
@@ -62,11 +64,11 @@ def main(site: ServeConfig) -> None:
     asyncio.run(runner.start())
 
 
-def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:
+def forget_clusters(client: SyncPrefectClient, deployment: UUID, served: Collection[str]) -> None:
     """Remove the schedules of clusters that are no longer served, which Prefect would keep."""
-    for schedule in client.read_deployment_schedules(nightly):
+    for schedule in client.read_deployment_schedules(deployment):
         if schedule.slug not in served:
-            client.delete_deployment_schedule(nightly, schedule.id)
+            client.delete_deployment_schedule(deployment, schedule.id)
 
 
 def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConfig) -> None:
@@ -109,6 +111,15 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
     )
     yield deploy(check, "nightly", schedules=schedules, parameters=nightly, tags=["nightly"])
     yield deploy(check, "ad-hoc", parameters={"cluster": scheduled[0].file}, tags=["ad-hoc"])
+    passes = [
+        DeploymentScheduleCreate(
+            schedule=CronSchedule(cron=each.cron, timezone=each.timezone),
+            slug=each.cluster,
+            parameters={"cluster": each.file},
+        )
+        for each in site.qualifying()
+    ]
+    yield deploy(qualify, "qualify", schedules=passes, parameters={"cluster": scheduled[0].file}, tags=["qualify"])
     yield deploy(reap, "reap", schedules=[reaping], parameters={"clusters": clusters})
     yield deploy(alarm, "alarm")
     yield deploy(promote_run, "promote")
@@ -121,6 +132,9 @@ def announced(site: ServeConfig, paused: Collection[str | None]) -> list[str]:
     for each in site.scheduled():
         due = "paused" if each.cluster in paused else f"next {first_date(each.cron, each.timezone):%Y-%m-%d %H:%M}"
         lines.append(f"nightly  {each.cluster}, suite {each.suite}: {each.cron} ({each.timezone}), {due}")
+    for pass_ in site.qualifying():
+        due = f"{first_date(pass_.cron, pass_.timezone):%Y-%m-%d %H:%M}"
+        lines.append(f"qualify  {pass_.cluster}: {pass_.cron} ({pass_.timezone}), next {due}")
     return [*lines, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
 
 

@@ -59,6 +59,16 @@ class ScheduledCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledPass:
+    """A pass of `seatrial qualify` on a schedule: the name and file of its cluster, and when it runs."""
+
+    cluster: str
+    file: str
+    cron: str
+    timezone: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """Cluster files by their absolute paths, and options that win over the field `schedule` of each."""
 
@@ -79,6 +89,17 @@ class ServeConfig:
             checks.append(ScheduledCheck(cluster.name, file, suite, self.cron or own.cron, timezone))
         return checks
 
+    def qualifying(self) -> "list[ScheduledPass]":
+        """Read the cluster files that have the section `qualify`. Raises InputError."""
+        passes = []
+        for file in self.clusters:
+            cluster = load_cluster(Path(file))
+            if cluster.qualify is None:
+                continue
+            timezone = self.timezone or cluster.schedule.timezone or local_timezone()
+            passes.append(ScheduledPass(cluster.name, file, cluster.qualify.cron, timezone))
+        return passes
+
 
 def validated(site: ServeConfig) -> ServeConfig:
     """Return the site if it is valid, else raise InputError."""
@@ -92,6 +113,8 @@ def validated(site: ServeConfig) -> ServeConfig:
         check_alerts(load_cluster(Path(check.file)).notify)
         options = "--" if site.cron or site.timezone else f"{check.file}: schedule."
         _check_schedule(check.cron, check.timezone, options)
+    for each in site.qualifying():
+        _check_schedule(each.cron, each.timezone, f"{each.file}: qualify.")
     check_history()
     return site
 

@@ -205,9 +205,19 @@ _LOG = Path("logs", "run.log")
 
 
 @click.command()
+@click.argument("cluster", type=FILE, required=False)
 @json_option
-def status(as_json: bool) -> None:
-    """List this user's runs whose nodes are up on this machine, or were left behind by a run that was killed."""
+def status(cluster: Path | None, as_json: bool) -> None:
+    """List this user's runs whose nodes are up on this machine, or were left behind by a run that was killed.
+
+    With CLUSTER, a cluster file with the section `qualify`: the state of its nodes, the age of the last passed test of
+    each node, GPU and pair of leaf switches, and the GPU hours that checks took.
+    """
+    if cluster is not None:
+        from seatrial.cli.qualify import show_standing
+
+        show_standing(cluster, as_json=as_json)
+        return
     from seatrial.platforms import state as states
     from seatrial.report.terminal import output, table
 

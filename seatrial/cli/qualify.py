@@ -25,6 +25,33 @@ def _days(context: click.Context, option: click.Parameter, given: str | None) ->
     return days
 
 
+def show_standing(file: Path, *, as_json: bool) -> None:
+    """Print the nodes of a cluster at work, and how much of it is covered. Raises InputError without `qualify`."""
+    from seatrial.config.cluster import load_cluster
+    from seatrial.history import open_store
+    from seatrial.model.errors import InputError
+    from seatrial.model.result import now
+    from seatrial.platforms.service import node_service
+    from seatrial.qualify.current import standing
+
+    cluster = load_cluster(file)
+    if cluster.qualify is None:
+        raise InputError(f"{file}: qualify: is missing; its fields are in docs/qualify.md")
+    with waiting(f"asking for the nodes of {cluster.name}"), open_store() as store:
+        found = standing(cluster, cluster.qualify, node_service(cluster), store, now())
+    if as_json:
+        states = {node.name: {"state": node.state, "group": node.group, "why": node.why} for node in found.nodes}
+        print_json({"cluster": cluster.name, "states": states, **found.coverage.to_dict()})
+        return
+    for node in found.nodes:
+        age = found.coverage.nodes[node.name]
+        passed = "never passed" if age is None else f"passed {age.total_seconds() / 86400:.1f} days ago"
+        why = f" ({node.why})" if node.why else ""
+        print(printable(f"{node.name}  {node.state}{why}  {passed}"))
+    for line in found.coverage.lines():
+        print(printable(line))
+
+
 @click.command()
 @click.argument("cluster", type=FILE)
 @click.argument("nodes", nargs=-1, shell_complete=complete.nodes_of_cluster)

@@ -8,6 +8,11 @@ from seatrial.model.reason import Explanation, register
 
 REASONS = {
     "qualify-let-in": Explanation("{node}: let in, it has passed", "A node at the gate passed its test."),
+    "qualify-not-compared": Explanation(
+        "{node}: stays at the gate, its numbers were compared with nothing",
+        "The node passed, and there is no baseline yet: too few nodes like it have been tested.",
+        "Test it again by `seatrial qualify CLUSTER NODE` when other nodes have been, or three times by itself.",
+    ),
     "qualify-kept-out": Explanation(
         "{node}: kept out, {found}",
         "The node failed its test, or two in a row where a number was only slow, or was slow with two partners.",

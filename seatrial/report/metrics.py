@@ -107,7 +107,7 @@ def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
         grouping = {"cluster": result.cluster, "suite": result.suite}
         push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=10)
         return "pushed"
-    path = Path(target) / f"seatrial-{_slug(result.cluster)}-{_slug(result.suite)}.prom"
+    path = Path(target) / file_name(result.cluster, result.suite)
     write_to_textfile(str(path), collected)
     path.chmod(0o644)  # the node exporter is another user
     return str(path)
@@ -150,6 +150,11 @@ def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:
     operation, arm, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
     name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
     return HeadlineMetric(name, unit, operation, arm, dtype, m.value * factor, low, high)
+
+
+def file_name(cluster: str, suite: str) -> str:
+    """The name of the file with the metrics of a cluster's suite."""
+    return f"seatrial-{_slug(cluster)}-{_slug(suite)}.prom"
 
 
 def _slug(text: str) -> str:

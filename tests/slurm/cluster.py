@@ -62,6 +62,14 @@ PartitionName=batch Nodes=ALL Default=YES MaxTime=02:00:00 State=UP
 PartitionName=down Nodes=ALL MaxTime=02:00:00 State=DOWN
 """
 
+# Jobs of the partition `scavenge` end as soon as one of another partition wants their nodes.
+_PREEMPTION = """\
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=scavenge Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=1
+PartitionName=work Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=10
+"""
+
 
 def lacking() -> str:
     """The Debian packages that are not installed, in one line; empty when all are."""
@@ -72,7 +80,8 @@ def lacking() -> str:
 class SlurmCluster:
     """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
 
-    def __init__(self, nodes: int = 4, *, accounting: bool = False) -> None:
+    def __init__(self, nodes: int = 4, *, accounting: bool = False, preemption: bool = False) -> None:
+        self._more_conf = _PREEMPTION if preemption else ""
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
@@ -227,7 +236,9 @@ class SlurmCluster:
         )
         host = socket.gethostname().partition(".")[0]
         text = _SLURM_CONF.format(host=host, head=self._network.head, port=self._port, folder=self.folder, nodes=nodes)
-        (self.folder / "slurm.conf").write_text(text + (self._accounting.slurm_conf if self._accounting else ""))
+        (self.folder / "slurm.conf").write_text(
+            text + self._more_conf + (self._accounting.slurm_conf if self._accounting else "")
+        )
         for number in range(2):  # Slurm wants a file for each GPU that it hands out
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-1]\n")

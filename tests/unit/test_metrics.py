@@ -5,12 +5,14 @@ import math
 import os
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seatrial.cli.doctor import diagnosed, show
@@ -18,6 +20,8 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.qualify.coverage import Coverage
+from seatrial.report.coverage_metrics import coverage_registry
 from seatrial.report.metrics import headlines, publish, target_of_environment
 from tasks.record import metrics
 from tests import nights, samples
@@ -140,9 +144,20 @@ def names_in(text: str) -> set[str]:
     return set(re.findall(r"\bseatrial_[a-z_]+", text))
 
 
+def coverage_written() -> set[str]:
+    """The names of the metrics of a pass over a cluster with one node that passed, and one that never did."""
+    ages = {"n0": timedelta(days=1), "n1": None}
+    gpus = {f"{name}/gpu-0": age for name, age in ages.items()}
+    covered = Coverage(ages, gpus, {("a", "b"): None}, timedelta(days=7), timedelta(days=30), 1.5)
+    text = generate_latest(coverage_registry("c", covered, datetime(2026, 5, 4, tzinfo=UTC))).decode()
+    assert 'seatrial_node_last_pass_timestamp_seconds{cluster="c",node="n1"} 0.0' in text
+    assert 'seatrial_checks_gpu_seconds{cluster="c"} 5400.0' in text
+    return names_in(text)
+
+
 def test_the_dashboard_asks_for_what_is_written(tmp_path: Path) -> None:
     dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
-    there = written(samples.with_shares(nights.bad(1)), tmp_path, nights.good(0))
+    there = set(written(samples.with_shares(nights.bad(1)), tmp_path, nights.good(0))) | coverage_written()
     assert dashboard["panels"]
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
@@ -166,7 +181,7 @@ def test_grafanas_own_model_reads_the_dashboard() -> None:
 
 def test_the_alerts_ask_for_what_is_written(tmp_path: Path) -> None:
     rules = yaml.safe_load((ROOT / "deployments/prometheus/seatrial.rules.yaml").read_text())
-    there = written(nights.bad(1), tmp_path, nights.good(0))
+    there = set(written(nights.bad(1), tmp_path, nights.good(0))) | coverage_written()
     for rule in rules["groups"][0]["rules"]:
         assert names_in(rule["expr"])
         assert names_in(rule["expr"]) <= set(there)

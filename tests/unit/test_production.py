@@ -175,16 +175,20 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text("nodes: 2\nplatform: {kind: local}\nschedule: {suite: quick, cron: 30 5 * * 1}\n")
+    other.write_text("nodes: 2\nplatform: {kind: local}\nschedule: {suite: quick, cron: 30 5 * * 1}\nqualify: {}\n")
     site = ServeConfig((cluster, str(other)), timezone="Europe/Berlin")
     by_name = {d.name: d for d in deployments(site)}
-    assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
+    assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote", "qualify"}
+    hourly: list[Any] = by_name["qualify"].schedules or []
+    passes = [(s.slug, s.parameters, s.schedule.cron) for s in hourly]
+    assert passes == [("other", {"cluster": str(other)}, "0 * * * *")]
     schedules: list[Any] = by_name["nightly"].schedules or []
     nights = [(s.slug, s.parameters["cluster"], s.parameters["suite"], s.schedule.cron) for s in schedules]
     assert nights == [("trial", cluster, "nightly", "0 2 * * *"), ("other", str(other), "quick", "30 5 * * 1")]
     assert {s.schedule.timezone for s in schedules} == {"Europe/Berlin"}
     monkeypatch.setenv("PREFECT_API_URL", "http://here/api")
-    trial, paused = announced(site, ["other"])[1:3]
+    trial, paused, qualify = announced(site, ["other"])[1:4]
+    assert re.match(r"qualify  other: 0 \* \* \* \* \(Europe/Berlin\), next ", qualify)
     assert re.search(r", next \d{4}-\d\d-\d\d 02:00$", trial)
     assert paused == "nightly  other, suite quick: 30 5 * * 1 (Europe/Berlin), paused"
     over = deployments(ServeConfig(site.clusters, suite="acceptance"))

@@ -301,6 +301,12 @@ class Api:
             listing = plain(resource.get(namespace=self.namespace, field_selector=field, **LIMIT))
             return next(iter(listing["items"]), None)
 
+    def list_everywhere(self, kind: Kind) -> list[Object]:
+        """The objects of all namespaces."""
+        resource = self.resource(kind)
+        with self.explained(f"list {kind.kind} in all namespaces"):
+            return list(plain(resource.get(**LIMIT))["items"])
+
     def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
         """The objects that the label selector finds."""
         resource = self.resource(kind)

@@ -31,13 +31,13 @@ class Cordon:
         if node_object["spec"].get("unschedulable"):
             return False
         taint = {"key": TAINT, "value": run_id, "effect": "NoSchedule"}
-        self._patch(node_object, {"unschedulable": True, "taints": [*_taints(node_object), taint]})
+        self._patch(node_object, {"unschedulable": True, "taints": [*taints_of(node_object), taint]})
         return True
 
     def release(self, node: str) -> None:
         node_object = self._node(node)
-        others = [taint for taint in _taints(node_object) if taint["key"] != TAINT]
-        if len(others) == len(_taints(node_object)):
+        others = [taint for taint in taints_of(node_object) if taint["key"] != TAINT]
+        if len(others) == len(taints_of(node_object)):
             raise InputError(f"node {node}: has no taint {TAINT}, so seatrial has not isolated it")
         self._patch(node_object, {"unschedulable": None, "taints": others})
 
@@ -55,7 +55,7 @@ class Cordon:
             self._api.patch(NODE, metadata["name"], patch)
 
 
-def _taints(node: Object) -> list[Object]:
+def taints_of(node: Object) -> list[Object]:
     return node["spec"].get("taints") or []
 
 

@@ -11,7 +11,7 @@ from seatrial.platforms.slurm.login import Login, login_of
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_OWN = "seatrial run "  # how our reasons begin
+OWN = "seatrial run "  # how our reasons begin
 _ONE_NODE = re.compile(r"(?!all$)[a-z0-9][a-z0-9._-]*", re.IGNORECASE)  # scontrol takes lists, ranges and ALL as well
 
 
@@ -22,18 +22,18 @@ class Drain:
         self._login = login
 
     def command(self, node: str, run_id: str, why: str) -> str:
-        return shlex.join(_update(node, "drain", f"reason={_OWN}{run_id}: {why}"))
+        return shlex.join(_update(node, "drain", f"reason={OWN}{run_id}: {why}"))
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
         """Return false for a node that is out of service already."""
         if self._reason(node):
             return False
-        self._login.run(_update(node, "drain", f"reason={_OWN}{run_id}: {why}"))
+        self._login.run(_update(node, "drain", f"reason={OWN}{run_id}: {why}"))
         return True
 
     def release(self, node: str) -> None:
         reason = self._reason(node)
-        if not reason.startswith(_OWN):
+        if not reason.startswith(OWN):
             raise InputError(f"node {node}: seatrial has not isolated it; Slurm's reason is {reason[:200] or 'none'!r}")
         self._login.run(_update(node, "resume"))
 

@@ -1,5 +1,6 @@
 """The Slurm platform: launch, teardown and leftovers of testbeds that are one job."""
 
+import json
 import logging
 import re
 import shlex
@@ -19,12 +20,13 @@ from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import ImageFile
 from seatrial.config.run import Run
-from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.slurm import SlurmPlatform, script
+from seatrial.platforms.slurm.gate import close_gate, open_gate, reason_of
 from seatrial.platforms.slurm.jobs import (
     BringUp,
     Job,
@@ -131,6 +133,7 @@ log = logging.getLogger("seatrial.launch")
 
 _KIND = "slurm"
 _NOT_SUBMITTED = "not-submitted"  # a file of a run that has no job, whose end needs none of Slurm's commands
+_GATED = "gated"  # a file of a run whose nodes wait at the gate
 _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
@@ -182,6 +185,10 @@ class Slurm(RunsWithState[SlurmState]):
         self._login.shell(f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir {shlex.quote(there)}")
         for name, text in self._files(run, run_key, host_key).items():
             self._login.write(f"{there}/{name}", text)
+        if run.taken and run.taken.gated:
+            reasons = {node: reason_of(self._login, node) for node in run.taken.gated}
+            states.write_private(folder / _GATED, json.dumps(reasons))
+            open_gate(self._login, run.run_id, run.taken.gated)
         job_id = self._submit(folder, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
         state = SlurmState(
@@ -271,11 +278,22 @@ class Slurm(RunsWithState[SlurmState]):
         folder = self._folder(run_id)
         if not (folder / _NOT_SUBMITTED).exists():
             end_jobs(self._login, run_id)
+        if (folder / _GATED).exists() or not folder.exists():
+            close_gate(self._login, run_id, _reasons(folder))
         self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
         states.remove_folder(folder)
 
     def missing(self) -> list[str]:
         return problems(self._login, self._cluster, self._settings)
+
+
+def _reasons(folder: Path) -> dict[str, str]:
+    """The drain reasons of the nodes that the run took from the gate; none where another machine took them."""
+    try:
+        found = json.loads(states.read_file(folder, _GATED))
+    except (InputError, ValueError):
+        return {}
+    return {str(node): str(reason) for node, reason in found.items()} if isinstance(found, dict) else {}
 
 
 def platform(cluster: Cluster) -> Slurm:

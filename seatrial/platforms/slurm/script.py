@@ -33,6 +33,8 @@ def run_folder(settings: SlurmPlatform, run_id: str) -> str:
 def job_script(run: Run, settings: SlurmPlatform) -> str:
     """The job that holds the nodes and runs sshd on each, until it is cancelled or its time is over."""
     folder = run_folder(settings, run.run_id)
+    if run.taken and run.taken.gated:  # drained nodes, which are reserved for the run
+        settings = settings.model_copy(update={"reservation": job_name(run.run_id)})
     there = folder if folder.startswith("/") else f'"$HOME"/{folder}'
     container = container_of(
         run.cluster, run.nodes_image, mounts=[f"{there}:{there}"] if settings.launch == "srun" else []

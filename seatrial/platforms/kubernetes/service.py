@@ -1,0 +1,188 @@
+"""Nodes of a Kubernetes cluster in and out of service: idle ones by their pods, the gate by a taint and a condition.
+
+New and repaired nodes come with the taint, which a machine image, Karpenter or an operator puts on them. A pass takes
+it off and sets the condition `SeatrialQualified`, which node-readiness-controller and others read.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from seatrial.config.cluster import Cluster
+from seatrial.config.qualify import Qualify
+from seatrial.model.errors import InputError
+from seatrial.platforms.kubernetes.api import LIMIT, NODE, POD, Api
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, Toleration
+from seatrial.platforms.kubernetes.ending import not_ready
+from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
+from seatrial.platforms.kubernetes.machines import gpu_resource
+from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
+from seatrial.platforms.kubernetes.platform import LEVELS
+from seatrial.platforms.kubernetes.pod import node_selector, tolerations
+from seatrial.platforms.service import ServiceNode, State
+
+GATE = "seatrial/gate"  # the taint of nodes that wait for a test, where the cluster file says no other
+CONDITION = "SeatrialQualified"
+DEADLINE_S = 300.0  # of a test, after which Kubernetes ends it
+_QUEUE_TIMEOUT_S = 60.0  # the nodes were idle a moment ago
+_START_TIMEOUT_S = 180.0
+_HOSTNAME = "kubernetes.io/hostname"
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"  # the taint of a cordoned node
+# The Cluster Autoscaler removes a node with such a pod, and below -10 does not keep or add one for it.
+_EVICTABLE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+_OVER = ("Succeeded", "Failed")
+_SYSTEM = "kube-system"
+
+
+class KubernetesService:
+    """The cluster, as a user who may list nodes and pods, patch nodes, and patch their status."""
+
+    def __init__(self, cluster: Cluster, settings: KubernetesPlatform, qualify: Qualify) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._priority_class = qualify.priority_class
+        self._gate = qualify.gate or GATE
+        self._api = Api(settings)
+
+    def nodes(self) -> list[ServiceNode]:
+        selected = node_selector(self._cluster, self._settings).items()
+        users = self._users()
+        found = []
+        for node in self._api.list(NODE):
+            labels = node["metadata"].get("labels") or {}
+            if selected <= labels.items() and self._is_chosen(labels):
+                found.append(self._node(node, labels, users.get(node["metadata"]["name"], "")))
+        return found
+
+    def _is_chosen(self, labels: dict[str, str]) -> bool:
+        host, targets = labels.get(_HOSTNAME, ""), self._settings.target_nodes
+        return (not targets or host in targets) and host not in self._settings.avoid_nodes
+
+    def _node(self, node: Object, labels: dict[str, str], user: str) -> ServiceNode:
+        name, group = node["metadata"]["name"], leaf(labels)
+        keys = {taint["key"] for taint in taints_of(node)}
+        failed = conditions(node).get(CONDITION, {})
+        has_failed = failed.get("status") == "False"
+        why = str(failed.get("message") or "") if has_failed else ""
+        if ill := not_ready(node):
+            return ServiceNode(name, "busy", group, ill)
+        if user:
+            return ServiceNode(name, "busy", group, user)
+        state: State = "idle"
+        if TAINT in keys or node["spec"].get("unschedulable") or self._refuses(node):
+            state = "out"
+        elif self._gate in keys:
+            state = "gated"
+        return ServiceNode(name, state, group, why, is_ours=TAINT in keys, has_failed=has_failed and state == "gated")
+
+    def _refuses(self, node: Object) -> bool:
+        """Whether a taint keeps pods away that is neither ours nor the gate's, and that tests do not tolerate."""
+        known = {self._gate, TAINT}
+        others = [t for t in taints_of(node) if t["key"] not in known and t["effect"] != "PreferNoSchedule"]
+        return any(not _is_tolerated(taint, tolerations(self._cluster, self._settings)) for taint in others)
+
+    def _users(self) -> dict[str, str]:
+        """The pod that has each node or waits for it: with GPUs one that asks for any, else any that is no daemon."""
+        users: dict[str, str] = {}
+        for pod in self._api.list_everywhere(POD):
+            metadata, status = pod["metadata"], pod.get("status") or {}
+            node = pod["spec"].get("nodeName") or status.get("nominatedNodeName")
+            is_ours = RUN_ID in (metadata.get("labels") or {})
+            if not node or is_ours or status.get("phase") in _OVER or not self._counts(pod):
+                continue
+            users.setdefault(node, f"pod {metadata['namespace']}/{metadata['name']}")
+        return users
+
+    def _counts(self, pod: Object) -> bool:
+        """Whether the pod makes a node busy."""
+        if self._cluster.gpus:
+            return any(_asks_for(each, gpu_resource(self._cluster)) for each in pod["spec"].get("containers", ()))
+        owners = pod["metadata"].get("ownerReferences") or []
+        is_daemon = any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
+        return not is_daemon and pod["metadata"]["namespace"] != _SYSTEM
+
+    def take(self, names: Sequence[str]) -> Cluster:
+        settings = self._settings
+        gates = [Toleration(key=key, operator="Exists") for key in (self._gate, TAINT, _UNSCHEDULABLE)]
+        changed: dict[str, Any] = {
+            "target_nodes": tuple(names),
+            "avoid_nodes": (),
+            "launcher": "job",
+            "topology": None,
+            "priority_class": self._priority_class,
+            "tolerations": (*settings.tolerations, *gates),
+            "annotations": {**settings.annotations, **_EVICTABLE},
+            "queue_timeout_s": _QUEUE_TIMEOUT_S,
+            "start_timeout_s": _START_TIMEOUT_S,
+            "deadline_s": DEADLINE_S,
+        }
+        platform = settings.model_copy(update=changed)
+        own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
+        return self._cluster.model_copy(update=own)
+
+    def put_out(self, name: str, run_id: str, code: str) -> None:
+        node = self._find(name)
+        if self._gate not in {taint["key"] for taint in taints_of(node)}:
+            Cordon(self._settings, self._api).isolate(name, run_id, code)
+        self._set_condition(name, "False", code, f"{code} in run {run_id}")
+
+    def let_in(self, name: str) -> None:
+        node = self._find(name)
+        keys = {taint["key"] for taint in taints_of(node)}
+        if not keys & {self._gate, TAINT}:
+            raise InputError(f"node {name}: has neither taint {self._gate} nor {TAINT}, so it does not wait")
+        self._set_condition(name, "True", "Passed", "passed its test")
+        if self._gate in keys:
+            left = [taint for taint in taints_of(node) if taint["key"] != self._gate]
+            metadata = {"resourceVersion": self._find(name)["metadata"]["resourceVersion"]}
+            with self._api.explained(f"patch Node {name}"):
+                self._api.patch(NODE, name, {"metadata": metadata, "spec": {"taints": left}})
+        if TAINT in keys:
+            Cordon(self._settings, self._api).release(name)
+
+    def _find(self, name: str) -> Object:
+        node = self._api.find(NODE, name)
+        if node is None:
+            raise InputError(f"node {name}: is no node of the cluster")
+        return node
+
+    def _set_condition(self, name: str, status: str, code: str, message: str) -> None:
+        """Set the node's condition; reasons of conditions are in camel case."""
+        from kubernetes import client
+
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        reason = "".join(word.capitalize() for word in code.replace("_", "-").split("-"))
+        times = {"lastHeartbeatTime": at, "lastTransitionTime": at}
+        condition = {"type": CONDITION, "status": status, "reason": reason, "message": message, **times}
+        core = client.CoreV1Api(self._api.client)
+        with self._api.explained(f"patch the status of Node {name}"):
+            # Conditions are merged by their type; a merge patch would replace those of the kubelet.
+            form = "application/strategic-merge-patch+json"
+            core.patch_node_status(name, {"status": {"conditions": [condition]}}, _content_type=form, **LIMIT)
+
+
+def leaf(labels: dict[str, str]) -> str:
+    """The narrowest level of the topology above the node itself; empty where it has none."""
+    levels = [labels[level] for level in LEVELS if level != _HOSTNAME and labels.get(level)]
+    return levels[-1] if levels else ""
+
+
+def _asks_for(container: Object, resource: str) -> bool:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return str(limits.get(resource, "0")) not in ("0", "")
+
+
+def _is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
+    for toleration in tolerated:
+        if toleration.get("effect") not in (None, taint["effect"]):
+            continue
+        if toleration.get("key") not in (None, taint["key"]):
+            continue
+        if toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value", ""):
+            return True
+    return False
+
+
+def service(cluster: Cluster) -> KubernetesService:
+    """The scheduler of that cluster."""
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    return KubernetesService(cluster, cluster.platform, cluster.qualify or Qualify())

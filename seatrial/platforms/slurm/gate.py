@@ -1,0 +1,63 @@
+"""The gate of a Slurm cluster: drained nodes that a test opens for itself alone, by a reservation that only it may use.
+
+Slurm starts no job on a drained node. So the nodes are reserved for the user of the test, resumed, and drained again
+with their own reason when the test is over, whatever came of it: what is let in is resumed after that. Where the test
+was killed, the reservation keeps other jobs away until the run's leftovers are removed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from seatrial.model.errors import LaunchError
+from seatrial.platforms.slurm.login import CommandError, Login
+from seatrial.platforms.slurm.script import job_name
+from seatrial.text.hostlist import expand
+
+GATE = "seatrial gate"  # how the reasons of nodes begin that wait for a test, where the cluster file says no other
+_NODES = re.compile(r"(?:^|\s)Nodes=(\S{1,10000})")
+_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
+_CLOSED = ("drained", "draining", "drng", "drain")
+
+
+def reason_of(login: Login, node: str) -> str:
+    """Slurm's reason of a node that is out of service; empty while it is in service."""
+    printed = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"]).strip()
+    return "" if printed in ("", "none") else printed.splitlines()[0].strip()
+
+
+def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
+    """Reserve drained nodes for the user of the run and resume them. Raises LaunchError where Slurm refuses."""
+    reservation = [
+        f"reservationname={job_name(run_id)}",
+        "starttime=now",
+        "duration=infinite",
+        f"users={login.user}",
+        f"nodes={','.join(nodes)}",
+        "flags=maint,ignore_jobs",
+    ]
+    login.run(["scontrol", "create", "reservation", *reservation])
+    login.run(["scontrol", "update", f"nodename={','.join(nodes)}", "state=resume"])
+
+
+def close_gate(login: Login, run_id: str, reasons: Mapping[str, str]) -> None:
+    """Drain the nodes of the run's reservation again and remove it; none is no error.
+
+    `reasons` are those that the nodes had; a node without one waits at the gate all the same.
+    """
+    name = job_name(run_id)
+    try:
+        shown = login.run(["scontrol", "--oneliner", "show", "reservation", name])
+    except CommandError:  # there is none of that name
+        return
+    nodes = _NODES.search(shown)
+    if nodes is None or f"ReservationName={name}" not in shown:
+        return
+    for node in expand(_PATTERN.findall(nodes[1])):
+        state = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).strip()
+        if not state.startswith(_CLOSED):
+            reason = f"reason={reasons.get(node) or GATE}"
+            login.run(["scontrol", "update", f"nodename={node}", "state=drain", reason])
+    try:
+        login.run(["scontrol", "delete", f"reservationname={name}"])
+    except CommandError as error:
+        raise LaunchError(error.reason) from error

@@ -1,0 +1,126 @@
+"""Nodes of a Slurm cluster in and out of service, by its public commands."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from seatrial.config.cluster import Cluster
+from seatrial.config.qualify import Qualify
+from seatrial.model.errors import InputError
+from seatrial.platforms.service import ServiceNode, State
+from seatrial.platforms.slurm import SlurmPlatform
+from seatrial.platforms.slurm.gate import GATE, reason_of
+from seatrial.platforms.slurm.isolate import OWN, Drain
+from seatrial.platforms.slurm.jobs import switches
+from seatrial.platforms.slurm.login import Login, login_of
+from seatrial.text.hostlist import expand
+from seatrial.text.printable import printable
+
+TIME_LIMIT = "00:05:00"  # of a test: a short job delays none that Slurm has planned
+_QUEUE_TIMEOUT_S = 60.0  # the nodes were idle a moment ago
+_START_TIMEOUT_S = 120.0
+_FAILED = ": failed "  # in the reason of a node at the gate that has failed a test
+_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+_HAS_NODES = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED"
+_MOST_SHOWN = 200  # characters of a reason
+
+
+class SlurmService:
+    """The scheduler, as a user whom Slurm lets drain and resume nodes."""
+
+    def __init__(self, cluster: Cluster, settings: SlurmPlatform, qualify: Qualify) -> None:
+        self._cluster, self._settings, self._qualify = cluster, settings, qualify
+        self._login: Login = login_of(settings)
+        self._gate = qualify.gate or GATE
+
+    def nodes(self) -> list[ServiceNode]:
+        partition = self._qualify.partition or self._settings.partition
+        command = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
+        command += [f"--partition={partition}"] if partition else []
+        command += [f"--nodes={self._settings.nodelist}"] if self._settings.nodelist else []
+        left_out = set(_names(self._settings.exclude or ""))
+        states: dict[str, tuple[str, str]] = {}
+        for line in self._login.run(command).splitlines():
+            name, _, rest = line.strip().partition("|")
+            state, _, reason = rest.partition("|")
+            if name and name not in left_out:
+                states[name] = state, reason.strip()
+        groups = leaves(switches(self._login, states))
+        jobs = self._jobs()
+        return [
+            self._node(name, state, reason, groups.get(name, ""), jobs.get(name, ""))
+            for name, (state, reason) in states.items()
+        ]
+
+    def _node(self, name: str, state: str, reason: str, group: str, job: str) -> ServiceNode:
+        why = "" if reason == "none" else printable(reason)[:_MOST_SHOWN]
+        if state == "idle":  # and not idle*, planned, reserved, draining
+            return ServiceNode(name, "idle", group)
+        if state != "drained":
+            return ServiceNode(name, "busy", group, job or why or state)
+        stands: State = "gated" if reason.startswith(self._gate) else "out"
+        return ServiceNode(name, stands, group, why, is_ours=reason.startswith(OWN), has_failed=_FAILED in reason)
+
+    def _jobs(self) -> dict[str, str]:
+        """The job that has each node, but for tests of seatrial."""
+        printed = self._login.run(["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"])
+        jobs: dict[str, str] = {}
+        for line in printed.splitlines():
+            job, _, rest = line.strip().partition("|")
+            nodes, _, called = rest.partition("|")
+            if not called.startswith("seatrial-"):
+                jobs |= dict.fromkeys(_names(nodes), f"job {printable(job)[:40]}")
+        return jobs
+
+    def take(self, names: Sequence[str]) -> Cluster:
+        settings, qualify = self._settings, self._qualify
+        changed = {
+            "nodelist": ",".join(names),
+            "exclude": None,
+            "switches": None,
+            "reservation": None,
+            "partition": qualify.partition or settings.partition,
+            "qos": qualify.qos or settings.qos,
+            "account": qualify.account or settings.account,
+            "time_limit": TIME_LIMIT,
+            "queue_timeout_s": _QUEUE_TIMEOUT_S,
+            "start_timeout_s": _START_TIMEOUT_S,
+        }
+        platform = settings.model_copy(update=changed)
+        own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
+        return self._cluster.model_copy(update=own)
+
+    def put_out(self, name: str, run_id: str, code: str) -> None:
+        reason = reason_of(self._login, name)
+        if reason.startswith(self._gate):
+            kept = f"{self._gate}{_FAILED}{code} in run {run_id}"
+            self._login.run(["scontrol", "update", f"nodename={name}", "state=drain", f"reason={kept}"])
+        elif not reason:
+            Drain(self._login).isolate(name, run_id, code)
+
+    def let_in(self, name: str) -> None:
+        reason = reason_of(self._login, name)
+        if not reason.startswith((self._gate, OWN)):
+            raise InputError(f"node {name}: does not wait at the gate; Slurm's reason is {reason[:200] or 'none'!r}")
+        self._login.run(["scontrol", "update", f"nodename={name}", "state=resume"])
+
+
+def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """The smallest switch or block of each node, by name: its leaf switch."""
+    found: dict[str, str] = {}
+    for name, nodes in sorted(groups.items(), key=lambda item: -len(item[1])):
+        found |= dict.fromkeys(nodes, name)
+    return found
+
+
+def _names(nodes: str) -> list[str]:
+    """The names in Slurm's notation; none where it is not one."""
+    try:
+        return list(expand(_PATTERN.findall(nodes)))
+    except ValueError:
+        return []
+
+
+def service(cluster: Cluster) -> SlurmService:
+    """The scheduler of that cluster."""
+    assert isinstance(cluster.platform, SlurmPlatform)
+    return SlurmService(cluster, cluster.platform, cluster.qualify or Qualify())

@@ -1,0 +1,33 @@
+"""The state of a cluster at work as its scheduler and the history have it now."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from seatrial.config.cluster import Cluster
+from seatrial.config.qualify import Qualify
+from seatrial.platforms.service import NodeService, ServiceNode
+from seatrial.qualify.coverage import Coverage, coverage
+from seatrial.qualify.evidence import Evidence
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+REMEMBERED = timedelta(days=90)  # of tests: older ones say nothing of a node today
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The nodes, what earlier tests found of them, and how much is covered."""
+
+    nodes: list[ServiceNode]
+    evidence: Evidence
+    coverage: Coverage
+
+
+def standing(cluster: Cluster, settings: Qualify, service: NodeService, store: "Store", at: datetime) -> Standing:
+    """Ask the scheduler and the history. Raises SeatrialError where one of them does not answer."""
+    nodes = service.nodes()
+    evidence = Evidence.of(store.node_tests(cluster.name, at - REMEMBERED), at)
+    measured = store.measured(cluster.name, "gpu") if cluster.gpus else {}
+    return Standing(nodes, evidence, coverage(nodes, evidence, settings, cluster.gpus, measured))
