@@ -15,10 +15,11 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 _SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
 LOG_BEGINS = re.compile(
     r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] \[tid \d{1,9}\]"
-    r"|.{0,80}\bnv-fabricmanager\[\d{1,9}\]: "
+    r"|.{0,80}\b(?:nv-fabricmanager|nvidia-imex)\[\d{1,9}\]: "
 )
 _LINE = re.compile(
-    r"(?:\[(?P<level>[A-Z]{4,8})\s{0,3}\] \[tid \d{1,9}\]|nv-fabricmanager\[\d{1,9}\]:) (?P<text>.{1,400})"
+    r"(?:\[(?P<level>[A-Z]{4,8})\s{0,3}\] \[tid \d{1,9}\]|(?P<daemon>nv-fabricmanager|nvidia-imex)\[\d{1,9}\]:) "
+    r"(?P<text>.{1,400})"
 )
 _ERROR = re.compile(
     r"(?P<kind>fatal|non-fatal) error (?P<number>\d{1,6})(?:.{0,80}?pci bus id (?P<pci>[0-9A-Fa-f:.]{7,16}))?"
@@ -40,7 +41,8 @@ def read_log(lines: Sequence[str]) -> Report:
         if match is None:
             continue
         text = match["text"].strip()
-        is_imex = is_imex or bool(_OF_IMEX.search(text))
+        is_of_imex = bool(_OF_IMEX.search(text)) if match["daemon"] is None else match["daemon"] == "nvidia-imex"
+        is_imex = is_imex or is_of_imex
         if error := _ERROR.search(text):
             where = f" at {error['pci']}" if error["pci"] else ""
             where += f" port {error['port']}" if error["port"] else ""
@@ -50,7 +52,7 @@ def read_log(lines: Sequence[str]) -> Report:
             else:
                 notes.append(words)
         elif match["level"] in ("ERROR", "CRITICAL", "FATAL") or (match["level"] is None and _BAD.search(text)):
-            results.append(Result(Verdict.FAIL, _IMEX if _OF_IMEX.search(text) else _FABRIC, text))
+            results.append(Result(Verdict.FAIL, _IMEX if is_of_imex else _FABRIC, text))
     results.sort(key=lambda result: result.code != _SWITCH)
     if not results:
         results.append(Result(Verdict.PASS, SAYS_BAD, "log"))

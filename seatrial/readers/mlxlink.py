@@ -20,6 +20,7 @@ _FIELD = re.compile(r"([A-Z][\w ()/.,+-]{0,60}?(?: ?\[[^\]]{1,20}\])?)\s+: ?(.{0
 _RANGE = re.compile(r"\[(-?\d{1,6}(?:\.\d{1,4})?)\.\.(-?\d{1,6}(?:\.\d{1,4})?)\]")
 _LANES = {"Rx LOS": "receives no light (Rx LOS)", "Tx LOS": "gets no signal from the host (Tx LOS)"}
 _LANES |= {"Tx Fault": "reports a fault of the transmitter (Tx Fault)", "Rx CDR LOL": "lost its clock (Rx CDR LOL)"}
+_FEW_DOWNS = 2  # when the node, and when the switch started
 _MOST_BER = 1e-12  # after error correction; IBTA asks for 1e-15 and better
 
 
@@ -55,6 +56,14 @@ def _of_link(fields: dict[str, str]) -> Iterator[tuple[Verdict, str, str]]:
         yield verdict, _MODULE, f"{_named_lanes(low)}: received power outside its range"
     if _outside(fields.get("Temperature [C]", "")):
         yield Verdict.DEGRADED, _MODULE, f"the module's temperature is {fields['Temperature [C]']}"
+    downs = fields.get("Link Down Counter", "")
+    if is_up and downs.isdigit() and int(downs[:9]) > _FEW_DOWNS:
+        since = fields.get("Time Since Last Clear [Min]", "")
+        yield (
+            Verdict.DEGRADED,
+            PORT_ERRORS,
+            f"the link went down {downs} times{f' in {since} minutes' if since else ''}",
+        )
     rate = fields.get("Effective Physical BER", "")
     if re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?E-\d{1,3}", rate) and float(rate) > _MOST_BER:
         yield Verdict.DEGRADED, PORT_ERRORS, f"bit error rate after correction {rate}"

@@ -202,7 +202,7 @@ READERS = (
     Reader(
         "logs of fabric manager and IMEX",
         "`fail` for fatal errors of an NVSwitch and for what they call an error; non-fatal ones are notes",
-        ("[tid ", "nv-fabricmanager["),
+        ("[tid ", "nv-fabricmanager[", "nvidia-imex["),
         fabric.LOG_BEGINS,
         fabric.read_log,
         belongs=fabric.LOG_BEGINS,

@@ -35,7 +35,7 @@ STYLES: dict[str, str] = {
 
 def output() -> Console:
     """Standard output, on which a table wraps only on a terminal."""
-    return unwrapped(Console())
+    return unwrapped(Console(emoji=False))  # node-1:1234:56 of a log is no emoji
 
 
 def unwrapped(console: Console) -> Console:

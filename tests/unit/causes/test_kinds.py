@@ -87,6 +87,47 @@ KINDS = [
         ("log-host-memory-corrected", "CPU_SrcID#1_Ha#0_Chan#0_DIMM#0", "node-5", None),
     ),
     (
+        "libfabric:507357:1741146011::cxi:fabric:cxip_nic_get_rgroup_vni():253<warn> : Failed to find valid default"
+        " rgroup and vni for cxi0",
+        ("log-cxi-vni", "(cxi0)", None, None),
+    ),
+    (
+        "Failed to modify QP to RTR: Connection timed out",
+        ("log-rdma-connect", "(RTR: Connection timed out)", None, None),
+    ),
+    (
+        "E0213 12:07:20.086 870572 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9)"
+        " local_rank: 3 (pid: 876053) of binary: /usr/bin/python3.11",
+        ("log-worker-killed", "a worker was killed (SIGKILL) (local_rank: 3)", None, None),
+    ),
+    (
+        "E0213 12:07:20.086 870572 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)"
+        " local_rank: 0 (pid: 876053) of binary: /usr/bin/python3.11",
+        ("log-worker-failed", "torchrun: a worker failed", None, None),
+    ),
+    (
+        "    State:          Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
+        ("log-oom", "out of memory", None, None),
+    ),
+    (
+        "  Warning  FailedScheduling  2m  default-scheduler  0/12 nodes are available: 12 Insufficient nvidia.com/gpu."
+        " preemption: 0/12 nodes are available",
+        ("log-unschedulable", "(0/12 nodes are available: 12 Insufficient nvidia.com/gpu)", None, None),
+    ),
+    (
+        "ERROR:  nhc:  Health check failed:  check_hw_edac:  ECC errors detected - 31 corrected memory errors",
+        ("log-nhc", "(check_hw_edac:  ECC errors", None, None),
+    ),
+    (
+        "Jan 05 14:44:41 tray-7 systemd[1]: nvidia-imex.service: Main process exited, code=exited, status=1/FAILURE",
+        ("log-service", "(nvidia-imex.service)", "tray-7", None),
+    ),
+    (
+        "=" * 79 + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 99975 RUNNING AT node5\n"
+        "=   EXIT CODE: 9\n" + "=" * 79,
+        ("log-rank-killed", "process killed by a signal (9)", "node5", None),
+    ),
+    (
         "terminate called without an active exception",
         ("log-terminated", "the program ended with an exception", None, None),
     ),

@@ -175,6 +175,10 @@ FOUND = [
     (MLXLINK.replace("State                              : Active", "State                              : Polling"),
      "fail", "tool-port-down", "state Polling"),
     (MLXLINK + "Effective Physical BER             : 4E-9\n", "degraded", "tool-port-errors", "4E-9"),
+    (MLXLINK + "Link Down Counter                  : 12\n", "degraded", "tool-port-errors", "went down 12 times"),
+    (MLXLINK + "Link Down Counter                  : 1\n", "pass", None, "without a fault"),
+    ("Jan 05 14:44:41 tray-7 nvidia-imex[1049]: Failed to bind to port 50000\n", "fail", "tool-imex", "Failed to"),
+    ("Jan 05 14:45:26 node-1 nv-fabricmanager[1120]: Connected to 1 node.\n", "pass", None, "fabric manager: 1 of 1"),
     (IMEX_LOG, "fail", "tool-imex", "node 3 at 10.0.0.98"),
     (NON_FATAL, "pass", None, "non-fatal error 12028"),
 ]  # fmt: skip

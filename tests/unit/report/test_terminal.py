@@ -11,7 +11,7 @@ from seatrial.history import open_store
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.listings import history_frame, history_json, history_table, show_history
-from seatrial.report.terminal import closing_lines, show_summary, sparkline
+from seatrial.report.terminal import closing_lines, output, print_line, show_summary, sparkline
 from tests import samples
 from tests.unit.history.stored import a_run
 
@@ -50,6 +50,11 @@ def test_text_from_outside_is_neither_markup_nor_control() -> None:
     text = _printed(samples.hostile("[red]x[/red]\x1b]0;t\x07"))
     assert "[red]x[/red]" in text
     assert "\x1b" not in text
+
+
+def test_a_process_id_between_colons_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    print_line(output(), "node-1:1234:1300 [5] NCCL WARN")
+    assert capsys.readouterr().out == "node-1:1234:1300 [5] NCCL WARN\n"
 
 
 def test_the_closing_line_is_one_line() -> None:
