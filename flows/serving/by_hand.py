@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,21 +27,47 @@ class Unfinished:
     reason: str
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class _Terminated(BaseException):
     """SIGTERM or SIGHUP, also outside the flow, where Prefect raises no exception for it."""
 
 
-def _listen() -> None:
-    """Have the first SIGINT, SIGTERM or SIGHUP interrupt this process until its end; later ones are the same wish."""
-    interrupted = threading.Event()
+class _Listening:
+    """SIGINT, SIGTERM and SIGHUP until the end of this process: the first one interrupts, later ones are the same wish.
 
-    def stop(number: int, frame: object) -> None:
-        if not interrupted.is_set():
-            interrupted.set()
+    `number` is the first one, also where it came while Python could not raise what it raises.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        sys.unraisablehook = self._lost
+        for number in _SIGNALS:
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, frame: object) -> None:
+        if self.number is None:
+            self.number = number
             raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+    def _lost(self, error: "sys.UnraisableHookArgs") -> None:
+        """Print no traceback of an interruption that a destructor has swallowed."""
+        if not isinstance(error.exc_value, (KeyboardInterrupt, _Terminated)):
+            sys.__unraisablehook__(error)
+
+    def end(self) -> None:
+        """Ignore them from now on: Python gives them back to the kernel as it ends, and the kernel ends the process."""
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    @property
+    def unfinished(self) -> Unfinished | None:
+        """The end of a run that was interrupted."""
+        if self.number is None:
+            return None
+        how, status = ("interrupted", 130) if self.number == signal.SIGINT else ("terminated", 143)
+        return Unfinished(status, Reason.of("cut-off", how=f"{how}; everything is taken down"))
 
 
 # What later steps need, in the order of their need.
@@ -94,20 +121,22 @@ def by_hand(
 
 def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:
     """Run a flow, MODULE:NAME, that ends in the result of a run; the parameters are the flow's."""
-    _listen()
+    listening = _Listening()
     try:
         result = _run_flow(flow, **parameters)
-    except KeyboardInterrupt:
-        return Unfinished(130, Reason.of("cut-off", how="interrupted; everything is taken down"))
-    except _Terminated:
-        return Unfinished(143, Reason.of("cut-off", how="terminated; everything is taken down"))
+    except (KeyboardInterrupt, _Terminated):
+        result = None
     except InputError as error:
         result = error
     except Exception as error:
         line = last_words()
         output = f"Its server printed: {line}" if line else ""
-        problem = f"Prefect failed: {type(error).__name__}: {error}. {output}"
-        return Unfinished(3, Reason.of("prefect-failed", problem=problem))
+        result = Reason.of("prefect-failed", problem=f"Prefect failed: {type(error).__name__}: {error}. {output}")
+    listening.end()
+    if interrupted := listening.unfinished:
+        return interrupted
+    if isinstance(result, Reason):
+        return Unfinished(3, result)
     if isinstance(result, RunResult):
         return result
     if isinstance(result, InputError):

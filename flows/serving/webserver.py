@@ -177,15 +177,17 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
+    from flows.serving.request_limits import HeadersInTime, limited
+
     app: Any = create_app()
     logging.getLogger("prefect.server.events.actions").addFilter(_is_no_late_heartbeat)
     origins = [origin for origin in os.environ.get(ORIGINS, "").split(",") if origin]
     if runs:
         app = guarded(app, os.environ[SERVER_AUTH], FILES, runs)
     where: dict[str, Any] = {"fd": int(fd)} if fd else {"host": "0.0.0.0", "port": 4200}
-    served = own_pages_alone(app, hosts.split(",") if hosts else own_names(os.environ), origins)
+    served = own_pages_alone(limited(app), hosts.split(",") if hosts else own_names(os.environ), origins)
     collect_apart()
-    uvicorn.run(served, **where, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
+    uvicorn.run(served, **where, log_level="warning", lifespan="on", timeout_graceful_shutdown=3, http=HeadersInTime)
 
 
 def _end_with(life: int) -> None:

@@ -73,6 +73,7 @@ class BoundedStream(io.RawIOBase):
 
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
 # RecursionError: headers of headers of headers; ValueError: numbers that are none
+_ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID and the like, executable, writable for all
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
 
@@ -93,6 +94,15 @@ class _Content:
     digests: dict[str, str] = field(default_factory=dict)
     small: dict[str, bytes] = field(default_factory=dict)
     problem: str = ""
+    folders: set[str] = field(default_factory=set)
+
+    def is_folder_too(self, path: PurePosixPath, *, is_folder: bool) -> bool:
+        """Whether a name is both a file's and a folder's, now that a member comes to it."""
+        above = [str(parent) for parent in (path, *path.parents)[0 if is_folder else 1 :]]
+        self.folders.update(above)
+        small = {f"{self.top}/{name}" for name in self.small}
+        is_folder_too = not is_folder and str(path) in self.folders
+        return is_folder_too or any(name in self.digests or name in small for name in above)
 
 
 def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
@@ -116,7 +126,8 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
     except ValueError as error:
         return f"{MANIFEST}: {error}"
     top = f"{content.top}/"
-    beside = [path for path in content.digests if not path.startswith(top)]
+    folders = content.folders - {".", content.top}
+    beside = [path for path in (*content.digests, *sorted(folders)) if not path.startswith(top)]
     if beside:
         return f"{beside[0]}: was added"
     return first_difference(listed, {path.removeprefix(top): digest for path, digest in content.digests.items()})
@@ -171,11 +182,13 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         return f"{member.name}: leads out of the bundle"
+    if problem := _odd_kind(member):
+        return f"{member.name}: {problem}"
+    top, _, name = str(path).partition("/")
+    if content.is_folder_too(path, is_folder=member.isdir()):
+        return f"{name or top}: is there as a file and as a folder"
     if member.isdir():  # as tar adds them to what it packs
         return ""
-    if not member.isreg() or member.issparse():  # of a sparse file most was never stored, whatever its size
-        return f"{member.name}: is no plain file"
-    top, _, name = str(path).partition("/")
     if str(path) in content.digests or (top == content.top and name in content.small):
         return f"{name or top}: is there twice"
     if name in (MANIFEST, SIGNATURE) and content.top in ("", top):
@@ -188,6 +201,15 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
         for chunk in _chunks(archive, member):
             digest.update(chunk)
         content.digests[str(path)] = digest.hexdigest()
+    return ""
+
+
+def _odd_kind(member: tarfile.TarInfo) -> str:
+    """Return what the member is if it is neither a plain file nor a plain folder; else ""."""
+    if not (member.isreg() or member.isdir()) or member.issparse():  # of a sparse file most was never stored
+        return "is no plain file"
+    if member.mode & (_ODD_FOLDER_MODE if member.isdir() else _ODD_MODE):
+        return f"has mode {member.mode:o}, which no file of a bundle has"
     return ""
 
 

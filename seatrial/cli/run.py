@@ -1,6 +1,7 @@
 """`seatrial run`: the whole chain, once."""
 
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -14,6 +15,8 @@ from seatrial.cli import complete
 from seatrial.cli.options import FILE, baseline_option, json_option, waiting
 from seatrial.model.errors import InputError
 from seatrial.text.printable import printable
+
+_TERMINATED = 143  # exit status: 128 and the number of SIGTERM
 
 
 @click.command()
@@ -90,6 +93,18 @@ def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str
     return suite, tuple(sorted(left & known))
 
 
+def _leave_on_signals() -> None:
+    """Have SIGTERM and SIGHUP end this process with their status while nothing is up; later ones are the same wish."""
+
+    def leave(number: int, frame: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(_TERMINATED)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
 @click.command()
 @click.argument("cluster", type=FILE, required=False)
 @click.option(
@@ -147,6 +162,7 @@ def run(
         suite, options["only"] = _not_passed(context, rerun, suite, options["only"])
     if sys.stderr.isatty() and not options["quiet"]:  # the first line, at once; imports take seconds on a busy machine
         click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
+    _leave_on_signals()
     from flows.serving.server import provide_prefect_server
 
     with nullcontext() if options["quiet"] else waiting("startup"):

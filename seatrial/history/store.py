@@ -143,6 +143,12 @@ class Store:
             which.append(runs.c.verdict == verdict.value)
         return self._newest(limit, *which)
 
+    def count_after(self, cluster: str, suite: str, after: datetime) -> int:
+        """Count the cluster's runs of that suite that started later."""
+        which = (runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started > after)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            return int(connection.execute(select(func.count()).select_from(runs).where(*which)).scalar_one())
+
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
         """Return the cluster's newest run of that suite."""
         return next(iter(self._newest(1, runs.c.cluster == cluster, runs.c.suite == suite)), None)

@@ -74,6 +74,7 @@ class RunState:
     localization: Mapping[str, Any] | None = None  # its part of run.json
     isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
+    later: int = 0  # runs of the cluster and suite that began after this one, by the clock of this machine
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
     nodes_up: Testbed | None = None  # the nodes that are left
     launched: Testbed | None = None  # all nodes
@@ -165,6 +166,7 @@ class RunState:
     def remember(self, store: "Store") -> None:
         """Read the earlier runs that the summary counts from; without them it says so."""
         try:
+            self.later = store.count_after(self.run.cluster.name, self.run.suite.name, self.started)
             self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, 500)
         except SeatrialError as error:
             log.warning("history: %s", error)
@@ -194,7 +196,11 @@ class RunState:
             setup=setup_of(self.run.cluster),
             localization=self.localization,
         )
-        known = since(verdict, self.started, self.run.run_id, self.earlier) if self.earlier is not None else NO_HISTORY
+        known = (
+            since(verdict, self.started, self.run.run_id, self.earlier, self.later)
+            if self.earlier is not None
+            else NO_HISTORY
+        )
         steps = (*map(NextStep, self.isolated), *next_steps(result))
         return replace(result, since=known, next_steps=steps)
 

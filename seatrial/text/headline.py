@@ -122,11 +122,18 @@ def also(measurements: Iterable[Measurement]) -> str:
     return f"also {', '.join(parts)}" if parts else ""
 
 
-def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[EarlierRun]) -> str:
+def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[EarlierRun], later: int = 0) -> str:
     """Since when the runs end like this; `earlier` are runs of the same cluster and suite, the newest first.
+
+    `later` runs began after this one: a clock was set back, and what is known of them was not compared with.
 
     A run that could not measure leaves a fault, or a series of passes, as it was.
     """
+    if later:
+        lie = "run of this suite here lies" if later == 1 else "runs of this suite here lie"
+        return (
+            f"{later} {lie} in the future of this run, and no number was compared with them: check this machine's clock"
+        )
     if not earlier:
         return "since this run, the first of this suite here"
     streak = [(started, run_id)]

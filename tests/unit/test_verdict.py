@@ -110,6 +110,15 @@ def test_since_when(verdict: Verdict, earlier: str, said: str) -> None:
     assert since(verdict, start, "now", rows) == said
 
 
+@pytest.mark.parametrize(
+    ("later", "runs"), [(1, "1 run of this suite here lies"), (4, "4 runs of this suite here lie")]
+)
+def test_runs_in_the_future_are_no_first_run(later: int, runs: str) -> None:
+    """The clock of this machine was set back."""
+    said = f"{runs} in the future of this run and were not compared with it: check this machine's clock"
+    assert since(PASS, samples.STARTED, "now", [], later) == said
+
+
 def _run() -> RunResult:
     check = Check("connectivity", FAIL, REFUSED, suspects=(Suspect("node", "node-1", 1.0, REFUSED),))
     verdict, reason = conclude([check], nodes=4)

@@ -276,7 +276,7 @@ MaxStartups 2000
 MaxSessions 2000
 UseDNS no
 PrintMotd no
-X11Forwarding no
+DisableForwarding yes
 SetEnv {settings}
 """
 

@@ -81,7 +81,7 @@ start_sshd() { # on port $1; succeeds once it answers with the run's host key
         -o ForceCommand="/bin/sh $work/session" -o PidFile=none -o StrictModes=no -o UsePAM=no \
         -o AllowUsers="$account" -o PermitRootLogin=prohibit-password -o AuthenticationMethods=publickey \
         -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no -o MaxStartups=5000 -o MaxSessions=5000 \
-        -o UseDNS=no -o PrintMotd=no -o X11Forwarding=no -o AllowAgentForwarding=no ${nested:+-o "$nested"} \
+        -o UseDNS=no -o PrintMotd=no -o DisableForwarding=yes ${nested:+-o "$nested"} \
         -o ClientAliveInterval=30 -o ClientAliveCountMax=4 &
     sshd_pid=$!
     deadline=$(($(date +%s) + 15)) # what has the port may be silent

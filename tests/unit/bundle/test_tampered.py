@@ -59,6 +59,29 @@ def _ahead(members: Members, name: str, kind: bytes = tarfile.REGTYPE) -> None:
     members.update({"ahead": (info, b""), **rest})
 
 
+def _folder_behind(members: Members) -> None:
+    """`tar xzf` would put it in the place of the file."""
+    info = tarfile.TarInfo(f"{TOP}/run.json")
+    info.type, info.mode = tarfile.DIRTYPE, 0o755
+    members["again"] = (info, b"")
+
+
+def _file_below_a_file(members: Members) -> None:
+    members["again"] = (tarfile.TarInfo(f"{TOP}/run.json/inner"), b"x")
+
+
+def _set_user_id(members: Members) -> None:
+    info = tarfile.TarInfo(f"{TOP}/logs/run.log")
+    info.mode = 0o4755
+    members["odd"] = (info, b"x")
+
+
+def _second_top(members: Members) -> None:
+    info = tarfile.TarInfo("elsewhere")
+    info.type, info.mode = tarfile.DIRTYPE, 0o755
+    members["second"] = (info, b"")
+
+
 def _moved_out(members: Members) -> None:
     members["run.json"][0].name = "run.json"
 
@@ -82,6 +105,10 @@ def _moved_out(members: Members) -> None:
         (lambda members: _ahead(members, "../evil"), "../evil: leads out of the bundle"),
         (lambda members: _ahead(members, f"{TOP}/logs/pipe", tarfile.FIFOTYPE), "logs/pipe: is no plain file"),
         (_moved_out, "run.json: was added"),
+        (_folder_behind, "run.json: is there as a file and as a folder"),
+        (_file_below_a_file, "run.json/inner: is there as a file and as a folder"),
+        (_set_user_id, "logs/run.log: has mode 4755, which no file of a bundle has"),
+        (_second_top, "elsewhere: was added"),
     ],
 )
 def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable[[Members], object], line: str) -> None:

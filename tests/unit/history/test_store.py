@@ -143,6 +143,8 @@ def test_runs_before_are_newest_first_of_one_suite(store: Store) -> None:
     assert before(3) == ["run-002", "run-001"]
     assert before(9, limit=2) == ["run-003", "run-002"]
     assert before(9, verdict=Verdict.PASS) == ["run-003", "run-001"]
+    days = (START + timedelta(days=day) for day in (0, 1, 2.5, 9))
+    assert [store.count_after("lab", "quick", day) for day in days] == [3, 2, 1, 0]
 
 
 def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> None:
