@@ -131,9 +131,7 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
     """
     if later:
         lie = "run of this suite here lies" if later == 1 else "runs of this suite here lie"
-        return (
-            f"{later} {lie} in the future of this run and were not compared with it: check this machine's clock"
-        )
+        return f"{later} {lie} in the future of this run and were not compared with it: check this machine's clock"
     if not earlier:
         return "since this run, the first of this suite here"
     streak = [(started, run_id)]
