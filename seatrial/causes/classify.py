@@ -25,7 +25,7 @@ from seatrial.causes.table import (
 from seatrial.causes.warnings import warned
 from seatrial.causes.watchdog import Watchdog
 from seatrial.causes.xid import with_other_gpus, xid_finding
-from seatrial.text.wrapping import any_of, clean, unwrapped
+from seatrial.text.wrapping import Words, any_of, clean, unwrapped
 
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024
@@ -71,7 +71,7 @@ _PLACES = {  # where a line of a program's can stand
 _BOXED = frozenset({"mpirun", "torch"})  # their boxes are joined before they are matched
 _UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
 _WRAPPED = frozenset({"mpirun", "ssh"})  # of which two neighbouring lines are joined where the box is lost
-_NEEDLE = any_of(cause.needle for cause in CAUSES if cause.needle)
+_NEEDLES = Words(cause.needle for cause in CAUSES if cause.needle)
 _LINES = tuple(cause for cause in CAUSES if cause.needle)
 _ERRORISH = re.compile(
     r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
@@ -264,7 +264,7 @@ def telling(text: str) -> Finding | None:
 def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) -> Finding | None:
     """The first cause of the table that a line shows; all needles are looked for at once, since most show none."""
     lower = text.lower()
-    if not _NEEDLE.search(lower):
+    if not _NEEDLES.is_any_in(lower):
         return None
     prefix = _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None
     for cause in _LINES:

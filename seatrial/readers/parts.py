@@ -20,13 +20,13 @@ from seatrial.nccl import Sweep, SweepReader
 from seatrial.nccl.parse import MAX_JSON, PEEK, looks_like_json_log, nothing_found, open_log, parse_json, stream_lines
 from seatrial.readers.report import Reader, Report, check_of
 from seatrial.readers.table import READERS
-from seatrial.text.wrapping import any_of, clean, unwrapped
+from seatrial.text.wrapping import Words, clean, unwrapped
 
 Part = Sweep | Check
 _MAX_PARTS = 1000
 _MAX_LINES, _MAX_CHARACTERS = 200_000, 16 << 20  # of one part
 _MAX_LABELS, _MAX_MARKS, _MAX_REFUSED = 4096, 1000, 5
-_NEEDLE = any_of(needle for reader in READERS for needle in reader.needles)
+_NEEDLES = Words(needle for reader in READERS for needle in reader.needles)
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,252}+):[ \t]?(?=.)")  # of pdsh, clush and the like
 _NCCL_TESTS = re.compile(r"# (?:nThread|Using devices|Collective test starting)|#\s+Rank\s+\d|#.{0,80}out-of-place")
 
@@ -90,7 +90,7 @@ class PartReader:
         """Whether the line is one of a report."""
         if not text.strip():
             return False
-        begins = _NEEDLE.search(text) is not None
+        begins = _NEEDLES.is_any_in(text)
         if not begins and not self._open:
             return False
         if self._take_of(text, label, begins):

@@ -27,6 +27,7 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
+_COMPILED_AFTER = 2000  # texts: a search for each word takes twice as long, and compiling as long as some thousand
 _ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
 
 
@@ -99,6 +100,24 @@ def cells(text: str) -> str:
     """A row of a markdown table without its bars; any other text as it is."""
     bare = text.strip()
     return bare.replace("|", " ") if len(bare) > 2 and bare[0] == "|" == bare[-1] else text
+
+
+class Words:
+    """Words to find in many texts. Their pattern takes long to compile, so it is made once it pays."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = tuple(dict.fromkeys(words))
+        self._pattern: re.Pattern[str] | None = None
+        self._asked = 0
+
+    def is_any_in(self, text: str) -> bool:
+        """Whether `text` contains one of the words as it is written."""
+        if self._pattern is None and self._asked >= _COMPILED_AFTER:
+            self._pattern = any_of(self._words)
+        self._asked += 1
+        if self._pattern is None:
+            return any(word in text for word in self._words)
+        return self._pattern.search(text) is not None
 
 
 def any_of(words: Iterable[str]) -> re.Pattern[str]:

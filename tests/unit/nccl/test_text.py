@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.causes.table import CAUSES
-from seatrial.text.wrapping import LogLine, any_of, cells, clean, unwrapped
+from seatrial.text.wrapping import LogLine, Words, any_of, cells, clean, unwrapped
 
 ROW = "   1048576        262144     float     sum      -1    41.2   25.4   44.5      0"
 
@@ -94,10 +94,13 @@ def test_words_that_begin_alike_share_a_branch_and_are_found_as_written() -> Non
     assert pattern.pattern == r"(?:a(?:\.c|b(?:c|d))|b)"
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text("abc |(.", min_size=1, max_size=4), min_size=1), st.text("abc |(.", max_size=12))
 def test_any_of_finds_what_a_search_for_each_word_finds(words: list[str], text: str) -> None:
-    assert bool(any_of(words).search(text)) == any(word in text for word in words)
+    found = any(word in text for word in words)
+    assert bool(any_of(words).search(text)) == found
+    many = Words(words)
+    assert {many.is_any_in(text) for _ in range(2002)} == {found}  # before and after its pattern is compiled
 
 
 def test_no_cause_has_an_empty_needle() -> None:
