@@ -179,7 +179,10 @@ def _belongs(reader: Reader, text: str, *, has_needle: bool) -> bool:
 
 
 def _beginning(text: str) -> Reader | None:
-    return next((reader for reader in READERS if reader.begins.match(text)), None)
+    for reader in READERS:
+        if any(needle in text for needle in reader.needles) and reader.begins.match(text):
+            return reader
+    return None
 
 
 def read_file(path: str | Path, name: str) -> list[Part]:
