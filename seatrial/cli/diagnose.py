@@ -86,6 +86,7 @@ def _read(path: Path) -> "list[RankTrace]":
 def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
     """A line for each rank, and its next step."""
     from seatrial.model.reason import Reason
+    from seatrial.model.result import NextStep, next_line
     from seatrial.readers.flight_recorder import circle
     from seatrial.runs.explanations import CATALOG
 
@@ -94,5 +95,5 @@ def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
     for reason in reasons:
         print(reason)
     code = reasons[0].code
-    if code and CATALOG[code].next_step:
-        print(f"next: {CATALOG[code].next_step}")
+    if code and (step := CATALOG[code].next_step):
+        print(next_line(NextStep(step, code)))

@@ -96,6 +96,7 @@ def _stored(cluster: str, days: int) -> "list[GroupTest]":
 def _show(found: "Localization") -> None:
     """The matrices, a line for each finding with the tests that convince, the next step, and the verdict last."""
     from seatrial.model.reason import code_of
+    from seatrial.model.result import NextStep, next_line
     from seatrial.report.pairs import NODES_SHOWN
     from seatrial.report.pairs_page import terminal_lines
     from seatrial.report.terminal import output, print_line, print_rows
@@ -112,8 +113,8 @@ def _show(found: "Localization") -> None:
             print_line(console, f"- {row.source}: {ratio}")
     codes = [code_of(finding.reason) or "" for finding in found.findings if finding.named]
     for code in dict.fromkeys(codes or [code_of(found.reason) or ""]):
-        if code in CATALOG and CATALOG[code].next_step:
-            print_line(console, f"next step: {CATALOG[code].next_step}")
+        if code in CATALOG and (step := CATALOG[code].next_step):
+            print_line(console, next_line(NextStep(step, code)))
     print_line(console, f"{found.verdict.value}: {found.reason}")
 
 

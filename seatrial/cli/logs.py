@@ -139,7 +139,7 @@ def _hints(read: "list[Log]") -> list[str]:
 
     if not are_of_parts([sweep for log in read for sweep in log.sweeps]):
         return []
-    return ["next step: these are tests of parts of a cluster; `seatrial localize LOGS` names the part that is slow"]
+    return ["next: these are tests of parts of a cluster; `seatrial localize LOGS` names the part that is slow"]
 
 
 def _read(paths: tuple[str, ...]) -> "tuple[list[Log], list[str]]":

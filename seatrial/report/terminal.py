@@ -12,7 +12,7 @@ from rich.text import Text
 
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
 from seatrial.model.reason import code_of, explanation_of, parts_of
-from seatrial.model.result import Check, Expected, RunResult, Suspect, verdict_line
+from seatrial.model.result import Check, Expected, NextStep, RunResult, Suspect, next_line, verdict_line
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -237,7 +237,7 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: 
     told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
     told += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
     steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
-    told += [f"next step: {step}" for code in steps if (step := _next_step(code))]
+    told += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
     for line in (*told, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
         print_line(console, line)
 

@@ -228,7 +228,8 @@ def test_a_log_is_judged_by_its_cause(
     if code:
         document = json.loads(judged(case, asked, "--json").output)
         assert document["code"] == code
-        assert document["next_step"] and f"next step: {document['next_step']}" in done.output
+        step = document["next_step"].rstrip(".")
+        assert step and f"next: {step}; seatrial explain {code}\n" in done.output
         assert STEPS.get(case.partition("-")[0], "") in document["next_step"]
 
 
