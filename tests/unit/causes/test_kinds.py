@@ -128,6 +128,38 @@ KINDS = [
         ("log-rank-killed", "process killed by a signal (9)", "node5", None),
     ),
     (
+        "[ 9213.1] EDAC MC0: 1 UE on mc#0csrow#1channel#3 (csrow:1 channel:3 page:0x3f1c02 offset:0x340 grain:64)",
+        ("log-host-memory", "(mc#0csrow#1channel#3)", None, None),
+    ),
+    (
+        "[ 7012.4] amdgpu 0000:43:00.0: amdgpu: socket: 0, die: 0 2 correctable hardware errors detected in total in"
+        " umc block, no user action is needed.",
+        ("log-amdgpu-ras-corrected", "(0000:43:00.0)", None, None),
+    ),
+    (
+        "[   12.4] amdgpu 0000:43:00.0: amdgpu: RAS records:261 exceed threshold:256, GPU will not be initialized.\n"
+        "[   12.5] amdgpu 0000:43:00.0: amdgpu: Fatal error during GPU init",
+        ("log-amdgpu-bad-pages", "(0000:43:00.0)", None, None),
+    ),
+    (
+        "[2026-02-01T10:11:12.345] error: prolog failed: rc:256\n"
+        "[2026-02-01T10:11:12.400] error: slurmd error running JobId=1234 on node(s)=node-7: Prolog error",
+        ("log-slurm-drained", "Slurm drains the node", "node-7", None),
+    ),
+    (
+        '[proxy:0:1@n1] HYDU_sock_connect (../sock.c:145): unable to connect from "n1" to "n2" (Connection refused)',
+        ("log-mpi-connect", "(n2)", "n1", None),
+    ),
+    (
+        "[WARNING] [RankMonitorServer:7] Section 'step' has been open for 61.02 seconds. Timeout is 60.00 seconds.",
+        ("log-nvrx-section", "Section 'step' has been open for 61.02 seconds", None, 7),
+    ),
+    (
+        "slurmstepd: error: pyxis: [ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1\n"
+        "slurmstepd: error: pyxis: nvidia-container-cli: initialization error: nvml error: driver not loaded",
+        ("log-driver-missing", "the driver does not run", None, None),
+    ),
+    (
         "terminate called without an active exception",
         ("log-terminated", "the program ended with an exception", None, None),
     ),
