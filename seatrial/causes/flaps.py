@@ -22,26 +22,42 @@ class Flaps:
 
     def take(self, text: str) -> None:
         """Take one line; any but those of ports with a time are passed over."""
-        event = _EVENT.search(text) if "NET/IB" in text and "async" in text else None
-        time = _TIME.search(text, 0, event.start()) if event else None
-        if event is None or time is None:
+        if "NET/IB" not in text or "async" not in text:
             return
+        event = _EVENT.search(text)
+        if event is None:
+            return
+        time = _TIME.search(text, 0, event.start())
         key = event["host"], event["port"]
-        events = self._events.setdefault(key, []) if len(self._events) < _MAX_PORTS else self._events.get(key, [])
+        if time is None or (key not in self._events and len(self._events) >= _MAX_PORTS):
+            return
+        events = self._events.setdefault(key, [])
         if len(events) < _MAX_EVENTS:
-            events.append((event["state"], datetime.fromisoformat(f"{time[1] or '1970-01-01'}T{time[2]}")))
+            day = time[1] or "1970-01-01"
+            events.append((event["state"], datetime.fromisoformat(f"{day}T{time[2]}")))
 
     def words(self, host: str | None, port: str) -> str:
         """The times of a port that went down more than once or came up again; empty without those."""
         events = self._events.get((host or "", port), [])
         if len(events) < 2:
             return ""
-        said: list[str] = []
+        said = []
         before: datetime | None = None
         for state, time in events[:_SHOWN]:
-            seconds = (time - before).total_seconds() if before else -1
-            after = f"{seconds:.0f} s later" if state == "active" and 0 <= seconds < 3600 else f"{time:%H:%M:%S}"
-            said.append(f"{'up' if state == 'active' else 'down'} {after}")
+            said.append(_words_of(state, time, before))
             before = time
-        more = f" and {len(events) - _SHOWN} more" if len(events) > _SHOWN else ""
-        return ", ".join(said) + more
+        if len(events) > _SHOWN:
+            said.append(f"and {len(events) - _SHOWN} more")
+        return ", ".join(said)
+
+
+def _words_of(state: str, time: datetime, before: datetime | None) -> str:
+    """The event with the time of day; of one that brings the port up within an hour, how long it took."""
+    if state == "error":
+        return f"down {time:%H:%M:%S}"
+    seconds = -1.0
+    if before is not None:
+        seconds = (time - before).total_seconds()
+    if 0 <= seconds < 3600:
+        return f"up {seconds:.0f} s later"
+    return f"up {time:%H:%M:%S}"

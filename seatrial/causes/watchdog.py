@@ -36,18 +36,24 @@ class Watchdog:
         """Take one line; any but the watchdog's are passed over."""
         if "Rank " not in text or (" work" not in text and "SeqNum=" not in text):
             return
-        named, work, last = _RANK.search(text), _WORK.search(text), _LAST.search(text)
-        if named is None or (work is None and last is None) or len(self._lines) >= _MAX_RANKS:
+        who = _RANK.search(text)
+        work = _WORK.search(text)
+        last = _LAST.search(text)
+        if who is None or (work is None and last is None) or len(self._lines) >= _MAX_RANKS:
             return
-        group = _GROUP.search(named["group"] or "")
-        key, rank = (group[1] or group[2]) if group else "", int(named["rank"])
-        idle = last is not None and last[1] == last[2]
-        number = int(last[1]) if last and (idle or work is None) else int(work[1]) if work else 0
-        if operation := _OPERATION.search(text):
+        key, rank = _group_of(who["group"] or ""), int(who["rank"])
+        is_idle = last is not None and last[1] == last[2]
+        number = 0
+        if last and (is_idle or work is None):
+            number = int(last[1])
+        elif work:
+            number = int(work[1])
+        operation = _OPERATION.search(text)
+        if operation:
             self._operations.setdefault(number, operation[1])
         self._at.setdefault(key, {})[rank] = number
         self._lines[key, rank] = text
-        if idle:
+        if is_idle:
             self._idle.add((key, rank))
 
     def behind(self) -> Behind | None:
@@ -55,18 +61,36 @@ class Watchdog:
         groups = {key: at for key, at in self._at.items() if key or len(self._at) == 1}
         if not groups:
             return None
-        key, at = max(groups.items(), key=lambda entry: (len(set(entry[1].values())) > 1, len(entry[1])))
+        key = max(groups, key=lambda key: _shows(groups[key]))
+        at = groups[key]
         latest = max(at.values())
-        ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
         what = f"{self._operations.get(latest, 'work')} {latest}"
+        ranks = tuple(sorted(rank for rank, number in at.items() if number < latest))
         if not ranks:
-            waiting = named(sorted(at))
-            if all((key, rank) in self._idle for rank in at):
-                return Behind(f"{waiting} completed {what} and entered no other collective", tuple(sorted(at)), None)
-            return Behind(f"{what}: {waiting} waited for ranks that do not report", (), None)
+            return self._all_alike(key, sorted(at), what)
         verb = "are behind: their" if len(ranks) > 1 else "is behind: its"
         words = f"{named(ranks)} {verb} last work is {at[ranks[0]]}, others wait in {what}"
         return Behind(words, ranks, self._lines[key, ranks[0]])
+
+    def _all_alike(self, key: str, ranks: list[int], what: str) -> Behind:
+        """The words for ranks that are all in one collective, or have all completed it."""
+        if all((key, rank) in self._idle for rank in ranks):
+            words = f"{named(ranks)} completed {what} and entered no other collective"
+            return Behind(words, tuple(ranks), None)
+        return Behind(f"{what}: {named(ranks)} waited for ranks that do not report", (), None)
+
+
+def _group_of(text: str) -> str:
+    """The number of a process group, empty where the line names none."""
+    match = _GROUP.search(text)
+    if match is None:
+        return ""
+    return match[1] or match[2]
+
+
+def _shows(at: dict[int, int]) -> tuple[bool, int]:
+    """How much the ranks of a group show: whether they differ, and how many report."""
+    return len(set(at.values())) > 1, len(at)
 
 
 def named(ranks: list[int] | tuple[int, ...]) -> str:

@@ -1,7 +1,7 @@
 """Read gpu_burn: errors, and the rates of GPUs of one model beside each other. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -36,23 +36,32 @@ class _Burn:
     lost: list[str] = field(default_factory=list)
 
     def take(self, line: str) -> None:
-        if match := _STATE.match(line):
-            self.states[int(match[1])] = match[2]
-        elif match := _MODEL.match(line):
-            self.models[int(match[1])] = match[2]
-        elif match := _LOST.search(line):
-            self.lost.append(match[0])
+        state = _STATE.match(line)
+        model = _MODEL.match(line)
+        lost = _LOST.search(line)
+        if state:
+            self.states[int(state[1])] = state[2]
+        elif model:
+            self.models[int(model[1])] = model[2]
+        elif lost:
+            self.lost.append(lost[0])
         elif "proc'd" in line:
             self._take_progress(line)
 
     def _take_progress(self, line: str) -> None:
-        counts = _ERRORS.findall(line.partition("errors:")[2].partition("temps:")[0])
-        for gpu, (count, died) in enumerate(counts):
+        _, _, rest = line.partition("errors:")
+        counts, _, _ = rest.partition("temps:")
+        for gpu, (count, died) in enumerate(_ERRORS.findall(counts)):
             if count != "0":
                 self.errors[gpu] = "DIED" if died else count
         rates = _RATE.findall(line)
         if rates:
-            self.rates = {gpu: float(rate) for gpu, rate in enumerate(rates)}
+            self.rates = dict(enumerate(map(float, rates)))
+
+    def faulty(self) -> list[int]:
+        """The GPUs with errors, and those that the end of the test calls faulty."""
+        called = [gpu for gpu, state in self.states.items() if state == "FAULTY"]
+        return sorted({*self.errors, *called})
 
 
 def read_gpu_burn(lines: Sequence[str]) -> Report:
@@ -61,30 +70,38 @@ def read_gpu_burn(lines: Sequence[str]) -> Report:
     for line in lines:
         burn.take(line)
     results = [Result(Verdict.FAIL, LOST, words) for words in burn.lost]
-    results += _faulty(burn)
+    faulty = burn.faulty()
+    for gpu in faulty:
+        results.append(_of_faulty(gpu, burn.errors.get(gpu, "some")))
     results += _slow(burn)
-    bad = {*burn.errors, *(gpu for gpu, state in burn.states.items() if state == "FAULTY")}
-    good = [gpu for gpu in burn.states if gpu not in bad and burn.rates.get(gpu, 0.0) > 0]
-    return Report("gpu-burn", (*results, *(Result(Verdict.PASS, SAYS_BAD, f"GPU {gpu}") for gpu in good)))
+    for gpu in burn.states:
+        has_computed = burn.rates.get(gpu, 0.0) > 0
+        if has_computed and gpu not in faulty:
+            results.append(Result(Verdict.PASS, SAYS_BAD, f"GPU {gpu}"))
+    return Report("gpu-burn", tuple(results))
 
 
-def _faulty(burn: _Burn) -> Iterator[Result]:
-    for gpu in sorted({*burn.errors, *(gpu for gpu, state in burn.states.items() if state == "FAULTY")}):
-        if burn.errors.get(gpu) == "DIED":
-            yield Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
-        else:
-            count = burn.errors.get(gpu, "some").lstrip("-")  # the counter of 32 bits overflows
-            yield Result(Verdict.CORRUPT, WRONG_DATA, f"GPU {gpu}: {count} wrong results")
+def _of_faulty(gpu: int, errors: str) -> Result:
+    if errors == "DIED":
+        return Result(Verdict.FAIL, LOST, f"GPU {gpu}: its process died")
+    count = errors.lstrip("-")  # the counter of 32 bits overflows
+    return Result(Verdict.CORRUPT, WRONG_DATA, f"GPU {gpu}: {count} wrong results")
 
 
-def _slow(burn: _Burn) -> Iterator[Result]:
+def _slow(burn: _Burn) -> list[Result]:
     """GPUs that compute less than most of the same model."""
     by_model: dict[str, dict[int, float]] = {}
     for gpu, rate in burn.rates.items():
         if gpu not in burn.errors:
-            by_model.setdefault(burn.models.get(gpu, ""), {})[gpu] = rate
+            model = burn.models.get(gpu, "")
+            by_model.setdefault(model, {})[gpu] = rate
+    results = []
     for rates in by_model.values():
+        if len(rates) < 3:
+            continue
         usual = median(rates.values())
         for gpu, rate in rates.items():
-            if len(rates) > 2 and rate < _SLOW * usual:
-                yield Result(Verdict.DEGRADED, SLOWED, f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}")
+            if rate < _SLOW * usual:
+                words = f"GPU {gpu}: {rate:g} Gflop/s, others {usual:g}"
+                results.append(Result(Verdict.DEGRADED, SLOWED, words))
+    return results

@@ -6,7 +6,7 @@ layers: only a few ranks far from the others are named.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from seatrial.model.verdict import Verdict
@@ -30,30 +30,45 @@ LINE = re.compile(
 def read_rank_times(lines: Sequence[str]) -> Report:
     """Name the ranks that compute slower than the others; minima and maxima without a rank are a note."""
     reports = [line for line in lines if _REPORT.match(line)]
-    results = [*_of_reports(reports), *_of_timers(_by_timer(lines))]
-    ranges = [match for line in lines if (match := _RANGE.match(line))]
-    notes = dict.fromkeys(note for match in ranges if (note := _of_range(match)))
+    results = _of_reports(reports)
+    for timer, times in _by_timer(lines).items():
+        if timer in _COMPUTE:
+            results += _of_timer(timer, times)
+    ranges = list(filter(None, map(_RANGE.match, lines)))
     if not results and (reports or ranges):
         results.append(Result(Verdict.PASS, SAYS_BAD, "ranks"))
+    notes = dict.fromkeys(filter(None, map(_note_of, ranges)))
     return Report("times of ranks", tuple(results), notes=tuple(notes))
 
 
-def _of_reports(reports: Sequence[str]) -> Iterator[Result]:
-    """The rank that at least half of the reports show as slow: one slow interval is no straggler."""
-    found = [slow for line in reports if (slow := _slow_rank(line))]
-    for rank in dict.fromkeys(rank for rank, _ in found):
-        words = [said for each, said in found if each == rank]
-        if 2 * len(words) >= len(reports):
-            yield Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {words[-1]}")
+def _of_reports(reports: Sequence[str]) -> list[Result]:
+    """The ranks that at least half of the reports show as slow: one slow interval is no straggler."""
+    words: dict[int, list[str]] = {}
+    for line in reports:
+        slow = _slow_rank(line)
+        if slow is not None:
+            rank, said = slow
+            words.setdefault(rank, []).append(said)
+    results = []
+    for rank, said_of_rank in words.items():
+        if 2 * len(said_of_rank) >= len(reports):
+            latest = said_of_rank[-1]
+            results.append(Result(Verdict.DEGRADED, STRAGGLER, f"rank {rank} {latest}"))
+    return results
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:
     """The slowest rank of a report by its clock, else by its throughput; None where all are alike."""
-    extremes = {(which, what): (float(value), int(rank)) for which, what, value, rank in _EXTREME.findall(line)}
+    extremes: dict[str, tuple[float, int]] = {}
+    for which, what, value, rank in _EXTREME.findall(line):
+        extremes[which + what] = float(value), int(rank)
     for what, unit, verb in (("Clk", "MHz", "runs at"), ("Etpt", "TFLOP/s", "computes")):
-        low, high = extremes.get(("Mn", what)), extremes.get(("Mx", what))
-        if low and high and low[0] < THRESHOLD * high[0]:
-            return low[1], f"{verb} {low[0]:g} of {high[0]:g} {unit}"
+        if f"Mn{what}" not in extremes or f"Mx{what}" not in extremes:
+            continue
+        low, rank_of_low = extremes[f"Mn{what}"]
+        high, _ = extremes[f"Mx{what}"]
+        if low < THRESHOLD * high:
+            return rank_of_low, f"{verb} {low:g} of {high:g} {unit}"
     return None
 
 
@@ -62,33 +77,39 @@ def _by_timer(lines: Sequence[str]) -> dict[str, dict[int, list[float]]]:
     times: dict[str, dict[int, list[float]]] = {}
     timer = ""
     for line in lines:
-        if match := _TIMER.match(line):
-            timer = match[1]
-        elif timer and (match := _RANK.match(line)):
-            times.setdefault(timer, {}).setdefault(int(match[1]), []).append(float(match[2]))
+        heading = _TIMER.match(line)
+        of_rank = _RANK.match(line)
+        if heading:
+            timer = heading[1]
+        elif timer and of_rank:
+            of_timer = times.setdefault(timer, {})
+            rank = int(of_rank[1])
+            of_timer.setdefault(rank, []).append(float(of_rank[2]))
         else:
             timer = ""
     return times
 
 
-def _of_timers(times: dict[str, dict[int, list[float]]]) -> Iterator[Result]:
-    for timer in _COMPUTE:
-        taken = {rank: median(values) for rank, values in times.get(timer, {}).items()}
-        if len(taken) < 3:
-            continue
-        usual = median(taken.values())
-        slow = [rank for rank, value in taken.items() if value * THRESHOLD > usual]
-        if slow and len(slow) <= max(1, len(taken) // _FEW):
-            for rank in slow:
-                words = f"rank {rank} takes {taken[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms"
-                yield Result(Verdict.DEGRADED, STRAGGLER, words)
-        else:
-            yield Result(Verdict.PASS, SAYS_BAD, timer)
+def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
+    """The ranks that take much longer than most, unless so many do that they are a stage of the pipeline."""
+    usual_of_rank = {rank: median(values) for rank, values in times.items()}
+    if len(usual_of_rank) < 3:
+        return []
+    usual = median(usual_of_rank.values())
+    slow = [rank for rank, value in usual_of_rank.items() if value * THRESHOLD > usual]
+    most = max(1, len(usual_of_rank) // _FEW)
+    if not slow or len(slow) > most:
+        return [Result(Verdict.PASS, SAYS_BAD, timer)]
+    results = []
+    for rank in slow:
+        words = f"rank {rank} takes {usual_of_rank[rank]:,.0f} ms for {timer}, others {usual:,.0f} ms"
+        results.append(Result(Verdict.DEGRADED, STRAGGLER, words))
+    return results
 
 
-def _of_range(match: re.Match[str]) -> str:
-    """A note on a timer whose slowest rank takes much longer than its fastest."""
-    low, high = float(match[2]), float(match[3])
-    if match[1] not in _COMPUTE or not low or low > THRESHOLD * high:
+def _note_of(match: re.Match[str]) -> str:
+    """A note on a timer whose slowest rank takes much longer than its fastest; empty for any other."""
+    timer, low, high = match[1], float(match[2]), float(match[3])
+    if timer not in _COMPUTE or not low or low > THRESHOLD * high:
         return ""
-    return f"{match[1]} takes {low:,.0f} to {high:,.0f} ms, by rank"
+    return f"{timer} takes {low:,.0f} to {high:,.0f} ms, by rank"
