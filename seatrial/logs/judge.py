@@ -65,25 +65,40 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     parts = [part for log in logs for part in _named_parts(log)]
     arms = [part for part in parts if isinstance(part, Arm)]
     sweeps = [arm.sweep for arm in arms]
-    claims = [claim_of(arm.sweep, sweeps, config) for arm in arms]
+    claims = [claim_of(sweep, sweeps, config) for sweep in sweeps]
     nodes = config.nodes or max((claim.nodes for claim in claims), default=1)
-    judged = [_judged_arm(arm, arms, claim, nodes) for arm, claim in zip(arms, claims, strict=True)]
-    flaw = no_control([arm for _, arm in judged], nodes)
-    in_turn = (check for check, _ in judged)
     hardware = config.hardware or next((claim.hardware for claim in claims if claim.hardware), "")
-    of_parts = [
-        _judged_tool(against_port(part, config.fabric), hardware) if isinstance(part, Check) else next(in_turn)
-        for part in parts
-    ]
-    of_hosts = [_hosts_check(log, config.nodes or (nodes if arms else None)) for log in logs if log.hosts]
-    checks = (*of_parts, *of_hosts, *([flaw] if flaw else []))
+
+    checks: list[Check] = []
+    judged_arms: list[Arm] = []
+    waiting = iter(claims)
+    for part in parts:
+        if isinstance(part, Check):
+            checks.append(_judged_tool(against_port(part, config.fabric), hardware))
+        else:
+            check, judged = _judged_arm(part, arms, next(waiting), nodes)
+            checks.append(check)
+            judged_arms.append(judged)
+    for log in logs:
+        if log.hosts:
+            checks.append(_hosts_check(log, config.nodes or (nodes if arms else None)))
+    flaw = no_control(judged_arms, nodes)
+    if flaw:
+        checks.append(flaw)
+    return _concluded(checks)
+
+
+def _concluded(checks: Sequence[Check]) -> LogsJudgement:
+    """The verdict of all checks, and the reason: that of the worst, or of the first few where all pass."""
     verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
     if len(checks) == 1:
         reason = checks[0].reason
     elif verdict is Verdict.PASS:
-        more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
-        reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
-    return LogsJudgement(verdict, reason, checks)
+        shown = [check.reason for check in checks[:_MAX_REASONS]]
+        reason = "; ".join(dict.fromkeys(shown))
+        if len(checks) > _MAX_REASONS:
+            reason += f"; and {len(checks) - _MAX_REASONS} more"
+    return LogsJudgement(verdict, reason, tuple(checks))
 
 
 def _hosts_check(log: Log, nodes: int | None) -> Check:
@@ -126,19 +141,29 @@ def _is_generic(check: Check) -> bool:
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
     """One sweep among all as a check, and with its plateau; `nodes` are those of the whole run."""
     claimed = _of_one_node(arm, arms, claimed, nodes)
-    is_control = treatment_of(arm, arms, nodes) is not None
     claim = with_named_fabric(claimed, arm.sweep)
+    is_control = treatment_of(arm, arms, nodes) is not None
     outcome = outcome_of(arm.sweep, claim, is_control)
-    check = checked(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
-    noted = [finding.place for finding in arm.sweep.notes if finding not in arm.sweep.findings]
-    notes = [Reason.of("log-noted", what=some_of(noted))] if noted else []
-    notes += begins_late(arm.sweep)
-    notes += [Reason.of("log-names-fabric", fabric=claim.fabric)] if claim != claimed else []
-    older = older_nccl(claim.hardware, arm.sweep.nccl_version)
-    notes += [older] if older else []
-    check = replace(check, reason=join((check.reason, *notes))) if notes else check
+    named = _named(arm, outcome, several=len(arms) > 1)
+    check = checked(named, arm.sweep, claim, is_control)
+    notes = list(_notes(arm.sweep, claim, claimed))
+    if notes:
+        check = replace(check, reason=join((check.reason, *notes)))
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)
+
+
+def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
+    """What else the log names, and what its numbers were held against."""
+    noted = [finding.place for finding in sweep.notes if finding not in sweep.findings]
+    if noted:
+        yield Reason.of("log-noted", what=some_of(noted))
+    yield from begins_late(sweep)
+    if claim != claimed:
+        yield Reason.of("log-names-fabric", fabric=claim.fabric)
+    older = older_nccl(claim.hardware, sweep.nccl_version)
+    if older:
+        yield older
 
 
 def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Claim:
