@@ -48,6 +48,7 @@ from seatrial.runs.at_work import recorded
 from seatrial.runs.progress import STARTUP, log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
+from seatrial.system.other_programs import OtherPrograms
 from seatrial.system.process import process_age_s
 from tasks.check import check_task, compare_task, judge_of, localize_task
 from tasks.image import image_task
@@ -74,6 +75,9 @@ SuiteName = Annotated[
     Field(),
 ]
 WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]
+
+
+_BUSY = 0.3  # share of a machine's processors that other programs take before a run says so
 
 
 def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
@@ -177,6 +181,7 @@ def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult
 
 
 def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
+    others = OtherPrograms()
     startup_s = 0.0 if results or errors else process_age_s()  # a later run of this process has not waited for it
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):
@@ -194,9 +199,19 @@ def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
             with uninterrupted():
                 record_cut(run_state, cut)
             raise
+        run_state.note(_busy_machine(run_state, others))
         run_state.finished = now()
         publish_results(run_state, store, notify)
     return rewrite_run_json(run_state)
+
+
+def _busy_machine(run_state: RunState, others: OtherPrograms) -> str | None:
+    """Say that other programs took the processors of a machine that played all nodes; None if they took little."""
+    cores = run_state.shared_cores
+    taken = others.cores() if cores else 0.0
+    if not cores or taken < _BUSY * cores:
+        return None
+    return f"other programs took {taken:.1f} of this machine's {cores} processors: the run took longer for it"
 
 
 def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:

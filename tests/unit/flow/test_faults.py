@@ -56,6 +56,22 @@ def test_each_of_two_nodes_tries_the_other(chain: Chain) -> None:
     assert (result.verdict, {suspect.name for suspect in result.suspects}) == (Verdict.FAIL, {"node-0--node-1"})
 
 
+def test_a_node_that_reports_the_name_of_another_blames_itself_alone(chain: Chain) -> None:
+    """Its ranks print its own name, as the system has it."""
+    chain.platform.nodes["node-1"].facts["hostname"] = "node-2"
+    chain.platform.programs["hostname"] = lambda request: "".join(f"{node.name}\n" for node in request.ranks)
+    result = chain.run()
+    assert result.verdict is Verdict.FAIL
+    assert [suspect.name for suspect in result.suspects] == ["node-1"]
+
+
+def test_nodes_that_have_one_name_are_both_said_and_none_is_blamed(chain: Chain) -> None:
+    chain.platform.nodes["node-1"].facts["hostname"] = "node-2"
+    result = chain.run()
+    assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
+    assert "node-[1-2] report the same host name, node-2" in result.reason
+
+
 @pytest.mark.parametrize("fault", [is_late, has_another_mpi])
 def test_a_node_unlike_the_others_is_blamed(chain: Chain, fault: Callable[[FakeNode], None]) -> None:
     fault(chain.platform.nodes["node-1"])

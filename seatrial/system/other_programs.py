@@ -1,0 +1,36 @@
+"""How much of this machine's processors other programs take, of those that run all the time."""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from seatrial.system.process import children
+
+_TICKS_PER_S = 100.0  # USER_HZ, the same on every platform
+
+
+class OtherPrograms:
+    """Processes of others from now on: those that run already, but for this one and what it has started."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        own = {os.getpid(), *children(os.getpid())}
+        self._used = {key: ticks for key, ticks in _used_ticks().items() if key[0] not in own}
+
+    def cores(self) -> float:
+        """How many cores they have taken on average; one that has ended meanwhile does not count."""
+        seconds = time.monotonic() - self._began
+        now = _used_ticks()
+        ticks = sum(now[key] - before for key, before in self._used.items() if key in now)
+        return ticks / _TICKS_PER_S / seconds if seconds > 0 else 0.0
+
+
+def _used_ticks() -> dict[tuple[int, str], int]:
+    """The processor time of each process, by its id and when it started, in ticks."""
+    used = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            used[int(folder.name), fields[19]] = int(fields[11]) + int(fields[12])
+    return used

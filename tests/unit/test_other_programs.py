@@ -1,0 +1,43 @@
+"""How much other programs take of this machine's processors."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from seatrial.system import other_programs
+from seatrial.system.other_programs import OtherPrograms
+
+LOOP = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+
+
+@pytest.fixture
+def loop() -> "Iterator[subprocess.Popen[bytes]]":
+    with subprocess.Popen(LOOP, stdout=subprocess.PIPE) as started:
+        assert started.stdout
+        started.stdout.readline()
+        yield started
+        started.kill()
+
+
+def ticks_of(pid: int) -> int:
+    return next(ticks for (number, _), ticks in other_programs._used_ticks().items() if number == pid)
+
+
+def test_a_program_of_others_counts_from_the_beginning_on(
+    loop: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own processor time, however busy this machine is."""
+    monkeypatch.setattr(other_programs, "children", lambda pid: set())
+    others, began, before = OtherPrograms(), time.monotonic(), ticks_of(loop.pid)
+    while ticks_of(loop.pid) < before + 20:
+        time.sleep(0.05)
+    assert others.cores() >= 0.2 / (time.monotonic() - began) * 0.9
+
+
+def test_what_this_process_has_started_does_not_count(loop: "subprocess.Popen[bytes]") -> None:
+    others = OtherPrograms()
+    assert {loop.pid, os.getpid()}.isdisjoint(pid for pid, _ in others._used)
