@@ -48,7 +48,7 @@ from seatrial.runs.at_work import recorded
 from seatrial.runs.progress import STARTUP, log, log_file
 from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
-from seatrial.system.other_programs import OtherPrograms
+from seatrial.system.other_programs import OtherPrograms, watched
 from seatrial.system.process import process_age_s
 from tasks.check import check_task, compare_task, judge_of, localize_task
 from tasks.image import image_task
@@ -181,7 +181,7 @@ def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult
 
 
 def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
-    others = OtherPrograms()
+    others = watched()
     startup_s = 0.0 if results or errors else process_age_s()  # a later run of this process has not waited for it
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):

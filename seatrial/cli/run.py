@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from seatrial.cli import complete
 from seatrial.cli.options import FILE, baseline_option, json_option, waiting
 from seatrial.model.errors import InputError
+from seatrial.system.other_programs import watch_from_now
 from seatrial.text.printable import printable
 
 _TERMINATED = 143  # exit status: 128 and the number of SIGTERM
@@ -163,6 +164,7 @@ def run(
     if sys.stderr.isatty() and not options["quiet"]:  # the first line, at once; imports take seconds on a busy machine
         click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
     _leave_on_signals()
+    watch_from_now()
     from flows.serving.server import provide_prefect_server
 
     with nullcontext() if options["quiet"] else waiting("startup"):

@@ -26,6 +26,19 @@ class OtherPrograms:
         return ticks / _TICKS_PER_S / seconds if seconds > 0 else 0.0
 
 
+_from_the_start: list[OtherPrograms] = []  # of this process
+
+
+def watch_from_now() -> None:
+    """Have `watched` count from this moment on."""
+    _from_the_start[:] = [OtherPrograms()]
+
+
+def watched() -> OtherPrograms:
+    """The processes of others since `watch_from_now`, which counts once; else from now on."""
+    return _from_the_start.pop() if _from_the_start else OtherPrograms()
+
+
 def _used_ticks() -> dict[tuple[int, str], int]:
     """The processor time of each process, by its id and when it started, in ticks."""
     used = {}

@@ -41,3 +41,10 @@ def test_a_program_of_others_counts_from_the_beginning_on(
 def test_what_this_process_has_started_does_not_count(loop: "subprocess.Popen[bytes]") -> None:
     others = OtherPrograms()
     assert {loop.pid, os.getpid()}.isdisjoint(pid for pid, _ in others._used)
+
+
+def test_a_run_counts_from_the_start_of_its_process() -> None:
+    other_programs.watch_from_now()
+    (first,) = other_programs._from_the_start
+    assert other_programs.watched() is first
+    assert other_programs.watched() is not first, "a later run of this process counts from its own start"
