@@ -239,7 +239,7 @@ def _is_survived(finding: Finding, draft: Draft) -> bool:
     return finding.program == "nccl" and (not writers or any(writer in finding.evidence for writer in writers))
 
 
-_OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "torch", "mpirun", "slurm", "driver"})
+_OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"})
 
 
 def never_started(finding: Finding) -> bool:

@@ -52,13 +52,14 @@ class Accused(NamedTuple):
 
 
 def read_training(lines: Sequence[str]) -> Report | None:
-    """The report of a training's log; None where no line has a step or an assertion."""
+    """The report of a training's log; None where no line has a step, an assertion or the size of a batch."""
     steps = read_steps(lines)
     accused = _accused(lines)
+    setup = read_setup(lines)
     if not steps and not accused:
-        return None
+        return Report("training log without a step") if setup.sequence else None
     results = [*_not_finite(steps, accused), *_slower(steps)]
-    measurements = measurements_of(steps, setup=read_setup(lines))
+    measurements = measurements_of(steps, setup=setup)
     return Report(_tool(steps), tuple(results), measurements, tuple(_slow_steps(steps)))
 
 

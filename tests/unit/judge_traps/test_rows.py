@@ -217,3 +217,11 @@ def test_a_number_that_no_nodes_alike_can_have_is_a_fault_also_where_nobody_said
         Verdict.FAIL,
         f"all_reduce: {ranks} of {8 * nodes} ranks took part",
     )
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_program_that_ends_with_an_exception_beside_a_healthy_sweep_does_not_pass(is_before: bool) -> None:
+    ended = "terminate called without an active exception\n"
+    healthy = log_text(HEALTHY)
+    judgement = judged(ended + healthy if is_before else healthy + ended)
+    assert judgement.verdict is Verdict.FAIL and "an exception that nothing caught" in judgement.reason

@@ -60,6 +60,11 @@ def test_a_rate_is_held_against_one_of_the_same_training(text: str, verdict: Ver
     assert (judgement.verdict, words in judgement.reason) == (verdict, True), judgement.reason
 
 
+def test_a_training_that_ends_before_its_first_step_does_not_pass() -> None:
+    judgement = judged(TITAN_HEAD)
+    assert judgement.verdict is Verdict.INCONCLUSIVE and "without a step" in judgement.reason
+
+
 def test_megatron_names_its_model_and_batch_and_an_option_the_gpus() -> None:
     text = MEGATRON_HEAD + "\n".join(megatron(number, time_ms=8192.0) for number in range(1, 6))
     judgement = judged(text, "H100-SXM")  # 16 * 8192 / 8 tokens in 8.192 s
