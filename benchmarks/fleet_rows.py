@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 LOCAL_NIGHTS = ROOT / "benchmarks" / "data" / "eight_local_nodes.csv"
 LOCAL_NODES = 8
+PUBLIC = {  # runs of a machine or of a cloud in their order: docs/error-rates.md has their sources
+    "enso": ROOT / "benchmarks" / "data" / "enso_nightly.csv",
+    "kokkos": ROOT / "benchmarks" / "data" / "kokkos_runs.csv",
+    "edr": ROOT / "benchmarks" / "data" / "edr_runs.csv",
+}
 GPU_RESULTS = ROOT / "docs" / "gpu-results"
 
 Night = Callable[[int], Floats]  # readings per series -> (M, readings), relative to the level of the metric
@@ -113,6 +118,30 @@ def _gpu_pools(gpu: str) -> Mapping[str, Floats]:
     return {metric: np.array(samples) / np.median(samples) for metric, samples in sampled.items()}
 
 
+def public_series(source: str) -> NoiseRow:
+    """Runs of a public benchmark in their order, one reading each; every node has those from another run on."""
+
+    def fleet(nodes: int, rng: np.random.Generator) -> Night:
+        recorded = _public_runs(source)
+        starts, order = rng.integers(len(recorded), size=nodes), count()
+
+        def night(readings: int) -> Floats:
+            relative = np.full((recorded.shape[1] * nodes, readings), np.nan)
+            relative[:, 0] = recorded[(starts + next(order)) % len(recorded)].T.ravel()
+            return relative
+
+        return night
+
+    return NoiseRow(fleet, FOUR)
+
+
+@cache
+def _public_runs(source: str) -> Floats:
+    """(T, 4) the recorded rates over the median of the 31 runs around each, which takes changes of software away."""
+    with PUBLIC[source].open(newline="") as file:
+        return np.array([[float(value) for value in line[1:]] for line in list(csv.reader(file))[1:]])
+
+
 def _recorded_fleet(nodes: int, rng: np.random.Generator) -> Night:
     """The recorded nights in their order, from any one on, with the readings that were taken."""
     recorded, start = _local_nights(), int(rng.integers(len(_local_nights())))
@@ -158,6 +187,7 @@ ROWS: Mapping[str, NoiseRow] = {
     **{f"{gpu}-median-of-{of}": gpu_samples(gpu, of) for gpu in ("h100", "h200") for of in (1, 5)},
     "local-nights": NoiseRow(_recorded_fleet, LOCAL, only_nodes=LOCAL_NODES),
     "local-drawn": NoiseRow(_drawn_fleet, LOCAL),
+    **{f"public-{source}": public_series(source) for source in PUBLIC},
 }
 
 

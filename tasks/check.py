@@ -19,7 +19,7 @@ from seatrial.checks.localize.step import LOCALIZE, Judge, Localized, RepeatDoub
 from seatrial.checks.metrics import REPEATED_WHOLE, Doubt
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
-from seatrial.judge.references import AGREEING
+from seatrial.judge.noise import AGREEING
 from seatrial.model.result import SURE, Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst

@@ -43,6 +43,7 @@ def _row(number: int, passed: bool) -> RunRow:
 def _past(rows: Sequence[RunRow], runs: Sequence[Check], names: Sequence[str], changed: str) -> PastRuns:
     shape = len(runs), len(names)
     first, second, middle = (np.full(shape, np.nan) for _ in range(3))
+    within = np.zeros(shape)
     count = np.zeros(shape, dtype=np.int64)
     for i, check in enumerate(runs):
         taken = by_series(check.measurements)
@@ -52,8 +53,9 @@ def _past(rows: Sequence[RunRow], runs: Sequence[Check], names: Sequence[str], c
                 first[i, j], middle[i, j], count[i, j] = values[0], median(values), len(values)
             if len(values) > 1:
                 second[i, j] = values[1]
+                within[i, j] = np.var(values) * len(values) / np.mean(values) ** 2
     good = np.array([row.verdict is Verdict.PASS for row in rows], dtype=bool)[:, None] & (count > 0)
-    return PastRuns(rows, first, second, middle, count, good, changed)
+    return PastRuns(rows, first, second, middle, within, count, good, changed)
 
 
 def settled(check: Check, knowledge: Knowledge, read: Callable[[Measurement], float] | None = None) -> Check:

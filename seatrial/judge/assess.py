@@ -128,8 +128,8 @@ class RunJudge:
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
         """Numbers that take a whole check or show only large losses are repeated if they read low, others if unsure."""
         outcome, first = judged.outcome, judged.table.first
-        low = outcome.value < outcome.expected - outcome.limit / 3
-        places = np.flatnonzero(outcome.doubtful).tolist()
+        low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
+        places = np.flatnonzero(outcome.doubtful | outcome.young).tolist()
         names = {i: first[i].series() for i in places}
         only_low = {i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])}
         return {name for i, name in names.items() if low[i] or i not in only_low}
@@ -208,9 +208,12 @@ class RunJudge:
         return replace(judgement, reason=rewritten(judgement.reason, lambda r: f"{r}; changed with {past.changed}"))
 
     def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
-        """What the votes say, with the groups of nodes that were compared apart."""
+        """What the votes say, with the groups of nodes that were compared apart, and what is watched."""
         is_of_nodes = any(judgement.measurement.subject.nodes for judgement in new)
-        return summary(check, new, counted, self._knowledge.groups.words if is_of_nodes else "")
+        groups = self._knowledge.groups.words if is_of_nodes else ""
+        names = {judgement.measurement.series() for judgement in new}
+        watches = self._judged.watches(names) if self._judged else ()
+        return summary(check, new, counted, groups, *watches)
 
 
 def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:

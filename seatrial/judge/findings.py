@@ -5,14 +5,14 @@ Many alike are one finding without suspects; what is wrong with one node, one GP
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
+from seatrial.judge.noise import AGREEING, ENOUGH, Bools
 from seatrial.judge.outliers import MINORITY, Outcome, Shift
-from seatrial.judge.references import AGREEING, ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
@@ -21,9 +21,6 @@ from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict
 from seatrial.text.headline import also
 from seatrial.text.words import measured, quantity, some_of
-
-# How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
-_CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +38,17 @@ class JudgedSeries:
     def __init__(self, judge: SeriesJudge, outcome: Outcome) -> None:
         reference = judge.reference
         self.table, self.outcome, self.readings = judge.table, outcome, judge.readings
-        centre = np.where(reference.runs >= ENOUGH, reference.own, reference.expected)
-        self._centre = (centre + outcome.expected - reference.expected).tolist()
+        alone = np.bincount(self.table.group)[self.table.group] == 1
+        self._is_median = ((reference.runs >= ENOUGH) | (alone & (reference.runs > 0))) & (outcome.start == 0)
+        centre = np.where(self._is_median, reference.own + outcome.moved, outcome.expected)
+        self._centre = centre.tolist()
         self._low = (outcome.expected - outcome.limit).tolist()
         self._sign = self.table.sign.tolist()
         self._runs, self._value = reference.runs.tolist(), outcome.value.tolist()
-        self._moved = (outcome.expected - reference.expected).tolist()
+        self._moved = outcome.moved.tolist()
         self.has_reference: list[bool] = outcome.judged.tolist()
         self._bad, self._times = outcome.bad.tolist(), outcome.readings.tolist()
-        # Beyond its limit, and not proven by its readings: no pass, and it teaches nothing.
-        self.unproven = ~outcome.bad & (outcome.value < outcome.expected - outcome.limit)
+        self.unproven = outcome.unproven  # no pass, and it teaches nothing
         self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
 
     @property
@@ -72,13 +70,12 @@ class JudgedSeries:
             "limit": percent_words(self._low[i] - self._centre[i], m),
         }
         if bad or unproven:
-            runs, readings = int(self.outcome.runs[i]), int(self.outcome.readings[i] + self.outcome.earlier[i])
             words |= {
-                "percent": percent_words(self._value[i] - self._centre[i], m),
+                "percent": percent_words(self._distance(i), m),
                 "side": _side(m),
                 "agreeing": int(self.outcome.agreeing[i]),
-                "readings": f"{readings}",
-                "of_runs": f" of {runs} runs" if runs > 1 else "",
+                "readings": int(self.outcome.readings[i]),
+                "since": self._since(i),
             }
         elif self._times[i] > 1:
             words["number"] = f"{words['number']}, the median of {self._times[i]} measurements"
@@ -105,20 +102,45 @@ class JudgedSeries:
             return Verdict.PASS
         return Verdict.FAIL if self._value[i] < self._low[i] - math.log(FAIL_FACTOR) else Verdict.DEGRADED
 
+    def _distance(self, i: int) -> float:
+        """How much lower than expected the series reads, on average since it does."""
+        start = int(self.outcome.start[i])
+        return -float(self.outcome.loss[i]) if start else float(self._value[i] - self._centre[i])
+
+    def _since(self, i: int) -> str:
+        """Since when a series is lower, and how sure that is; "" if it is since this run."""
+        start = int(self.outcome.start[i])
+        return f", since {start + 1} runs ({self.confidence(i):.0%} sure)".replace("%", " %") if start else ""
+
+    def watches(self, names: Container[str] | None = None) -> Iterator[str]:
+        """Yield what looks lower, and not surely enough to be bad, of the series `names` or of all."""
+        for i in np.flatnonzero(self.outcome.watched).tolist():
+            m, runs = self.measurement(i), int(self.outcome.start[i]) + 1
+            if names is not None and m.series() not in names:
+                continue
+            yield Reason.of(
+                "watched",
+                number=measured(m),
+                percent=percent_words(self._distance(i), m),
+                worse="longer" if m.better == "lower" else "lower",
+                since=f"since {runs} runs" if runs > 1 else "in this run",
+                sure=round(100 * self.confidence(i)),
+            )
+
     def source(self, i: int) -> str:
         return "history" if self._runs[i] else "peers"
 
     def confidence(self, i: int) -> float:
-        """By the table, of how far beyond its limit the series reads; never more than the healthy readings above it."""
-        beyond = (self.outcome.expected[i] - self._value[i]) / self.outcome.limit[i]
-        sure = next((share for least, share in _CONFIDENCE if beyond >= least), _CONFIDENCE[-1][1])
-        return round(min(sure, 1 - float(self.outcome.strays[i])), 2)
+        """How sure it is that the series has become lower."""
+        return round(float(self.outcome.confidence[i]), 2)
 
     def _against(self, i: int) -> str:
         m = self.table.first[i]
         centre = quantity(self.table.value(i, self._centre[i]), m.unit)
         kinds, peers, runs = _kinds(m), self._sizes[i], self._runs[i]
-        if runs >= ENOUGH or (runs and peers == 1):
+        if self.outcome.start[i]:
+            words = f"its {centre} before"
+        elif self._is_median[i] or (runs and peers == 1):
             words = f"its median of {centre} in {runs} runs"
         elif runs:
             words = f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers - 1} other {kinds}"
@@ -162,7 +184,7 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 
 
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
-    """A finding for each group of peers of which more than a third read low, and the series that are left."""
+    """A finding for each group of peers of which more than a third, or all that share a fact, are low; and the rest."""
     found, left = [], []
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
@@ -170,7 +192,8 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
     for group, places in by_group.items():
         peers = np.flatnonzero(judged.table.group == group).tolist()
         slow, every = (_holders(judged.table.first[i].subject for i in some) for some in (places, peers))
-        if len(slow) >= AGREEING and len(slow) > MINORITY * len(every):
+        is_shared = len(slow) > 1 and judged.table.groups.name_of(slow) and len(slow) < len(every)
+        if is_shared or (len(slow) >= AGREEING and len(slow) > MINORITY * len(every)):
             distance = float(np.median([judged.outcome.value[i] - judged.outcome.expected[i] for i in places]))
             limit = float(np.median(judged.outcome.limit[places]))
             against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(peers)}"
@@ -189,6 +212,10 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
     m = judged.table.first[places[0]]
     subjects = [judged.table.first[i].subject for i in places]
     kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
+    names = _names(subjects)
+    if alike := judged.table.groups.name_of(_holders(subjects)):  # what all of them have, and no other
+        names = f"those with {alike}"
+        total = sum(_without_nodes(other) == _without_nodes(m) for other in judged.table.first)
     verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
     reason = Reason.of(
         "many-alike",
@@ -196,7 +223,7 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
         count=len(places),
         total=total,
         kinds=kinds,
-        names=_names(subjects),
+        names=names,
         percent=percent_words(distance, m),
         side=_side(m),
         against=against,
@@ -207,6 +234,10 @@ def _of_many(judged: JudgedSeries, places: Sequence[int], against: str, distance
     lot = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
     deviation = math.exp(-distance if m.better == "lower" else distance) - 1
     return Judgement(lot, verdict, reason, judged.source(places[0]), deviation=deviation)
+
+
+def _without_nodes(m: Measurement) -> tuple[object, ...]:
+    return m.metric, m.unit, m.subject.kind, frozenset(m.conditions.items())
 
 
 def _names(subjects: Sequence[Subject]) -> str:

@@ -14,8 +14,10 @@ from seatrial.catalog.published import figures_beside
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.judge.node_groups import NodeGroups, group_nodes
-from seatrial.judge.references import AGREEING, Past
+from seatrial.judge.noise import AGREEING
+from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesTable
+from seatrial.judge.together import UNKNOWN_DAY
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import join
 from seatrial.model.result import Check, now
@@ -30,7 +32,7 @@ class Knowledge:
     """The cluster's facts, and by series what a person approved and what earlier runs measured.
 
     `names` are the series of `past`, in its order. `nodes` are the names of all nodes of the run; empty where only
-    their number is known. `groups` are the nodes that are alike.
+    their number is known. `groups` are the nodes that are alike, `started` is when the run began.
     """
 
     setup: Setup
@@ -39,21 +41,26 @@ class Knowledge:
     names: Sequence[str] = ()
     nodes: Sequence[str] = ()
     groups: NodeGroups = field(default_factory=NodeGroups)
+    started: datetime | None = None
 
     def past_of(self, table: SeriesTable) -> Past:
         """What earlier runs measured of the series of `table`, as logs."""
         count = len(table.first)
         if self.past is None or not self.past.runs:
             none = np.empty((0, count))
-            return Past(none, none, none, none.astype(np.int64), none.astype(np.bool_))
+            return Past(none, none, none, none, none.astype(np.int64), none.astype(np.bool_), np.array([UNKNOWN_DAY]))
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(m.series(), -1) for m in table.first], dtype=np.int64)
         recorded = at >= 0
-        first, second, middle = (
+        first, rest, location = (
             np.where(recorded, table.logs(rows[:, at]), np.nan)
-            for rows in (self.past.first, self.past.second, self.past.median)
+            for rows in (self.past.first, self.past.rest, self.past.location)
         )
-        return Past(first, second, middle, self.past.count[:, at] * recorded, self.past.good[:, at] & recorded)
+        within = np.where(recorded, self.past.within[:, at], 0.0)
+        readings, good = self.past.count[:, at] * recorded, self.past.good[:, at] & recorded
+        days = [run.started.weekday() for run in self.past.runs]
+        weekday = np.array([*days, self.started.weekday() if self.started else UNKNOWN_DAY], dtype=np.int64)
+        return Past(first, rest, location, within, readings, good, weekday)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
     machines = Machines(hardware, measured)
     past = past_runs(store, context.cluster, context.suite, context.fingerprint, names, context.started, machines)
     past = _over_other_ranks(past, [measured[name] for name in names], setup, store, context)
-    return replace(knowledge, pinned=store.pinned(context.cluster), past=past, names=names)
+    return replace(knowledge, pinned=store.pinned(context.cluster), past=past, names=names, started=context.started)
 
 
 def _over_other_ranks(
@@ -98,10 +105,10 @@ def _over_other_ranks(
     nearest = [_nearest(series[i], earlier[series[i].series()]) for i in at]
     then = past_runs(store, context.cluster, context.suite, {}, [name for _, name in nearest], context.started)
     rates = np.array([_rate(series[i], ranks, setup) for i, (ranks, _) in zip(at, nearest, strict=True)])
-    rows = {name: getattr(past, name).copy() for name in ("first", "second", "median", "count", "good")}
+    rows = {name: getattr(past, name).copy() for name in ("first", "rest", "location", "within", "count", "good")}
     measured = past.count[:, at] > 0
     for name, values in rows.items():
-        carried = getattr(then, name) * (rates if name in ("first", "second", "median") else 1)
+        carried = getattr(then, name) * (rates if name in ("first", "rest", "location") else 1)
         values[:, at] = np.where(measured, values[:, at], carried)
     return replace(past, **rows)
 

@@ -1,7 +1,7 @@
 """Which nodes are alike by what they say of themselves. Pure. The rules: docs/verdicts.md."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -9,19 +9,43 @@ from seatrial.model.measurement import Subject
 from seatrial.model.setup import NodeHardware
 from seatrial.text.words import some_of
 
+_MOST = 2 / 3  # of the nodes that share a fact: so many are slow if it is the cause
+
 Variant = tuple[str, int | None]  # driver, clock
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroups:
-    """The name of each node's group, "" where all nodes are alike; and by which facts the groups differ."""
+    """The name of each node's group, "" where all nodes are alike; and by which facts the groups differ.
+
+    `facts_by_node` are the driver and the clock of each node, as they are shown.
+    """
 
     name_by_node: Mapping[str, str] = field(default_factory=dict)
     differences: tuple[str, ...] = ()
+    facts_by_node: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def of(self, subject: Subject) -> tuple[str, ...]:
         """The groups that the subject is part of: one, and of a link those of both ends."""
         return tuple(sorted({self.name_by_node.get(node, "") for node in subject.nodes}))
+
+    def name_of(self, nodes: Iterable[str]) -> str:
+        """The name of the group that has these nodes and no others; "" if there is none."""
+        some = set(nodes)
+        names = {self.name_by_node.get(node, "") for node in some}
+        whole = [name for name in names if some == {n for n, its in self.name_by_node.items() if its == name}]
+        if len(names) == 1 and whole:
+            return whole[0]
+        return self._shared_by(some)
+
+    def _shared_by(self, some: set[str]) -> str:
+        """The fact that all of these nodes have, and few or none of the others of the run; "" if there is none."""
+        facts = set.intersection(*(set(self.facts_by_node.get(node, ())) for node in some)) if some else set()
+        for fact in sorted(facts):
+            holders = sum(fact in its for its in self.facts_by_node.values())
+            if holders < len(self.facts_by_node) and len(some) >= _MOST * holders:
+                return fact
+        return ""
 
     @property
     def words(self) -> str:
@@ -42,9 +66,9 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
 
     Nodes without a known model are held against the commonest one.
     """
-    models = Counter(h.model for h in hardware.values() if h.model)
-    if not models:
-        return NodeGroups(dict.fromkeys(hardware, ""))
+    if not hardware:
+        return NodeGroups()
+    models = Counter(h.model for h in hardware.values() if h.model) or Counter([""])
     commonest = models.most_common(1)[0][0]
     model_by_node = {node: h.model or commonest for node, h in hardware.items()}
     enough, name_by_node, differences = max(3, ceil(0.05 * len(hardware))), dict[str, str](), set[str]()
@@ -58,8 +82,16 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     if len(models) > 1:
         differences.add("GPU model" if any(h.gpu_model for h in hardware.values()) else "CPU model")
     if len(set(name_by_node.values())) < 2:
-        return NodeGroups(dict.fromkeys(hardware, ""))
-    return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)))
+        return NodeGroups(dict.fromkeys(hardware, ""), facts_by_node=_facts(hardware))
+    return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)), _facts(hardware))
+
+
+def _facts(hardware: Mapping[str, NodeHardware]) -> dict[str, list[str]]:
+    facts: dict[str, list[str]] = {}
+    for node, its in hardware.items():
+        known = (f"driver {its.driver}" if its.driver else "", f"{its.gpu_clock_mhz} MHz" if its.gpu_clock_mhz else "")
+        facts[node] = [fact for fact in known if fact]
+    return facts
 
 
 def _large_enough(members: Mapping[str, Variant], enough: int) -> dict[str, Variant]:

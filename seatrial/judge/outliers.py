@@ -1,41 +1,37 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
-A limit is a normal quantile with Bonferroni's correction for all series of the run. What reads low is read again. It is
-blamed when the median of this run's readings is below the limit and more readings are than strays explain: a
-beta-binomial test with the strays of healthy readings. The last runs count together (window-limited likelihood ratio:
-Lai, "Sequential changepoint detection in quality control", 1995). docs/verdicts.md follows an example by hand.
+What moved together with all peers is taken off first; what is left of each series is scanned for a change
+(seatrial/judge/scan.py). What reads low is read again. docs/verdicts.md follows an example by hand.
 """
 
 from dataclasses import dataclass
-from math import comb, exp, lgamma
 from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 
-from seatrial.history.past import RECENT_RUNS
-from seatrial.judge.references import (
+from seatrial.judge.noise import (
     AGREEING,
     ENOUGH,
     LEAST_PEERS,
-    LEAST_STRAYS,
     MEDIAN_VARIANCE,
-    MUST_FIND,
     Bools,
     Floats,
     Ints,
-    Reference,
-    beyond_chance,
     median_of,
     typical,
 )
+from seatrial.judge.references import MUST_FIND, Reference
+from seatrial.judge.scan import FALSE_ALARMS, WATCHED, Tonight
+from seatrial.judge.together import beyond_chance
 
-FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
-CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
+YOUNG_READINGS = 6  # of a series in one run while few are known: they are what its level is learned from
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
 # Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3
+_GAP = 4.0  # standard deviations of a node's median between two lots, which no neighbours are apart by chance
+_ABOVE = 0.15  # of the readings of the slow lot may lie in the other
 
 
 Against = Literal["past", "known", "others"]
@@ -62,22 +58,29 @@ class Shift:
 class Outcome:
     """The judgement of M series; natural logs.
 
-    `value` is the median of this run's `readings`, `expected` what it should be, `limit` how much less is healthy.
-    `agreeing` of the readings lie below that, those of `runs` runs together, of which `earlier` are not this run's.
-    `strays` is the share of healthy readings that lie below the limit, of bad series. `doubtful` are to be read once
-    more.
+    `value` is the median of this run's `readings`, `location` their Hodges-Lehmann estimate, `expected` what it should
+    be, `limit` how much less is healthy. `loss` is how much lower than expected the runs since the change are, which
+    began `start` runs before this one; `moved` is what all peers moved by. What is `unproven` reads below the limit
+    too seldom, what is `watched` may become bad.
+    `agreeing` of this run's readings lie below the limit. `doubtful` are to be read once more, `young` as well if that
+    costs little: few of their runs are known.
     """
 
     value: Floats
+    location: Floats
     readings: Ints
     expected: Floats
     limit: Floats
+    loss: Floats
+    start: Ints
+    moved: Floats
     agreeing: Ints
-    runs: Ints
-    earlier: Ints
-    strays: Floats
+    confidence: Floats
     bad: Bools
+    unproven: Bools
+    watched: Bools
     doubtful: Bools
+    young: Bools
     shifts: list[Shift]
 
     @property
@@ -88,120 +91,28 @@ class Outcome:
 
 def judge(reference: Reference, readings: Floats) -> Outcome:
     """Judge this run's `readings` (K, M), NaN where a series was read less often."""
+    season, readings = reference.season, readings - reference.season
     level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))  # half for series, half for peers that move together
     z = NormalDist().inv_cdf(1 - level)
     shifts, moved, unsure = _shifts(reference, readings - reference.expected, z)
-    current = _ThisRun(reference, readings - reference.expected - moved, np.hypot(reference.level, unsure), z, level)
-    limit, agreeing, bad = current.limit.copy(), current.agreeing.copy(), current.bad()
-    runs, earlier = np.ones(moved.size, dtype=np.int64), np.zeros(moved.size, dtype=np.int64)
-    own = np.ones(moved.size, dtype=np.bool_)  # what is found of new peers together is not held against each again
+    tonight = Tonight(reference, readings, moved, unsure)
+    scan = tonight.scan()
+    own = np.ones(moved.size, dtype=np.bool_)  # what is found of peers together is not held against each again
     for shift in shifts:
         own[shift.members] &= shift.against == "past" or not shift.bad
-    for i in np.flatnonzero(current.low & own & ~bad & np.isfinite(limit)).tolist():
-        for more in range(1, min(RECENT_RUNS, len(reference.past.count) + 1)):
-            together = current.with_past(i, more)
-            if together is not None:
-                limit[i], agreeing[i], runs[i], bad[i] = *together, more + 1, True
-                earlier[i] = reference.past.count[-more:, i].sum()
-                break
-    young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (current.count == 1)
-    doubtful = (
-        (current.low & current.decidable | young)
-        & ~(bad & (current.count >= AGREEING))
-        & (current.count > 0)
-        & (current.count < MOST_READINGS)
-    )
+    bad, count = scan.bad & (own | (scan.start == 0)), tonight.count
+    young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (count > 0) & (count < YOUNG_READINGS)
+    doubtful = scan.near & ~(bad & (count >= AGREEING)) & (count > 0) & (count < MOST_READINGS)
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
-    value, expected = median_of(readings), reference.expected + moved
-    strays, count = current.strays, current.count
-    return Outcome(value, count, expected, limit, agreeing, runs, earlier, strays, bad, doubtful, shifts)
-
-
-class _ThisRun:
-    """This run's readings less what they should be, (K, M), and what follows from them series by series."""
-
-    def __init__(self, reference: Reference, distance: Floats, unsure: Floats, z: float, level: float) -> None:
-        self.reference, self.distance, self.unsure, self.z, self.level = reference, distance, unsure, z, level
-        self.count, self.value = np.isfinite(distance).sum(axis=0), median_of(distance)
-        self.strays = np.zeros(self.count.size)
-        self.noise = _with_scatter(reference.noise, distance, self.value, self.count)
-        chance = np.sqrt(unsure**2 + _variance(self.noise, self.count))
-        self.limit = np.minimum(z * chance, reference.cap)
-        self.agreeing = (distance < -self.limit).sum(axis=0)
-        self.confirmed = (self.value < -self.limit) & (self.agreeing >= AGREEING)
-        self._usual = usual = np.empty(self.noise.size)
-        for group, at in enumerate(reference.groups):
-            usual[at] = reference.usual[group]
-        once = ~self.confirmed  # what reads low again and again is no stray
-        self._first = (
-            np.where(once, distance[:1] / self.noise, np.nan)[0],
-            np.where(once, distance[:1] / usual, np.nan)[0],
-        )
-        ruled_out = MUST_FIND - NormalDist().inv_cdf(1 - FALSE_ALARMS) * chance
-        self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 4)
-        # More readings narrow the noise, not the error of the level.
-        deepest = self.value - CHANCE * np.sqrt(_variance(self.noise, self.count))
-        self.decidable = deepest < -np.minimum(z * unsure, reference.cap)
-
-    def bad(self) -> Bools:
-        """Which are too low by this run's readings alone."""
-        bad = self.confirmed.copy()
-        for i in np.flatnonzero(bad).tolist():
-            bad[i] = self._no_strays(i, self.limit[i], int(self.agreeing[i]), int(self.count[i]))
-        return np.asarray(bad)
-
-    def with_past(self, i: int, more: int) -> tuple[float, int] | None:
-        """The limit of series `i` and how many readings lie below it, where `more` earlier runs agree; else None."""
-        past, group = self.reference.past, self.reference.group[i]
-        then = past.median[-more:, i] - self.reference.expected[i] - self.reference.moved[-more:, group]
-        then = np.maximum(then, 2 * self.value[i])  # what was repaired meanwhile says little of this run
-        counts = past.count[-more:, i]
-        if not counts.all():
-            return None
-        total = int(self.count[i] + counts.sum())
-        mean = (self.value[i] * self.count[i] + then @ counts) / total
-        shifted = self.reference.unsure[group] * self.reference.moved[-more:, group].any()
-        chance = np.sqrt(self.unsure[i] ** 2 + shifted**2 + MEDIAN_VARIANCE * self.noise[i] ** 2 / total)
-        limit = min(self.z * chance, self.reference.cap[i])
-        low = then < -limit
-        agreeing = int((self.distance[:, i] < -limit).sum() + ((counts[low] + 1) // 2).sum())
-        agree = agreeing >= AGREEING or bool(low.any() and self.value[i] < -limit)
-        if mean < -limit and self.value[i] < -limit / 2 and agree and self._no_strays(i, limit, agreeing, total):
-            return limit, agreeing
-        return None
-
-    def _no_strays(self, i: int, limit: float, agreeing: int, readings: int) -> bool:
-        """Whether so many of so many readings below the limit are more than strays explain in a healthy run."""
-        strays = self.reference.strays[self.reference.group[i]]
-        own, usual = (first[strays.pool] for first in self._first)
-        lots = ((strays.by_own, own, -limit / self.noise[i]), (strays.by_usual, usual, -limit / self._usual[i]))
-        known = strays.by_own.size + int(np.isfinite(own).sum()) + 2 * ENOUGH  # a quarter of 16 more: a Beta prior
-        below = max(float(np.searchsorted(past, least) + (now < least).sum()) for past, now, least in lots)
-        below = max(below + 0.25, LEAST_STRAYS * known)
-        self.strays[i] = below / known
-        chance = sum(_chance(n, readings, below, known - below) for n in range(agreeing, readings + 1))
-        return readings * chance <= self.level  # each further reading is another chance
-
-
-def _chance(n: int, of: int, below: float, above: float) -> float:
-    """The chance of `n` strays, given what is known of their share (beta-binomial distribution)."""
-    logs = lgamma(n + below) + lgamma(of - n + above) - lgamma(of + below + above)
-    return comb(of, n) * exp(logs + lgamma(below + above) - lgamma(below) - lgamma(above))
-
-
-def _variance(noise: Floats, count: Ints) -> Floats:
-    """Of the median of `count` readings."""
-    return np.asarray(np.where(count > 2, MEDIAN_VARIANCE, 1.0) * noise**2 / np.maximum(count, 1))
-
-
-def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -> Floats:
-    """The noise, larger where this run's own readings of a series scatter more."""
-    many = np.flatnonzero(count >= AGREEING)
-    squares = np.nansum((distance[:, many] - value[many]) ** 2, axis=0)
-    louder = noise.copy()
-    louder[many] = np.maximum(noise[many], np.sqrt((ENOUGH * noise[many] ** 2 + squares) / (ENOUGH + count[many] - 1)))
-    return louder
+    watched = (scan.confidence >= WATCHED) & ~bad & ~scan.unproven & own
+    agreeing = (tonight.distance < scan.level - scan.limit).sum(axis=0)
+    return Outcome(
+        median_of(readings) + season, tonight.location + moved + season, count, scan.level + moved + season,
+        scan.limit, scan.loss, scan.start,
+        moved, agreeing,
+        scan.confidence, bad, scan.unproven, watched, doubtful, young, shifts,
+    )  # fmt: skip
 
 
 def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:
@@ -212,7 +123,9 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
     for number, at in enumerate(reference.groups):
         known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
         noise = float(np.median(reference.noise[at]))
-        if (parted := _parted(apart, at, float(reference.cap[at[0]]))) is not None:
+        if (
+            parted := _parted(apart, at, bool((reference.runs[at] >= ENOUGH).all()), float(reference.cap[at[0]]))
+        ) is not None:
             shifts.append(parted)
             moved[parted.members] = parted.moved
             continue
@@ -230,7 +143,7 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
     return shifts, moved, unsure
 
 
-def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
+def _parted(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:
     """The slower ones of peers that are two lots: a third at least on either side of a gap that is far wider than what
     readings of one series differ by. A median and its scale are no help there, since both break down at a half."""
     values, few = median_of(distance[:, at]), max(AGREEING, int(np.ceil(MINORITY * at.size)))
@@ -240,13 +153,16 @@ def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
     gaps, pairs = np.diff(values[order])[few - 1 : at.size - few], pairs[np.isfinite(pairs)]
     if pairs.size < few:
         return None
-    limit = min(max(MUST_FIND, 4 * typical(pairs) / np.sqrt(2)), cap)
+    # Nodes that are known differ by noise alone, others for ever by some per cent.
+    least, readings = MUST_FIND / 2 if known else MUST_FIND, int(np.isfinite(distance[:, at]).sum(axis=0).min())
+    limit = min(max(least, _GAP * typical(pairs) / np.sqrt(max(readings, 2))), cap)
     if gaps.max() < limit:
         return None
     split = few + int(np.argmax(gaps))
     moved = float(np.median(values[order[:split]]) - np.median(values[order[split:]]))
     slow, middle = at[order[:split]], float(values[order[split - 1 : split + 1]].mean())
-    if (distance[:, slow] > middle).any():  # of two readings a stray makes as much
+    above = int((distance[:, slow] > middle).sum())
+    if above > _ABOVE * np.isfinite(distance[:, slow]).sum():  # of two readings a stray makes as much
         return None
     readings = int(np.isfinite(distance[:, slow]).sum(axis=0).min())
     bad = readings >= AGREEING
@@ -259,7 +175,7 @@ def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, 
     taken = 2 * np.isfinite(distance[:, members]).sum(axis=1) >= members.size
     rounds = median_of(distance[taken][:, members].T) if taken.any() else np.zeros(1)
     moved, agreeing = float(np.median(rounds)), int((rounds < -limit).sum())
-    before = reference.past.median[-1:, members] - reference.expected[members]
+    before = reference.past.location[-1:, members] - reference.expected[members]
     persists = bool(before.size and (median_of(before.T) < -limit).all())
     bad = moved < -limit and (agreeing >= AGREEING or persists)
     return Shift(

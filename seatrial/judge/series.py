@@ -9,8 +9,9 @@ import numpy as np
 
 from seatrial.checks.metrics import tolerance_of
 from seatrial.judge.node_groups import NodeGroups
+from seatrial.judge.noise import Bools, Floats, Ints
 from seatrial.judge.outliers import Outcome, judge
-from seatrial.judge.references import Bools, Floats, Ints, Past, Reference, ThisRun, learn
+from seatrial.judge.references import Past, Reference, ThisRun, learn
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import is_busbw
 
@@ -29,6 +30,7 @@ class SeriesTable:
     group: Ints
     assumed: Floats
     cap: Floats
+    groups: NodeGroups
 
     @classmethod
     def of(cls, first: Sequence[Measurement], groups: NodeGroups) -> Self:
@@ -42,6 +44,7 @@ class SeriesTable:
             np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64),
             np.array([t.sigma for t in tolerances]),
             np.array([math.log(t.cap) for t in tolerances]),
+            groups,
         )
 
     def logs(self, values: Floats) -> Floats:

@@ -21,10 +21,10 @@ from seatrial.text.words import metric_name, some_of
 _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
 
 
-def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], note: str = "") -> str:
-    """The check's own words first, then the worst judgement, or what all of them rest on."""
+def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], *notes: str) -> str:
+    """The check's own words first, then the worst judgement, or what all of them rest on, with `notes`."""
     if not counted:
-        rest = join(part for part in (check.reason, rests_on(judged), note) if part)
+        rest = join(part for part in (check.reason, rests_on(judged), *notes) if part)
         return rest if check.verdict is Verdict.PASS else check.reason
     own = () if check.verdict is Verdict.PASS else (check.reason,)
     others = also(judgement.measurement for judgement in counted[1:])

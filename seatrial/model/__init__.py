@@ -4,7 +4,7 @@ from seatrial.model.reason import Explanation, register
 
 _COMPARE = "Run `seatrial compare GOOD BAD` with a good run: it shows what else changed."
 _AGAINST_RUNS_OR_PEERS = (
-    "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}"
+    "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{since}"
 )
 _OUTSIDE = "{comparison} ({expectation})"
 
@@ -159,7 +159,7 @@ REASONS = {
         " accept it with `seatrial baseline promote RUN --force REASON`.",
     ),
     "low-unproven": Explanation(
-        "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}:"
+        "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{since}:"
         " too few to blame a node",
         "The number is beyond its limit, and could not be measured often enough to tell a fault from a stray reading.",
         "Run the suite again while nothing else uses the nodes; `seatrial history CLUSTER` shows whether it stays low.",
@@ -201,6 +201,11 @@ REASONS = {
         "The number is worse than the earlier runs of this cluster: `degraded` below the limit, `fail` below half of"
         " it.",
         _COMPARE,
+    ),
+    "watched": Explanation(
+        "{number} looks {percent} % {worse} {since}: {sure} % sure",
+        "The number reads lower than before, and not surely enough to be `degraded`. Later runs decide.",
+        "Nothing yet. `seatrial show NODE` has its course.",
     ),
     "worse-than-pinned": Explanation(
         _OUTSIDE,

@@ -173,7 +173,7 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
     # What passing runs with the same software have, up to this one.
     past = past_runs(store, run.cluster, run.suite, run.fingerprint, names, run.started + timedelta(microseconds=1))
     alike = [i for i, r in enumerate(past.runs) if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint]
-    values = np.where(past.good[alike], past.median[alike], np.nan)
+    values = np.where(past.good[alike], past.location[alike], np.nan)
     earlier = {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}
     new_pins = pins(run, measured, earlier, approval, result.setup if result else None)
     store.pin(run.cluster, new_pins)

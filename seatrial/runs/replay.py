@@ -20,9 +20,11 @@ from seatrial.judge.assess import assess
 from seatrial.judge.findings import Finding, JudgedSeries, findings
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
+from seatrial.judge.noise import AGREEING, Floats, Ints
 from seatrial.judge.number import judge_number
-from seatrial.judge.references import AGREEING, Floats, Ints, Past
+from seatrial.judge.references import Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
+from seatrial.judge.together import UNKNOWN_DAY
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
 from seatrial.model.reason import Reason, join
@@ -43,6 +45,7 @@ NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
 _OPTIONAL = ("started", "cluster", "suite", "check", "better", *FACTS)
 _RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")  # of measurements.csv
+_KEPT = ("first", "rest", "location", "within", "count", "good")  # of each run, for those after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,8 @@ class _Replay:
         self._frame = frame.assign(series=series.ngroup())
         self._series = [_series_of(dict(row), conditions) for row in series.head(1).to_dict("records")]
         self._runs: list[RunRow] = []
-        self._rows = {name: np.empty((0, len(self._series))) for name in ("first", "second", "median", "count", "good")}
+        self._weekdays: list[int] = []
+        self._rows = {name: np.empty((0, len(self._series))) for name in _KEPT}
         self._tables: dict[Hashable, SeriesTable] = {}
 
     def runs(self) -> Iterator[ReplayedRun]:
@@ -152,6 +156,7 @@ class _Replay:
             places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
             values = np.full((int(nth.max()) + 1, places.size), np.nan)
             values[nth, at] = rows["value"].to_numpy()
+            self._weekdays.append(_weekday(str(rows["started"].iloc[0])))
             judge = SeriesJudge(self._table(rows, places), self._past(places))
             judged = _read(judge, values)
             measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
@@ -175,17 +180,21 @@ class _Replay:
         source = [i if taught[i] >= AGREEING else carried(i, self._series, taught > 0) for i in places.tolist()]
         own, other = np.ix_(some, places), np.ix_(some, np.array(source, dtype=np.int64))
         measured = self._rows["count"][own] > 0
-        first, second, middle, count, good = (
+        first, rest, location, within, count, good = (
             np.where(measured, rows[own], rows[other]) for rows in self._rows.values()
         )
-        return Past(first, second, middle, count.astype(np.int64), good > 0)
+        weekday = np.array([*(self._weekdays[i] for i in some), self._weekdays[-1]], dtype=np.int64)
+        return Past(first, rest, location, within, count.astype(np.int64), good > 0, weekday)
 
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedSeries) -> None:
         readings, outcome = judged.readings, judged.outcome
-        second = readings[1] if len(readings) > 1 else np.full(places.size, np.nan)
-        own = (readings[0], second, outcome.value, outcome.readings, ~judged.bad & ~judged.unproven)
+        rest = np.full(places.size, np.nan)
+        np.divide(np.nansum(readings[1:], axis=0), outcome.readings - 1, out=rest, where=outcome.readings > 1)
+        mean = np.nansum(readings, axis=0) / np.maximum(outcome.readings, 1)
+        within = np.nansum((readings - mean) ** 2, axis=0)
+        own = (readings[0], rest, outcome.location, within, outcome.readings, ~judged.bad & ~judged.unproven)
         for (name, rows), values in zip(self._rows.items(), own, strict=True):
-            row = np.full((1, len(self._series)), 0.0 if name in ("count", "good") else np.nan)
+            row = np.full((1, len(self._series)), 0.0 if name in ("within", "count", "good") else np.nan)
             row[0, places] = values
             self._rows[name] = np.vstack([rows, row])
         at = datetime.fromtimestamp(len(self._runs), UTC)
@@ -199,7 +208,8 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
     outcome = judge.outcome()
     while True:
         row = np.minimum(outcome.readings, len(logs) - 1)
-        repeats = np.where(outcome.doubtful & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        wanted = outcome.doubtful | outcome.young
+        repeats = np.where(wanted & (outcome.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
         if not np.isfinite(repeats).any():
             return JudgedSeries(judge, outcome)
         judge.add(repeats)
@@ -216,7 +226,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
         reason = Reason.of("replayed-without-baseline")
         if judged_series:
             reason = Reason.of("replayed-pass", judged=judged_series, series=len(judged.table.first))
-        return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
+        return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = also(judgement.measurement for judgement in bad if judgement is not first)
     return ReplayedRun(run_id, first.verdict, join(part for part in (first.reason, others) if part), suspects, readings)
@@ -228,6 +238,13 @@ def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
     subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])
     return Measurement(row["metric"], math.nan, row["unit"], subject, labels, better=better)
+
+
+def _weekday(started: str) -> int:
+    try:
+        return datetime.fromisoformat(started).weekday()
+    except ValueError:
+        return UNKNOWN_DAY
 
 
 def _condition(text: str) -> str | int:

@@ -101,7 +101,7 @@ def test_a_history_goes_with_the_machine() -> None:
         machines = Machines(hardware_by_node(tonight.nodes), measured)
         past = past_runs(store, "lab", "quick", {}, list(measured), tonight.started, machines)
         stored = store.result("run-3")
-    median = {m.subject.name: past.median[:, i] for i, m in enumerate(measured.values())}
+    median = {m.subject.name: past.location[:, i] for i, m in enumerate(measured.values())}
     for name, machine in (("node-0", 1), ("node-1", 0), ("node-2", 2)):
         for subject in (name, f"{name}/gpu-0", f"{name}--{name}"):
             assert np.median(median[subject]) == pytest.approx(600 + 10 * machine, rel=0.006), subject

@@ -29,7 +29,7 @@ REFUSED = Reason.of("ssh-refused", address="10.0.0.2", port=222)
 
 def _slow(name: str, value: float, deviation: float, source: str = "peers", unit: str = "MB/s") -> Judgement:
     measured = Measurement("tcp_egress", value, unit, Subject("node", name))
-    words = {"against": "the median", "limit": "9", "side": "below", "agreeing": 3, "readings": "3", "of_runs": ""}
+    words = {"against": "the median", "limit": "9", "side": "below", "agreeing": 3, "readings": "3", "since": ""}
     reason = Reason.of("worse-than-peers", number=f"tcp_egress on {name}", percent="94", **words)
     return Judgement(measured, DEGRADED, reason, source, deviation=deviation)
 

@@ -86,7 +86,7 @@ def _judgement(m: Measurement, peers: float) -> Judgement:
         limit=f"{100 * (1 - 1 / SLOW_FACTOR):g}",
         agreeing=sum(value < low for value in values),
         readings=len(values),
-        of_runs="",
+        since="",
     )
     verdict = Verdict.FAIL if m.value < low / FAIL_FACTOR else Verdict.DEGRADED
     return Judgement(m, verdict, reason, "peers", Expected(low=low), m.value / peers - 1)

@@ -51,7 +51,7 @@ def past_of_lab(store: Store, *series: str) -> PastRuns:
 def taught(store: Store, *series: str) -> dict[str, list[float]]:
     """The good medians of the series in `lab`, newest first."""
     past = past_of_lab(store, *series)
-    values = {name: past.median[past.good[:, i], i][::-1].tolist() for i, name in enumerate(series)}
+    values = {name: past.location[past.good[:, i], i][::-1].tolist() for i, name in enumerate(series)}
     return {name: found for name, found in values.items() if found}
 
 

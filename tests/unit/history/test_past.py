@@ -28,8 +28,9 @@ def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Stor
     past = past_of_lab(store, "unknown", SERIES)
     assert [run.run_id for run in past.runs] == ["run-001", "run-002"]
     assert past.first[:, 1].tolist() == [5.0, 7.0]
-    np.testing.assert_array_equal(past.second[:, 1], [9.0, np.nan])
-    assert past.median[:, 1].tolist() == [6.5, 7.0]
+    np.testing.assert_array_equal(past.rest[:, 1], [(9.0 + 8.0 + 2.0) / 3, np.nan])
+    assert past.location[:, 1].tolist() == [6.0, 7.0]  # the median of the means of ten pairs
+    np.testing.assert_allclose(past.within[:, 1], [30.0 / 6.0**2, 0.0])
     assert past.count.tolist() == [[0, 4], [0, 1]]
     assert past.good.tolist() == [[False, True], [False, True]]
     assert np.isnan(past.first[:, 0]).all()
@@ -39,7 +40,7 @@ def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None
     checks = [Check(name, Verdict.PASS, "", 0.0, (plateau(value),)) for name, value in (("a", 1.0), ("b", 3.0))]
     store.save(a_run(1, checks=checks), Path())
     past = past_of_lab(store, SERIES)
-    assert (past.first[0, 0], past.second[0, 0], past.median[0, 0], past.count[0, 0]) == (1.0, 3.0, 2.0, 2)
+    assert (past.first[0, 0], past.rest[0, 0], past.location[0, 0], past.count[0, 0]) == (1.0, 3.0, 2.0, 2)
 
 
 def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from seatrial.history.past import hodges_lehmann
+from seatrial.judge.noise import Floats
 from seatrial.judge.outliers import judge
-from seatrial.judge.references import Floats, Past, ThisRun, learn
+from seatrial.judge.references import Past, ThisRun, learn
+from seatrial.judge.together import UNKNOWN_DAY
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "judge.json"
-_REFERENCE = ("expected", "level", "peers", "spread", "noise", "unsure", "together", "usual")
-_OUTCOME = ("limit", "agreeing", "runs", "earlier", "strays", "bad", "doubtful")
+_REFERENCE = ("expected", "doubts", "peers", "spread", "noise", "unsure", "together", "factor", "strays")
+_OUTCOME = ("limit", "agreeing", "start", "loss", "confidence", "bad", "doubtful", "young")
 
 Fault = Callable[[int, int], float]  # of a run, -1 for this one, and a series: the factor of its readings
 
@@ -52,13 +55,17 @@ def _case(
     for i in range(size):
         rows[: min(from_run(i), runs), :, i] = np.nan
     past, now = rows[:-1], rows[-1]
-    second = past[:, 1] if readings > 1 else np.full(past[:, 0].shape, np.nan)
-    accepted = np.array([[bool(good(run, i)) for i in range(size)] for run in range(runs)]).reshape(runs, size)
-    earlier = Past(past[:, 0], second, np.median(past, axis=1), np.isfinite(past).sum(axis=1), accepted)
+    rest = past[:, 1:].mean(axis=1) if readings > 1 else np.full(past[:, 0].shape, np.nan)
+    located = np.array([hodges_lehmann(run) for run in past]).reshape(runs, size)
+    accepted = np.array([[bool(good(run, i)) for i in range(size)] for run in range(runs)], dtype=bool)
+    accepted = accepted.reshape(runs, size)
+    within = ((past - past.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    days = np.full(runs + 1, UNKNOWN_DAY)
+    earlier = Past(past[:, 0], rest, located, within, np.isfinite(past).sum(axis=1), accepted, days)
     again = now[1] if readings > 1 else np.full(size, np.nan)
     reference = learn(earlier, ThisRun(now[0], again, group, np.full(size, 0.05), np.full(size, 0.3)))
     outcome = judge(reference, now)
-    kept = {name: _rounded(getattr(reference, name)) for name in _REFERENCE}
+    kept = {name: _rounded(_of_this_run(getattr(reference, name), name)) for name in _REFERENCE}
     kept |= {name: _rounded(getattr(outcome, name)) for name in _OUTCOME}
     kept["moved"] = _rounded([shift.moved for shift in outcome.shifts])
     kept["moved_limit"] = _rounded([shift.limit for shift in outcome.shifts])
@@ -67,6 +74,11 @@ def _case(
         for shift in outcome.shifts
     ]
     return kept
+
+
+def _of_this_run(values: Any, name: str) -> Any:
+    """Of what there is for each start, that for this run."""
+    return values[0] if name == "doubts" else values
 
 
 def _rounded(values: Any) -> Any:

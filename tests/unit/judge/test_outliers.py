@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.judge.outliers import judge
 from seatrial.judge.references import Past, ThisRun, learn
+from seatrial.judge.together import UNKNOWN_DAY
 from seatrial.model.verdict import Verdict
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
 
@@ -227,7 +228,7 @@ def test_what_only_earlier_runs_can_decide_is_not_read_again(sigma: float, doubt
     first = np.log([24.0, 24.0, 8.0, 23.7])
     again = np.array([[np.nan, np.nan, first[2], np.nan]])
     none = np.empty((0, 4))
-    past = Past(none, none, none, none.astype(np.int64), none.astype(np.bool_))
+    past = Past(none, none, none, none, none.astype(np.int64), none.astype(np.bool_), np.array([UNKNOWN_DAY]))
     this_run = ThisRun(first, again[0], np.zeros(4, dtype=np.int64), np.full(4, sigma), np.full(4, math.log(8)))
     readings = np.vstack([first, *[again] * (1 if doubtful else 15)])
     outcome = judge(learn(past, this_run), readings)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from seatrial.judge.references import Floats, Past, Reference, ThisRun, learn, median_of, members
+from seatrial.judge.noise import Floats, median_of, members
+from seatrial.judge.references import Past, Reference, ThisRun, learn
+from seatrial.judge.together import UNKNOWN_DAY
 
 NODES = 32
 
@@ -15,7 +17,9 @@ def learned(
     second = np.full(first.shape, np.nan) if second is None else second
     median = np.where(np.isnan(second), first, (first + second) / 2)
     count = np.isfinite(first).astype(np.int64) + np.isfinite(second)
-    past = Past(first[:-1], second[:-1], median[:-1], count[:-1], count[:-1] > 0)
+    within = np.where(np.isnan(second), 0.0, (first - second) ** 2 / 2)
+    days = np.full(len(first), UNKNOWN_DAY)
+    past = Past(first[:-1], second[:-1], median[:-1], within[:-1], count[:-1], count[:-1] > 0, days)
     series = first.shape[1]
     places = np.zeros(series, dtype=np.int64) if group is None else group.astype(np.int64)
     return learn(past, ThisRun(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))))
@@ -116,7 +120,7 @@ def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned
         of_run = 0.03 * np.sqrt(shared) * rng.standard_normal((31, NODES))
         first, second = (of_run + 0.03 * np.sqrt(1 - shared) * rng.standard_normal((31, NODES)) for _ in range(2))
         reference = learned(first, second)
-        levels.append(float(np.median(reference.level / reference.noise)) ** 2)
+        levels.append(float(np.median(reference.doubts[0] / reference.noise)) ** 2)
     none, some, most = levels
     assert none < 0.2 < some < most
     assert most > 0.8
@@ -128,7 +132,7 @@ def test_what_all_peers_did_together_is_nobodys_own() -> None:
     still = learned(rows)
     rows += 0.05 * rng.standard_normal((31, 1))
     moved = learned(rows)
-    assert np.median(moved.strays[0].by_own < -3) <= np.median(still.strays[0].by_own < -3) + 0.01
+    assert np.mean(moved.healthy[0] < -3) <= np.mean(still.healthy[0] < -3) + 0.01
     assert moved.together[0] > 3 * still.together[0]
 
 
@@ -138,7 +142,7 @@ def test_what_was_not_accepted_teaches_nothing() -> None:
     count = np.ones(rows[:-1].shape, dtype=np.int64)
     good = np.repeat([True, False], 10)[:, None] & (count > 0)
     none = np.full(rows.shape, np.nan)
-    past = Past(rows[:-1], none[:-1], rows[:-1], count, good)
+    past = Past(rows[:-1], none[:-1], rows[:-1], np.zeros(count.shape), count, good, np.full(len(rows), UNKNOWN_DAY))
     group = np.zeros(NODES, dtype=np.int64)
     reference = learn(past, ThisRun(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
     assert reference.runs.tolist() == [10] * NODES

@@ -18,8 +18,8 @@ from seatrial.checks.table import repeat_checks
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext
+from seatrial.judge.noise import AGREEING
 from seatrial.judge.outliers import MOST_READINGS
-from seatrial.judge.references import AGREEING
 from seatrial.model.measurement import Measurement, Subject, SubjectKind, once
 from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup
@@ -61,9 +61,11 @@ def test_repeats_end_as_soon_as_it_is_sure(
     assert (f"in {len(taken)} of {len(taken)} measurements" in judgement.reason) == (verdict is Verdict.FAIL)
 
 
-@pytest.mark.parametrize(("slow", "asked"), [(30.0, AGREEING - 1), (980.0, MOST_READINGS - 1)])
-def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store, slow: float, asked: int) -> None:
-    """The node's own numbers are repeated first; the number of all nodes goes on only if they clear it."""
+@pytest.mark.parametrize(
+    ("slow", "asked"), [(30.0, range(AGREEING - 1, AGREEING)), (980.0, range(AGREEING, MOST_READINGS))]
+)
+def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store, slow: float, asked: range) -> None:
+    """The node's own numbers are repeated first; if they clear it, that of all nodes goes on until it is proven."""
     rates = [1000.0, 1010.0, 990.0, 1005.0, 995.0, slow]
     tcp = [Measurement("tcp_egress", rate, "MB/s", Subject("node", f"node-{i}")) for i, rate in enumerate(rates)]
     requests: list[Mapping[str, Sequence[Doubt]]] = []
@@ -76,8 +78,8 @@ def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store
     judged = compare(checks, LAB, store, RunContext("lab", "quick"), again)
     suspects = [suspect.name for check in judged for suspect in check.suspects]
     assert suspects == (["node-5"] if slow < 900 else [])
-    assert sum("collectives" in doubts for doubts in requests) == asked
-    assert len(judged[1].measurements) == 1 + asked
+    assert sum("collectives" in doubts for doubts in requests) in asked
+    assert len(judged[1].measurements) - 1 in asked
 
 
 class Clock:

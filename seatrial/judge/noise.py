@@ -1,0 +1,251 @@
+"""How far chance takes the readings of series: robust scales, what lasts, strays, steps. Pure, numpy arrays.
+
+Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts as loud as its own
+past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods", 2004). How much of it all readings
+of a run share is the slope of the regression of further readings on first ones, which stays right although mostly what
+looks low is read twice.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from seatrial.judge.references import Past
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
+PRIOR_VALUES = 4  # of a series' own noise, so many that the noise of its peers counts for
+AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
+LEAST_PEERS = AGREEING + 1
+# Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to 0.1 to 0.3 %.
+LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
+LEAST_NOISE = 0.003  # on logs
+MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
+STRAYING = 4.0  # standard deviations: what lies farther off counts as that far, and as a stray
+_MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
+_PRIOR_READINGS = 2 * ENOUGH  # of which a quarter of one strays: a Beta prior
+_FACTORS = (0.7, 3.0)  # of the variance of a location: as for Student's t with 4 degrees of freedom at the least
+_MOST_HEALTHY = 2000  # readings of a group that losses are tried on: their mean is known to some per cent
+_MOST_WITHIN = 3.0  # times what is expected of the squares of a run: strays are no noise
+_MOST_PRIOR = 16.0 * ENOUGH  # degrees of freedom
+_INDEPENDENT = 0.6  # of steps: each reading is part of two
+_ALIKE = 1.25  # the ratio of two variances that are taken as the same
+_LEAST_RATIO = 1e-3  # of variances, where readings are rounded
+_LOUD = 2.5  # standard deviations of a scatter: one of 160 series has more by chance
+_ROUNDED = 3  # readings for each distinct value, from which on they are rounded
+
+
+def members(group: Ints) -> list[Ints]:
+    """The places of the series of each group."""
+    if not group.size:
+        return []
+    order = np.argsort(group, kind="stable")
+    return list(np.split(order, np.cumsum(np.bincount(group))[:-1]))
+
+
+def median_of(rows: Floats) -> Floats:
+    """The median of each column without its NaN; NaN for a column that has nothing else."""
+    count = np.isfinite(rows).sum(axis=0)
+    if not count.any():
+        return np.full(rows.shape[1], np.nan)
+    ordered = np.sort(rows, axis=0)  # NaN last
+    low = np.maximum(count - 1, 0) // 2
+    high = np.minimum(count // 2, len(rows) - 1)
+    below = np.take_along_axis(ordered, low[None], axis=0)[0]
+    above = np.take_along_axis(ordered, high[None], axis=0)[0]
+    return np.asarray((below + above) / 2)
+
+
+def finite(values: Floats) -> Floats:
+    return np.asarray(values[np.isfinite(values)])
+
+
+def typical(distances: Floats) -> float:
+    """The standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
+
+    If most are equal, readings are rounded, and the farthest tenth gives the scale.
+    """
+    if not distances.size:
+        return 0.0
+    scale = _MAD * float(np.median(distances))
+    if scale:
+        return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
+    few = distances.size < ENOUGH  # where the farthest one may be the fault
+    return float(np.quantile(distances, 0.9, method="lower" if few else "linear")) / 1.645
+
+
+def unsure(count: float) -> float:
+    """How much wider a limit is because its scale is learned from `count` distances.
+
+    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6 count, because steps
+    share readings (Cornish and Fisher, "Moments and cumulants in the specification of distributions", 1937).
+    """
+    return 1 + 8 / count
+
+
+def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]) -> tuple[Floats, Floats]:
+    """The standard deviation of one reading of each series, and how many degrees of freedom it is known to.
+
+    It is that of its group, and more where the series is louder. `own` (M) are the medians of accepted runs.
+    """
+    firsts = past.accepted(past.first)
+    steps = np.abs(np.diff(np.vstack([firsts, tonight]), axis=0))
+    rest = firsts - own
+    noise = np.empty(own.size)
+    for at in groups:
+        noise[at] = _scale(steps[:, at], rest[:, at], tonight[at], float(assumed[at[0]]))
+    noise = np.maximum(noise, LEAST_NOISE)
+    squares, degrees = _own_squares(past, rest, noise)
+    for at in groups:
+        known = int(np.isfinite(steps[:, at]).sum())
+        if at.size >= LEAST_PEERS and known >= ENOUGH:
+            noise[at] *= _surer(known, float(squares[at].sum()), float(degrees[at].sum()))
+    squares, degrees = _own_squares(past, rest, noise)
+    prior = _prior_degrees(squares, degrees, groups)
+    louder, degrees = moderated(squares, degrees, prior)
+    return noise * louder, degrees
+
+
+def _surer(steps: int, squares: float, degrees: float) -> float:
+    """By how much less than from `steps` alone the noise of a group is, since all its readings tell it as well.
+
+    They do so if they scatter as much within runs as the first readings do from run to run.
+    """
+    as_known = squares * unsure(steps) ** 2  # in variances of the steps
+    if not 1 / _ALIKE < as_known / max(degrees, 1) < _ALIKE:
+        return 1.0
+    own = _INDEPENDENT * steps
+    variance = (own + as_known) / (own + degrees)
+    return math.sqrt(variance) * unsure((own + degrees) / _INDEPENDENT) / unsure(steps)
+
+
+def _own_squares(past: "Past", rest: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """(M) the squares of the readings of each series in standard deviations, and their degrees of freedom."""
+    more = np.maximum(past.count - 1, 0) * past.good
+    within = np.minimum(past.accepted(past.within) / noise**2, _MOST_WITHIN * more)
+    once = past.good & (past.count == 1)
+    single = np.where(once, np.clip(rest / noise, -STRAYING, STRAYING) ** 2, 0.0)
+    degrees = more.sum(axis=0) + np.maximum(once.sum(axis=0) - 1, 0)
+    return np.nansum(within, axis=0) + single.sum(axis=0), degrees
+
+
+def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floats:
+    """(M) how many degrees of freedom the noise of peers counts for: the more, the less peers differ in it.
+
+    From the scatter of the logs of variances beyond that of chance, which is 2 / degrees (Smyth, 2004), winsorised
+    (Phipson et al., "Robust hyperparameter estimation protects against hypervariable genes", 2016).
+    """
+    prior = np.full(degrees.shape, float(PRIOR_VALUES))
+    peers = [at for at in groups if at.size >= LEAST_PEERS]
+    beyond, chance = list[Floats](), list[Floats]()
+    for at in peers:
+        some = at[degrees[at] >= AGREEING]
+        logs = np.log(np.maximum(squares[some] / np.maximum(degrees[some], 1), _LEAST_RATIO))
+        beyond.append(logs - (np.median(logs) if logs.size else 0.0))
+        chance.append(2 / np.maximum(degrees[some] - 1, 1))
+    distances = np.abs(np.concatenate(beyond)) if beyond else np.empty(0)
+    if distances.size < ENOUGH:
+        return prior
+    more = typical(distances) ** 2 - float(np.mean(np.concatenate(chance)))
+    found = np.clip(2 / max(more, 1e-9), PRIOR_VALUES, _MOST_PRIOR)
+    for at in peers:
+        prior[at] = found
+    return prior
+
+
+def moderated(squares: Floats, degrees: Floats, prior: Floats) -> tuple[Floats, Floats]:
+    """By how much each series is louder than its noise so far, known to `prior` degrees, and to how many it is then.
+
+    One that is louder than chance makes of any of them by itself counts with the least prior.
+    """
+    mean = squares / np.maximum(degrees, 1)
+    spread = 2 / (9 * np.maximum(degrees, 1))
+    odd = np.cbrt(mean) - (1 - spread) > _LOUD * np.sqrt(spread)  # Wilson and Hilferty, 1931
+    prior = np.where(odd & (degrees > 0), np.minimum(prior, PRIOR_VALUES), prior)
+    louder = np.sqrt((prior + squares) / (prior + degrees))
+    return np.maximum(louder, 1.0), prior + degrees
+
+
+def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
+    """The noise of a group: by its steps from run to run, else by what peers differ by in this run, else as assumed."""
+    if tonight.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
+        distances = finite(np.abs(rest))
+        return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
+    distances = finite(steps)
+    if distances.size >= ENOUGH:
+        return typical(distances) / math.sqrt(2) * unsure(distances.size)
+    distances = finite(np.abs(tonight - median_of(tonight[:, None])))
+    return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
+
+
+def shared(first: Floats, rest: Floats, count: Ints, readings: Ints, groups: list[Ints]) -> tuple[Floats, Floats]:
+    """(G) the share of the noise's variance that all readings of a run have in common, and its standard error: that
+    of all groups together, but for a group that shows more than chance makes of that.
+
+    `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard deviations from the
+    mean of all `readings` (M) of the series, which makes their product less by one over that number.
+    """
+    both = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
+    x = np.where(both, first, 0.0) * np.sqrt(count)
+    y = np.where(both, np.clip(rest, -STRAYING, STRAYING), 0.0) * np.sqrt(count)
+    product = x * y + both * count / np.maximum(readings, 1)
+    products = np.array([product[:, at].sum() for at in groups])
+    squares = np.maximum(np.array([(x[:, at] ** 2).sum() for at in groups]), 1e-9)
+    own = products / squares
+    usual = products.sum() / squares.sum()
+    differs = own - usual > 3 / np.sqrt(squares)
+    share = np.maximum(np.where(differs, own, usual), 0.0)
+    return share, 1 / np.sqrt(np.where(differs, squares, squares.sum()))
+
+
+def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Ints]) -> Floats:
+    """(G) the variance of the location of several readings, over that of their mean if the noise were normal.
+
+    It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps. `scaled` (T, M) are
+    locations of `count` readings in standard deviations of one from the mean of all runs.
+    """
+    runs = np.maximum((count > 0).sum(axis=0), 2)
+    squares = np.clip(scaled, -STRAYING, STRAYING) ** 2 * runs / (runs - 1)
+    factors = np.ones(len(groups))
+    for number, at in enumerate(groups):
+        several = (count[:, at] >= AGREEING) & np.isfinite(scaled[:, at])
+        if several.sum() < ENOUGH**2:
+            continue
+        readings = count[:, at][several]
+        limit = (STRAYING**2) / readings  # of the square of a location
+        seen = np.minimum(squares[:, at][several], limit) * readings
+        factors[number] = np.clip(seen.mean() - (share[number] * readings).mean(), *_FACTORS)
+    return factors
+
+
+def healthy_readings(scaled: Floats, tonight: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
+    """By group what healthy readings are like, in standard deviations from what they should be, and how many stray.
+
+    Few of a group stand for themselves together with those of all groups, and with this run's.
+    """
+    everywhere = np.concatenate([*map(finite, (scaled, tonight))])
+    healthy, strays = list[Floats](), np.empty(len(groups))
+    for number, at in enumerate(groups):
+        own = finite(scaled[:, at])
+        values = own if own.size >= ENOUGH**2 else everywhere
+        beyond = int((np.abs(values) > STRAYING).sum())
+        strays[number] = max((beyond + 0.25) / (values.size + _PRIOR_READINGS), LEAST_STRAYS)
+        healthy.append(values[:: max(1, -(-values.size // _MOST_HEALTHY))])
+    return healthy, strays
+
+
+def steps_of(rows: Floats, groups: list[Ints]) -> Floats:
+    """(G) how far two neighbours of rounded readings (T, M) are apart, on logs; 0 where readings are not rounded."""
+    steps = np.zeros(len(groups))
+    for number, at in enumerate(groups):
+        values = finite(rows[:, at])
+        distinct = np.unique(np.round(values, 6))
+        if distinct.size > 1 and values.size >= max(_ROUNDED * distinct.size, ENOUGH):
+            steps[number] = float(np.median(np.diff(distinct)))
+    return steps

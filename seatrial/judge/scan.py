@@ -1,0 +1,240 @@
+"""Whether a series has become lower, and since which run. Pure: numpy arrays in, numpy arrays out.
+
+A generalized likelihood ratio over the start of a change whose size and whose level before are unknown (Siegmund and
+Venkatraman, "Using the generalized likelihood ratio statistic for sequential detection of a change-point", 1995). For
+each start, the mean of the runs since is held against the level before, in standard errors. What that finds is
+weighed once more reading by reading with long tails, against what healthy readings yield. docs/verdicts.md has an
+example by hand.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from seatrial.history.past import hodges_lehmann
+from seatrial.judge.noise import (
+    AGREEING,
+    LEAST_PEERS,
+    MEDIAN_VARIANCE,
+    Bools,
+    Floats,
+    Ints,
+    median_of,
+    moderated,
+)
+from seatrial.judge.references import STARTS, Reference
+
+FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
+CHANCE = 3.0  # standard errors: so far the median of more readings may lie from that of these
+SURE = 0.9  # the confidence at the limit
+NEAR = 0.3  # of its limit: what lies above it is not read again
+WATCHED = 0.5  # the least confidence that is told of
+_CHANCES = 6  # of a series in a run: neighbouring starts share runs and count as three, further readings as two
+_MOST_SURE = 0.99  # a fault of the measurement itself remains
+_TAILS = 4  # degrees of freedom of Student's t: the fewest usual ones (Lange, Little and Taylor)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The start of a change that is most likely for each of M series; natural logs.
+
+    `start` counts the runs before this one that belong to the change, `loss` is by how much the runs since are lower
+    than `level`, `error` its standard error, `limit` the loss from which on it is too low by normal noise. `ratio` is
+    the log likelihood ratio, of normal noise or with strays, whichever is less; `confidence` follows from it.
+    """
+
+    start: Ints
+    level: Floats
+    loss: Floats
+    error: Floats
+    limit: Floats
+    ratio: Floats
+    confidence: Floats
+    bad: Bools
+    unproven: Bools  # below the limit of this run, and strays would explain it
+    near: Bools  # so near to a decision that another reading may bring it
+
+
+class Tonight:
+    """This run's readings (K, M) less what all peers moved by, and the runs before it."""
+
+    def __init__(self, reference: Reference, readings: Floats, moved: Floats, unsure: Floats) -> None:
+        self.reference = reference
+        self.distance = readings - moved
+        self.unsure = unsure
+        self.count = np.isfinite(readings).sum(axis=0)
+        self.value = median_of(self.distance)
+        self.location = _locations(self.distance, self.count)
+        self.noise = _with_scatter(reference, self.distance, self.value, self.count)
+        self.quantile = NormalDist().inv_cdf(1 - FALSE_ALARMS / (_CHANCES * max(self.count.size, 1)))
+
+    def scan(self) -> Scan:
+        """Try each start."""
+        reference = self.reference
+        series = np.arange(self.count.size)
+        loss, error, alone = self._less_common(*self._losses())
+        limit = self.quantile * error
+        limit = np.minimum(np.maximum(limit, reference.step), reference.cap)
+        # What runs before this one make of a series counts if this run agrees.
+        agrees = reference.levels - self.value > loss / 2
+        excess = np.where(np.isfinite(loss) & agrees, loss / limit, -np.inf)
+        best = np.argmax(excess, axis=0)
+        chosen = (best, series)
+        ratio = np.zeros(series.size)
+        suspicious = excess[chosen] > np.sqrt(_needed(WATCHED, self.quantile)) / self.quantile
+        for i in np.flatnonzero(suspicious).tolist():
+            by_distance = (excess[chosen][i] * self.quantile) ** 2 / 2
+            ratio[i] = min(by_distance, self._ratio(i, int(best[i]), float(loss[chosen][i])))
+        enough = self.quantile**2 / 2
+        enough = max(enough - _discount(ratio - enough), 1.0)
+        narrower = np.sqrt(2 * enough) / self.quantile
+        bad: Bools = (excess[chosen] > narrower) & (ratio > enough) & self._agree(best)
+        odds = np.clip(ratio - enough, -50, 50) + np.log(SURE / (1 - SURE))
+        confidence = np.minimum(1 / (1 + np.exp(-odds)), _MOST_SURE)
+        # Often enough read, and as healthy readings of the group are: it is one.
+        unproven: Bools = (excess[0] > 1) & ~bad & ((self.count < AGREEING) | (confidence >= WATCHED))
+        deepest = loss + CHANCE * np.sqrt(np.maximum(error**2 - alone**2, 0))
+        reads_low = loss.copy()
+        reads_low[0] = np.minimum(loss[0], reference.levels[0] - self.value)  # a stray moves the median less
+        near = (reads_low > NEAR * limit) & (deepest > np.minimum(self.quantile * alone, reference.cap))
+        shown = (np.where(bad | ((confidence >= WATCHED) & ~unproven), best, 0), series)
+        return Scan(
+            STARTS[shown[0]], reference.levels[shown], loss[shown], error[shown], limit[shown],
+            ratio, confidence, bad, unproven, np.asarray(near.any(axis=0)),
+        )  # fmt: skip
+
+    def _losses(self) -> tuple[Floats, Floats, Floats]:
+        """(S, M) by start: the loss, its standard error, and what of that no further reading of this run takes away."""
+        reference, past = self.reference, self.reference.past
+        weights = _weight(self.count, self.noise, reference)
+        sums = weights * self.location
+        losses, errors, kept = [], [], []
+        for nth, start in enumerate(STARTS.tolist()):
+            for run in range(STARTS[nth - 1] + 1 if nth else 1, start + 1):
+                if run > len(past.count):
+                    break
+                then = past.location[-run] - reference.moved[-run, reference.group]
+                weight = np.where(np.isfinite(then), _weight(past.count[-run], self.noise, reference), 0.0)
+                sums = sums + weight * np.nan_to_num(then)
+                weights = weights + weight
+            known = np.where(weights > 0, weights, np.nan)
+            loss = reference.levels[nth] - sums / known
+            alone = np.sqrt(reference.doubts[nth] ** 2 + self.unsure**2)
+            losses.append(loss if start <= len(past.count) else np.full_like(loss, np.nan))
+            errors.append(np.sqrt(alone**2 + 1 / known))
+            kept.append(alone)
+        return np.stack(losses), np.stack(errors), np.stack(kept)
+
+    def _less_common(self, loss: Floats, error: Floats, alone: Floats) -> tuple[Floats, Floats, Floats]:
+        """The same less what the known peers lost on average beyond chance, which is the fault of none of them.
+
+        Fleets that have not drifted yet are not taken to drift (empirical Bayes), but for what is beyond two standard
+        deviations of that.
+        """
+        reference = self.reference
+        for number, at in enumerate(reference.groups):
+            known = at[reference.runs[at] > 0]
+            if known.size < LEAST_PEERS:
+                continue
+            common = np.nan_to_num(median_of(loss[:, known].T))
+            doubt = np.nan_to_num(MEDIAN_VARIANCE * median_of(error[:, known].T ** 2) / known.size)
+            usual = reference.drift[number] ** 2
+            share = usual / (usual + doubt)
+            most = 2 * np.sqrt(usual + doubt)
+            loss[:, at] -= (common - np.clip((1 - share) * common, -most, most))[:, None]
+            for rows in (error, alone):
+                rows[:, at] = np.sqrt(rows[:, at] ** 2 + (share * doubt)[:, None])
+        return loss, error, alone
+
+    def _agree(self, best: Ints) -> Bools:
+        """Whether there are three readings at least since the start."""
+        past, total = self.reference.past.count, self.count.copy()
+        for i in np.flatnonzero(STARTS[best] > 0).tolist():
+            total[i] += past[-STARTS[best[i]] :, i].sum()
+        return np.asarray(total >= AGREEING)
+
+    def _ratio(self, i: int, nth: int, loss: float) -> float:
+        """The log likelihood ratio of a loss against none, of the readings of series `i` since that start.
+
+        It is that of noise with long tails, less what healthy readings of the group yield on average, so that noise of
+        another shape is not taken for a loss.
+        """
+        reference, noise = self.reference, float(self.noise[i])
+        level, group = reference.levels[nth, i], reference.group[i]
+        strays, healthy = float(reference.strays[group]), reference.healthy[group]
+        own = self.distance[:, i]
+        own = own[np.isfinite(own)] - level
+        ratio = float(_log_ratio(own / noise, loss / noise).sum())
+        ratio -= float(own.size * _healthy_yield(healthy, loss / noise, strays))
+        for run in range(1, STARTS[nth] + 1):
+            then = reference.past.location[-run, i] - level - reference.moved[-run, group]
+            count = int(reference.past.count[-run, i])
+            if not np.isfinite(then):
+                continue
+            sd = noise / np.sqrt(count)
+            share = min(strays * count, 0.5) if count < AGREEING else strays
+            ratio += float(_log_ratio(then / sd, loss / sd) - _if_stray(loss / sd, share))
+        return ratio
+
+
+def _discount(margins: Floats) -> float:
+    """By how much less evidence is enough since several series have it: the log of their number.
+
+    Of k series that are blamed, k times as many may be false ones (Benjamini and Hochberg, "Controlling the false
+    discovery rate", 1995). `margins` are the log likelihood ratios less what one series needs.
+    """
+    falling = np.sort(margins)[::-1]
+    places = np.log(np.arange(1, falling.size + 1))
+    blamed = np.flatnonzero(falling >= -places)
+    return float(places[blamed[-1]]) if blamed.size else 0.0
+
+
+def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
+    """One over the variance of the location of so many readings of each series."""
+    factor = np.where(count >= AGREEING, reference.factor[reference.group], 1.0)
+    return np.asarray(count / (factor * noise**2))
+
+
+def _needed(confidence: float, quantile: float) -> float:
+    """The square of the distance, in standard errors, from which on a change may reach that confidence."""
+    return float(max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0))
+
+
+def _locations(readings: Floats, count: Ints) -> Floats:
+    """The location of the readings of each column, of which the first `count` were taken."""
+    located = np.full(count.shape, np.nan)
+    for taken in np.unique(count[count > 0]).tolist():
+        at = np.flatnonzero(count == taken)
+        located[at] = hodges_lehmann(readings[:taken, at])
+    return located
+
+
+def _log_ratio(scaled: Floats | float, loss: float) -> Floats:
+    """The log likelihood ratio of readings, in standard deviations from their level, of a loss against none.
+
+    Of Student's t with `_TAILS` degrees of freedom (Lange, Little and Taylor, "Robust statistical modeling using the t
+    distribution", 1989): what lies far below the loss says little about it.
+    """
+    without, with_loss = np.square(scaled), np.square(np.add(scaled, loss))
+    return np.asarray((_TAILS + 1) / 2 * (np.log1p(without / (_TAILS - 2)) - np.log1p(with_loss / (_TAILS - 2))))
+
+
+def _if_stray(loss: float, share: float) -> float:
+    """The log of the likelihood ratio that healthy readings have on average, were all strays as low as the loss."""
+    return math.log1p(share * math.exp(float(_log_ratio(-loss, loss))))
+
+
+def _healthy_yield(healthy: Floats, loss: float, strays: float) -> float:
+    """The same, or that of `healthy` readings where it is more."""
+    seen = float(np.mean(np.exp(_log_ratio(healthy, loss)))) if healthy.size else 1.0
+    return max(_if_stray(loss, strays), math.log(seen))
+
+
+def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: Ints) -> Floats:
+    """The noise, larger where this run's own readings of a series scatter more."""
+    squares = np.nansum((distance - value) ** 2, axis=0) / reference.noise**2
+    many = count >= AGREEING
+    louder, _ = moderated(np.where(many, squares, 0.0), np.where(many, count - 1, 0), reference.degrees)
+    return reference.noise * louder

@@ -1,0 +1,107 @@
+"""What the peers of a group do together: by how much they move in a run, how far chance takes that, and what weekdays
+add. Pure, numpy arrays.
+
+Values are natural logs with more = better; T runs, M series, G groups.
+"""
+
+import numpy as np
+
+from seatrial.judge.noise import (
+    AGREEING,
+    ENOUGH,
+    LEAST_NOISE,
+    LEAST_PEERS,
+    MEDIAN_VARIANCE,
+    Bools,
+    Floats,
+    Ints,
+    finite,
+    median_of,
+    typical,
+    unsure,
+)
+
+UNKNOWN_DAY = -1
+
+
+def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
+    """(T, G) from (T, M): by how much the known peers of each group moved together; 0 where they are too few."""
+    shifts = np.zeros((len(distance), len(groups)))
+    for number, at in enumerate(groups):
+        known = at[runs[at] > 0]
+        if known.size < LEAST_PEERS:
+            continue
+        count = np.isfinite(distance[:, known]).sum(axis=1)
+        enough = (count >= LEAST_PEERS) & (2 * count >= known.size)
+        shifts[:, number] = np.where(enough, median_of(distance[:, known].T), 0.0)
+    return shifts
+
+
+def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
+    """The shifts without what chance makes of them: nothing is left of one below two standard errors (James and Stein,
+    positive part)."""
+    return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2))
+
+
+def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
+    """(G) how far a group's median lies from its past by chance, one standard deviation; runs teach it."""
+    together = np.empty(len(groups))
+    for number, at in enumerate(groups):
+        seen = finite(np.where(shifts[:, number] != 0, shifts[:, number], np.nan))
+        chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
+        usual = typical(np.abs(seen - np.median(seen))) * unsure(seen.size) if seen.size else 0.0
+        at_least = float(assumed[at[0]]) if seen.size < ENOUGH else 0.0
+        together[number] = max(chance, usual, LEAST_NOISE, at_least)
+    return together
+
+
+def drift_of(shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
+    """(G) the standard deviation of what peers move by together: the scatter of their medians less that of chance.
+
+    By the method of moments, and one standard error more.
+    """
+    drift = np.empty(len(groups))
+    for number, at in enumerate(groups):
+        runs = (2 * (count[:, at] > 0).sum(axis=1) >= at.size) & (at.size >= LEAST_PEERS)
+        if runs.sum() < ENOUGH:
+            drift[number] = float(assumed[at[0]])
+            continue
+        readings = np.maximum(count[runs][:, at].mean(axis=1), 1)
+        chance = MEDIAN_VARIANCE / at.size * float(np.median(noise[at])) ** 2 * float(np.mean(1 / readings))
+        seen = shifts[runs, number]
+        beyond = typical(np.abs(seen - np.median(seen))) ** 2 - chance
+        drift[number] = np.sqrt(max(beyond, 0.0) + chance * np.sqrt(2 / runs.sum()))
+    return drift
+
+
+def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints]) -> Floats:
+    """(T + 1, G) what the weekday of each run and of this one adds to the readings of peers, or of a series alone.
+
+    The median of the runs of a weekday less that of all weekdays, as in the seasonal part of STL (Cleveland et al.,
+    1990), without what chance makes of it. It takes two runs of the weekday.
+    """
+    seasons = np.zeros((len(weekday), len(groups)))
+    days = np.unique(weekday[:-1])
+    if days.size < 2 or UNKNOWN_DAY in days or weekday[-1] == UNKNOWN_DAY:
+        return seasons
+    accepted = np.where(good, location, np.nan)
+    distance = location - median_of(accepted)
+    runs = np.isfinite(accepted).sum(axis=0)
+    shifts = shift_of(groups, distance, runs)
+    for number, at in enumerate(groups):
+        own = shifts[:, number] if at.size >= LEAST_PEERS else distance[:, at[0]]
+        if at.size in (2, AGREEING) or runs[at].max() < ENOUGH:
+            continue
+        usual = np.array([_median_of_two(own[weekday[:-1] == day]) for day in range(7)])
+        usual = np.nan_to_num(usual - np.nanmedian(usual)) if np.isfinite(usual).any() else np.zeros(7)
+        left = finite(own - usual[weekday[:-1]])
+        each = np.array([max(int(np.isfinite(own[weekday[:-1] == day]).sum()), 1) for day in range(7)])
+        error = typical(np.abs(left - np.median(left))) * np.sqrt(MEDIAN_VARIANCE / each)
+        seasons[:, number] = beyond_chance(usual, error)[weekday]
+    return seasons
+
+
+def _median_of_two(values: Floats) -> float:
+    """The median of two values or more; NaN of fewer."""
+    known = finite(values)
+    return float(np.median(known)) if known.size > 1 else np.nan
