@@ -23,6 +23,7 @@ _RDMA_ERROR = re.compile(
 )
 BEGINS = re.compile(
     rf"\s{{0,40}}#bytes\s+#iterations|{TEST.pattern}|(?:\w{{1,40}}: )?Couldn't (?:read|get) remote address"
+    r"|\s{0,8}Couldn't connect to [\w.:-]{1,253}:\d{1,5}\s*$"
     r"|\s{0,8}Failed to exchange data between server|\s{0,8}Unable to read to socket"
 )
 PERFTEST_LINE = re.compile(

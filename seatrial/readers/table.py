@@ -170,7 +170,7 @@ READERS = (
     Reader(
         "`ib_write_bw` and its sisters (perftest)",
         "`fail` for an error of a connection or a completion; with `--fabric`, the rate against that of a port",
-        ("#bytes", "RDMA_", "Send ", "Atomic", "remote address", "Failed to exchange", "to socket"),
+        ("#bytes", "RDMA_", "Send ", "Atomic", "remote address", "Failed to exchange", "to socket", "Couldn't connect"),
         perftest.BEGINS,
         perftest.read_perftest,
         belongs=perftest.PERFTEST_LINE,

@@ -160,6 +160,32 @@ KINDS = [
         ("log-driver-missing", "the driver does not run", None, None),
     ),
     (
+        "[  131.1] mlx5_core 0000:17:00.0: mlx5_function_enable:1152:(pid 812): Firmware over 120000 MS in"
+        " pre-initializing state, aborting",
+        ("log-hca-health", "(0000:17:00.0)", None, None),
+    ),
+    (
+        "slurm_load_partitions: Unable to contact slurm controller (connect failure)",
+        ("log-slurmctld-silent", "slurmctld does not answer (connect failure)", None, None),
+    ),
+    (
+        'Sep 08 19:37:10 cn5 munged[24304]: munged: Error: Keyfile is insecure: "/etc/munge/munge.key" should be\n'
+        "Sep 08 19:37:10 cn5 systemd[1]: munge.service: Control process exited, code=exited, status=1/FAILURE",
+        ("log-munge-down", "munge does not run (Keyfile is insecure", "cn5", None),
+    ),
+    (
+        "[   42.1] amdgpu 0000:43:00.0: amdgpu: XGMI: Set topology failure on device e35d0a0f, hive 1a2b, ret -22",
+        ("log-xgmi", "(0000:43:00.0)", None, None),
+    ),
+    (
+        "[ 812.1] amdgpu 0000:43:00.0: amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:8 pasid:32770)",
+        ("log-gpu-access", "(0000:43:00.0)", None, None),
+    ),
+    (
+        "[ 812.1] pcieport 0000:3a:00.0: AER: Correctable error message received from 0000:3b:00.0",
+        ("log-pcie-corrected", "(0000:3a:00.0)", None, None),
+    ),
+    (
         "terminate called without an active exception",
         ("log-terminated", "the program ended with an exception", None, None),
     ),

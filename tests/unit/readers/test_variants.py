@@ -143,6 +143,7 @@ FOUND = [
     (P2P_SLOW, "degraded", "tool-gpu-peer-slow", "GPU to GPU 9.90 GB/s with peer access, 22.2 GB/s without"),
     (" Unable to read to socket/rdma_cm\n Failed to exchange data between server and clients\n",
      "fail", "tool-rdma-failed", "Failed to exchange data"),
+    ("Couldn't connect to 10.0.0.2:18515\n", "fail", "tool-rdma-failed", "10.0.0.2:18515"),
     (DETECTOR, "pass", None, "without a fault"),
     (DETECTOR.replace("1950.00MHz/28", "1050.00MHz/5"), "degraded", "training-straggler",
      "rank 5 runs at 1050 of 1980 MHz"),
