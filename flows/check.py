@@ -207,7 +207,7 @@ def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
 
 def _busy_machine(run_state: RunState, others: OtherPrograms) -> str | None:
     """Say that other programs took the processors of a machine that played all nodes; None if they took little."""
-    cores = run_state.shared_cores
+    cores = run_state.launched.shared_cores if run_state.launched else None
     taken = others.cores() if cores else 0.0
     if not cores or taken < _BUSY * cores:
         return None

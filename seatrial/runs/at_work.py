@@ -100,12 +100,13 @@ def runs_at_work() -> list[RunAtWork]:
     root = _root()
     with suppress(OSError):
         check_private_folder(root)
-        found = (_read(folder) for folder in sorted(root.iterdir()))
+        found = (read_record(folder) for folder in sorted(root.iterdir()))
         return [run for run in found if run]
     return []
 
 
-def _read(folder: Path) -> RunAtWork | None:
+def read_record(folder: Path) -> RunAtWork | None:
+    """The run of a record; None if the record is another user's or broken."""
     try:
         check_private_folder(folder)
         record = _Record.model_validate_json(read_private(folder / _FILE, _FILE_BYTES))

@@ -77,7 +77,6 @@ class RunState:
     later: int = 0  # runs of the cluster and suite that began after this one, by the clock of this machine
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
     nodes_up: Testbed | None = None  # the nodes that are left
-    shared_cores: int | None = None  # of the one machine that plays all nodes
     launched: Testbed | None = None  # all nodes
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)

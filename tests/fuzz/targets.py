@@ -4,6 +4,7 @@ import json
 import pickle
 import random
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,10 @@ from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
 from seatrial.causes import classify
 from seatrial.causes.xid import xid_finding
+from seatrial.checks.failures import classify_failure, lost_ranks
 from seatrial.checks.suites import load_suite
+from seatrial.checks.training.check import RankSums
+from seatrial.checks.training.parts import disputed
 from seatrial.checks.training.result import read_event
 from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
@@ -35,13 +39,17 @@ from seatrial.remote.answers import (
     StreamListener,
     read_answer,
 )
+from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.probes import facts, stream
+from seatrial.remote.ranks import rank_line, reported_rank
 from seatrial.report.markdown import summary
+from seatrial.runs.at_work import read_record
 from seatrial.runs.load import load_result
 from seatrial.text.redact import Redactor, Secrets
 from tasks.record import measurements_csv, run_json
 from tests import samples
 from tests.fuzz.mutations import dumped, of_bytes, of_document
+from tests.unit.collectives.fake_mpirun import make_testbed
 from tests.unit.readers.healthy import OUTPUTS
 
 ROOT = Path(__file__).parents[2]
@@ -255,6 +263,39 @@ def _answer_as(*models: type[NodeAnswer]) -> Callable[[Path], None]:
     return read
 
 
+RECORD = {"pid": 4711, "started": 123456, "boot": "b" * 36, "out": "/runs/x", "flow_run": str(uuid.UUID(int=7))}
+RANKS = b"""\
+[1,0]<stdout>:{"event": "step", "step": 0, "loss": 4.0, "step_time_ms": 10.0}
+[1,1]<stdout>:seatrial-rank: 1 on node-1
+[1,1]<stdout>:{"event": "part", "rank": 1, "host": "node-1", "wrong": 0, "first_wrong": null}
+ 2: words of a rank that srun has started
+[1,2]<stderr>:training probe: node-2 rank 2: RuntimeError: Connection closed by peer [10.0.0.2]:2732
+The first process to do so was:
+
+  Process name: [[13201,1],1]
+  Exit code:    3
+"""
+
+
+def _read_ranks(path: Path) -> None:
+    """As mpirun prints the lines of ranks, to the reason of their failure."""
+    lines = tuple(rank_line(line) for line in path.read_text(errors="replace").split("\n"))
+    for line in lines:
+        reported_rank(line)
+    result = MpiResult(1, lines, 1.0, rank_nodes=("node-0", "node-1", "node-2"))
+    classify_failure(result, began=False)
+    lost_ranks(result, make_testbed(3))
+    disputed(result, [RankSums(rank=1, host="", wrong=0, first_wrong=None)])
+
+
+def _read_record(path: Path) -> None:
+    """The record of a run at work."""
+    (path.parent / "record.json").write_bytes(path.read_bytes())
+    path.parent.chmod(0o700)
+    (path.parent / "record.json").chmod(0o600)
+    read_record(path.parent)
+
+
 def _read_events(path: Path) -> None:
     for line in path.read_text(errors="replace").splitlines():
         read_event(line)
@@ -303,6 +344,8 @@ TARGETS = (
     Target("training events", _line_of(EVENT), _read_events),
     Target("flight recorder", _text_of(DUMP), _read_dump),
     Target("stuck ranks", _line_of(STUCK), _read_stuck),
+    Target("ranks", _text_of(RANKS), _read_ranks),
+    Target("record", _line_of(RECORD), _read_record),
     Target("run.json", _run_json, _read_run),
     Target("measurements.csv", _csv, _read_csv),
     Target("bundle", _bundle, verify),

@@ -3,6 +3,8 @@
 import json
 import signal
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -41,6 +43,17 @@ def test_healthy_nodes_pass(chain: Chain) -> None:
     document = json.loads((chain.out / "run.json").read_text())
     assert (document["verdict"], [one.verdict for one in chain.notified]) == ("pass", [Verdict.PASS])
     assert chain.platform.calls == CALLS
+
+
+@pytest.mark.parametrize(("taken", "says"), [(1.7, True), (0.3, False)])
+def test_a_run_beside_other_programs_says_so(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, taken: float, says: bool
+) -> None:
+    monkeypatch.setattr(check, "watched", lambda: SimpleNamespace(cores=lambda: taken))
+    launch = STEPS["launch_task"]
+    monkeypatch.setattr(check, "launch_task", lambda run: replace(launch(run), shared_cores=2))
+    note = "other programs took 1.7 of this machine's 2 processors: the run took longer for it"
+    assert (note in chain.run().notes) == says
 
 
 def test_every_metric_is_described_by_its_check(chain: Chain) -> None:
