@@ -1,8 +1,10 @@
 """The flow `qualify`: one pass over a cluster at work, which tests idle nodes and acts on what it finds."""
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID, uuid4
@@ -73,6 +75,7 @@ def qualify(
     at_once: Annotated[int, Field(ge=1, le=16)] | None = None,
     max_age_days: Annotated[float, Field(gt=0, le=366)] | None = None,
     notify: bool = True,
+    watch: bool = False,
 ) -> "State[RunResult] | State[Exception]":
     """Test idle nodes and those at the gate, and let them in or keep them out.
 
@@ -84,13 +87,14 @@ def qualify(
         at_once: Nodes of one job; the cluster file's when empty.
         max_age_days: Days within which every node is tested; the cluster file's when empty.
         notify: Whether alerts are sent, if they are configured.
+        watch: Whether the pass waits for due nodes to become idle, for 50 minutes at most.
     """
     if deployment.id:
         end_with_parent()
     try:
         loaded = load_cluster(Path(cluster))
         settings = settings_of(loaded, cluster, at_once, max_age_days)
-        wanted = Wanted(tuple(nodes or ()), idle, gated)
+        wanted = Wanted(tuple(nodes or ()), idle, gated, watch)
         with first_signal_alone(is_served=bool(deployment.id)), forward_logs(secrets_of(loaded)), open_store() as store:
             result = Pass(loaded, settings, node_service(loaded), store).run(wanted, notify)
             show_verdict(result)
@@ -119,7 +123,7 @@ class Pass:
     def run(self, wanted: Wanted, notify: bool) -> RunResult:
         """Test, act and send alerts."""
         started = now()
-        at_work = cycle.Cluster(self.service, self.settings, self._test, self._tests, now)
+        at_work = cycle.Cluster(self.service, self.settings, self._test, self._tests, now, _wait)
         outcome = cycle.run_pass(at_work, wanted)
         run_id = run_id_of(UUID(current.id), current.scheduled_start_time or started)
         result = pass_result(run_id, self.cluster.name, started, now(), outcome, wanted)
@@ -160,6 +164,10 @@ class Pass:
             result = run_chain(run, notify=False, rebuild=False, wait_s=_WAIT_S)
         log.info("%s of %s: %s: %s", suite, ", ".join(names), result.verdict.value, result.reason)
         return list(node_tests_of(result)) or unplaced(result, names)
+
+
+def _wait(pause: timedelta) -> None:
+    time.sleep(pause.total_seconds())
 
 
 def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:

@@ -115,7 +115,7 @@ def deployments(site: ServeConfig) -> Iterator[RunnerDeployment]:
         DeploymentScheduleCreate(
             schedule=CronSchedule(cron=each.cron, timezone=each.timezone),
             slug=each.cluster,
-            parameters={"cluster": each.file},
+            parameters={"cluster": each.file, "watch": True},
         )
         for each in site.qualifying()
     ]

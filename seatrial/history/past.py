@@ -149,17 +149,24 @@ def past_runs(
     names: Sequence[str],
     before: datetime,
     machines: Machines | None = None,
+    chosen: Sequence[RunRow] | None = None,
 ) -> PastRuns:
     """Read the series `names` of earlier runs of `suite`; with `machines`, by hardware and not by name.
 
+    `chosen` are the runs to read, the oldest first; the newest ones and those that passed when None.
+
     Raises SeatrialError when the store cannot be read.
     """
-    newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS)
-    passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS, Verdict.PASS)
-    runs = chosen_runs({run.run_id: run for run in (*newest, *passed)}.values())
+    runs = _runs_before(store, cluster, suite, before) if chosen is None else list(chosen)
     readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
     last_pass = next((run for run in reversed(runs) if run.verdict is Verdict.PASS), None)
     return _dense(runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else "")
+
+
+def _runs_before(store: "Store", cluster: str, suite: str, before: datetime) -> list[RunRow]:
+    newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS)
+    passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS, Verdict.PASS)
+    return chosen_runs({run.run_id: run for run in (*newest, *passed)}.values())
 
 
 def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:

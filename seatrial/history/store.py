@@ -127,6 +127,13 @@ class Store:
         """Return the newest `limit` runs of one cluster or of all, newest first."""
         return self._newest(limit, *([] if cluster is None else [runs.c.cluster == cluster]))
 
+    def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRow]:
+        """Return the runs of those ids that are there, oldest first."""
+        query = select(runs).order_by(runs.c.started, runs.c.run_id)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            chosen = query.where(runs.c.run_id.in_(listed(connection, run_ids)))
+            return [run_row(row) for row in connection.execute(chosen)]
+
     def run(self, run_id: str) -> RunRow | None:
         """Return the run of that id, None if there is none."""
         query = select(runs).where(runs.c.run_id == run_id)

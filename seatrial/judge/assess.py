@@ -50,13 +50,14 @@ class RunJudge:
         self._check_of = {m.series(): check.name for check in checks for m in check.measurements}
         self._taken = by_series(m for check in checks for m in check.measurements if m.better)
         self._sizes = {check.name: swept_sizes(check.measurements) for check in checks}
-        unpinned = {name: taken for name, taken in self._taken.items() if name not in knowledge.pinned}
+        compared = {**by_series(knowledge.peers), **self._taken}
+        unpinned = {name: taken for name, taken in compared.items() if name not in knowledge.pinned}
         names = [name for name, taken in unpinned.items() if all(m.finite and m.value > 0 for m in taken)]
         self._place = {name: i for i, name in enumerate(names)}
-        table = SeriesTable.of([self._taken[name][0] for name in names], knowledge.groups)
+        table = SeriesTable.of([compared[name][0] for name in names], knowledge.groups)
         self._series = SeriesJudge(table, knowledge.past_of(table))
-        for nth in range(max((len(self._taken[name]) for name in names), default=0)):
-            self._add([(self._place[name], self._taken[name][nth]) for name in names if len(self._taken[name]) > nth])
+        for nth in range(max((len(compared[name]) for name in names), default=0)):
+            self._add([(self._place[name], compared[name][nth]) for name in names if len(compared[name]) > nth])
         self._judged = self._judged_series()
         self._numbers = {name: self._number(name) for name in self._taken}
 
@@ -130,14 +131,14 @@ class RunJudge:
         outcome, first = judged.outcome, judged.table.first
         low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
         places = np.flatnonzero(outcome.doubtful | outcome.young).tolist()
-        names = {i: first[i].series() for i in places}
+        names = {i: name for i in places if (name := first[i].series()) in self._check_of}  # peers are not here
         only_low = {i for i, name in names.items() if is_repeated_only_low(first[i], self._check_of[name])}
         return {name for i, name in names.items() if low[i] or i not in only_low}
 
     def judged(self, checks: Sequence[Check]) -> list[Check]:
         """The checks with what their numbers make of them."""
         judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
-        found = findings(self._judged) if self._judged else []
+        found = self._findings()
         blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
         is_run = bool(self._knowledge.nodes)  # of logs without a fabric the judge of logs says it, with the evidence
         by_check: dict[str, list[str]] = defaultdict(list)
@@ -152,6 +153,21 @@ class RunJudge:
             )
             for check in checks
         ]
+
+    def _findings(self) -> list[Finding]:
+        """What is found of this run's own series; that peers of other runs have moved as well is no news of today."""
+        if self._judged is None:
+            return []
+        found = []
+        nodes = {node for taken in self._taken.values() for node in taken[0].subject.nodes}
+        for finding in findings(self._judged):
+            own = [i for i in finding.series if self._name(i) in self._check_of]
+            if len(own) == len(finding.series):
+                found.append(finding)
+            elif own:
+                suspects = tuple(s for s in finding.suspects if s.name.partition("/")[0] in nodes)
+                found.append(replace(finding, series=tuple(own), suspects=suspects))
+        return found
 
     def _judged_check(
         self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[str]

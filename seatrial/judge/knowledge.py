@@ -13,6 +13,7 @@ from seatrial.catalog.physics import wire, with_shares
 from seatrial.catalog.published import figures_beside
 from seatrial.history.past import Machines, PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
+from seatrial.judge.earlier_peers import earlier_peers
 from seatrial.judge.node_groups import NodeGroups, group_nodes
 from seatrial.judge.noise import AGREEING
 from seatrial.judge.references import Past
@@ -32,7 +33,8 @@ class Knowledge:
     """The cluster's facts, and by series what a person approved and what earlier runs measured.
 
     `names` are the series of `past`, in its order. `nodes` are the names of all nodes of the run; empty where only
-    their number is known. `groups` are the nodes that are alike, `started` is when the run began.
+    their number is known. `groups` are the nodes that are alike, `started` is when the run began. `peers` are readings
+    of like nodes in other runs, for a run of too few nodes.
     """
 
     setup: Setup
@@ -42,6 +44,7 @@ class Knowledge:
     nodes: Sequence[str] = ()
     groups: NodeGroups = field(default_factory=NodeGroups)
     started: datetime | None = None
+    peers: Sequence[Measurement] = ()
 
     def past_of(self, table: SeriesTable) -> Past:
         """What earlier runs measured of the series of `table`, as logs."""
@@ -86,10 +89,23 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
         return knowledge
     measured = {m.series(): m for check in checks for m in check.measurements if m.better}
     names = sorted(measured)
-    machines = Machines(hardware, measured)
-    past = past_runs(store, context.cluster, context.suite, context.fingerprint, names, context.started, machines)
+    others = earlier_peers(store, context, hardware, list(measured.values()))
+    peers = others.measurements if others else ()
+    every = [*names, *(m.series() for m in peers)]
+    past = past_runs(
+        store,
+        context.cluster,
+        context.suite,
+        context.fingerprint,
+        every,
+        context.started,
+        Machines(hardware, measured),
+        others.runs if others else None,
+    )
     past = _over_other_ranks(past, [measured[name] for name in names], setup, store, context)
-    return replace(knowledge, pinned=store.pinned(context.cluster), past=past, names=names, started=context.started)
+    if others and others.hardware:
+        knowledge = replace(knowledge, groups=group_nodes({**others.hardware, **hardware}), peers=peers)
+    return replace(knowledge, pinned=store.pinned(context.cluster), past=past, names=every, started=context.started)
 
 
 def _over_other_ranks(

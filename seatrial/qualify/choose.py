@@ -3,7 +3,7 @@
 A node is due at half of the age that it may reach: at 95 % load it is idle for moments, and the first of these must do.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -17,11 +17,15 @@ DUE_AT = 0.5  # of the greatest age
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate; by default both."""
+    """The nodes that a pass is asked for: those of `names`, all that are `idle`, those at the gate; by default both.
+
+    One that may `watch` waits for nodes that are due and busy, until the next pass comes.
+    """
 
     names: tuple[str, ...] = ()
     idle: bool = True
     gated: bool = True
+    watch: bool = False
 
 
 def candidates(
@@ -35,7 +39,7 @@ def candidates(
         return _named(nodes, wanted.names)
     gated = [node for node in nodes if node.state == "gated" and not node.has_failed and wanted.gated]
     idle = [node for node in nodes if node.state == "idle" and wanted.idle]
-    due = [node for node in idle if _is_due(node, evidence, max_age)]
+    due = [node for node in idle if is_due(node, evidence, max_age)]
     return sorted([*gated, *due], key=lambda node: _urgency(node, evidence))
 
 
@@ -69,12 +73,7 @@ def batches(chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int) -> 
     return [*([node] for node in alone), *groups]
 
 
-def still_idle(batch: Sequence[ServiceNode], idle: Collection[str]) -> list[ServiceNode]:
-    """The nodes of the batch that no job has taken since the pass began."""
-    return [node for node in batch if node.state != "idle" or node.name in idle]
-
-
-def _is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
+def is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
     """Whether the node is in doubt, or old enough; one that has failed for sure is tried again as often."""
     if evidence.is_doubtful(node.name):
         return True

@@ -5,21 +5,22 @@ The clock, the tests and the cluster are given, so that a simulation of sixty da
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms.service import NodeService, ServiceNode
-from seatrial.qualify.choose import Wanted, batches, candidates, may_test, still_idle, why_not
+from seatrial.qualify.choose import Wanted, batches, candidates, is_due, may_test, why_not
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
 from seatrial.qualify.gate import Decision, common_cause, decide
 from seatrial.qualify.pairs import choose_pairs, proven
 
 log = logging.getLogger("seatrial.qualify")
 
-LONGEST = timedelta(minutes=45)  # of a pass, which comes every hour: no test begins later
+LONGEST = timedelta(minutes=50)  # of a pass, which comes every hour: no test begins later
+LOOK = timedelta(minutes=1)  # between two looks of a pass that watches: at 95 % load a node is idle for minutes
 Test = Callable[[str, Sequence[ServiceNode]], Sequence[NodeTest]]  # of a suite on nodes
 
 
@@ -44,13 +45,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster at work: its scheduler, what earlier tests found, how a test is made, and the time."""
+    """A cluster at work: its scheduler, what earlier tests found, how a test is made, the time and how to wait."""
 
     service: NodeService
     settings: Qualify
     test: Test
     tests: Callable[[], Sequence[NodeTest]]
     now: Callable[[], datetime]
+    wait: Callable[[timedelta], None]
 
 
 def run_pass(cluster: Cluster, wanted: Wanted) -> Outcome:
@@ -63,43 +65,62 @@ class _Pass:
         self._cluster, self._wanted = cluster, wanted
         self._max_age = timedelta(days=cluster.settings.max_age_days)
         self._until = cluster.now() + LONGEST
+        self._tried: set[str] = set()
+        self._pairs_left = max(1, cluster.settings.at_once // 2)
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
+        """Test until nothing is left to do; a pass that watches looks again until the next pass comes."""
         nodes, evidence = self._cluster.service.nodes(), self._evidence()
         chosen = candidates(nodes, evidence, self._wanted, self._max_age)
         self.outcome.refused = [why_not(node) for node in chosen if not may_test(node)]
-        free = [node for node in chosen if may_test(node)]
-        for batch in batches(free, evidence, self._cluster.settings.at_once):
-            self._test(ALONE, batch)
-        if self._wanted.idle or self._wanted.names:
-            self._pairs()
+        while self._cluster.now() < self._until:
+            if self._alone(nodes, evidence) or self._pair(nodes, evidence):
+                evidence = self._evidence()
+            elif self._wanted.watch and self._is_any_due(nodes, evidence):
+                self._cluster.wait(LOOK)
+                evidence = replace(evidence, now=self._cluster.now())
+            else:
+                break
+            nodes = self._cluster.service.nodes()
         return self.outcome
 
-    def _pairs(self) -> None:
-        """Test proven idle nodes in pairs; of named nodes, each with a neighbour."""
-        nodes, evidence = self._cluster.service.nodes(), self._evidence()
+    def _alone(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
+        """Test the next batch; false where no node is free that is due. One pass tests a node once."""
+        chosen = candidates(nodes, evidence, self._wanted, self._max_age)
+        free = [node for node in chosen if may_test(node) and node.name not in self._tried]
+        if not free:
+            return False
+        batch = batches(free, evidence, self._cluster.settings.at_once)[0]
+        self._tried.update(node.name for node in batch)
+        self._test(ALONE, batch)
+        return True
+
+    def _pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
+        """Test one pair of proven idle nodes; of named nodes, with a neighbour. False where none is due."""
+        if self._pairs_left <= 0 or not (self._wanted.idle or self._wanted.names):
+            return False
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
-        most = max(1, self._cluster.settings.at_once // 2)
         free = proven(nodes, evidence, self._max_age)
-        for pair in choose_pairs(free, evidence, max_age, most, self._wanted.names):
+        pairs = choose_pairs(free, evidence, max_age, 1, self._wanted.names)
+        self._pairs_left -= 1
+        for pair in pairs:
             self._test(PAIRS, pair)
+        return bool(pairs)
+
+    def _is_any_due(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
+        """Whether a node of the cluster, busy or not, waits for a test."""
+        return any(is_due(n, evidence, self._max_age) for n in nodes if n.state != "out" and n.name not in self._tried)
 
     def _test(self, suite: str, batch: Sequence[ServiceNode]) -> None:
-        """Test the nodes of the batch that are still idle, and act on what was found."""
-        if self._cluster.now() >= self._until:
-            return
-        now = {node.name: node for node in self._cluster.service.nodes()}
-        left = still_idle(batch, {name for name, node in now.items() if node.state == "idle"})
-        if not left or (suite == PAIRS and len(left) < len(batch)):
-            return
+        """Test the nodes and act on what was found."""
         before = self._evidence().tests
-        tested = self._cluster.test(suite, left)
+        tested = self._cluster.test(suite, batch)
         self.outcome.tested += tested
         common = common_cause(tested, before, self._cluster.settings.in_a_row)
         self.outcome.common = common or self.outcome.common
         evidence = Evidence.of([*before, *tested], self._cluster.now())
-        for decision in decide({node.name: node for node in left}, tested, evidence):
+        for decision in decide({node.name: node for node in batch}, tested, evidence):
             self._act(decision, may_put_out=common is None)
 
     def _act(self, decision: Decision, *, may_put_out: bool) -> None:

@@ -68,6 +68,12 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 PartitionName=scavenge Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=1
 PartitionName=work Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=10
+TaskProlog={folder}/task-prolog
+"""
+# A node whose file is there computes another result each time: seatrial/remote/probes/devices.py.
+_TASK_PROLOG = """\
+#!/bin/sh
+[ ! -e {folder}/fault-$SLURMD_NODENAME ] || echo export SEATRIAL_COMPUTE_FAULT=unstable:
 """
 
 
@@ -81,7 +87,7 @@ class SlurmCluster:
     """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
 
     def __init__(self, nodes: int = 4, *, accounting: bool = False, preemption: bool = False) -> None:
-        self._more_conf = _PREEMPTION if preemption else ""
+        self._preemption = preemption
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
@@ -237,7 +243,7 @@ class SlurmCluster:
         host = socket.gethostname().partition(".")[0]
         text = _SLURM_CONF.format(host=host, head=self._network.head, port=self._port, folder=self.folder, nodes=nodes)
         (self.folder / "slurm.conf").write_text(
-            text + self._more_conf + (self._accounting.slurm_conf if self._accounting else "")
+            text + self._preemption_conf() + (self._accounting.slurm_conf if self._accounting else "")
         )
         for number in range(2):  # Slurm wants a file for each GPU that it hands out
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
@@ -248,6 +254,15 @@ class SlurmCluster:
         for name in self.names:
             (self.folder / f"spool-{name}").mkdir()
             (self.folder / f"{name}.sh").write_text(self._node_script(name))
+
+    def _preemption_conf(self) -> str:
+        """Further lines of slurm.conf, and the script that they name."""
+        if not self._preemption:
+            return ""
+        prolog = self.folder / "task-prolog"
+        prolog.write_text(_TASK_PROLOG.format(folder=self.folder))
+        prolog.chmod(0o755)
+        return _PREEMPTION.format(folder=self.folder)
 
     def _node_script(self, name: str) -> str:
         return f"""\

@@ -181,7 +181,7 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote", "qualify"}
     hourly: list[Any] = by_name["qualify"].schedules or []
     passes = [(s.slug, s.parameters, s.schedule.cron) for s in hourly]
-    assert passes == [("other", {"cluster": str(other)}, "0 * * * *")]
+    assert passes == [("other", {"cluster": str(other), "watch": True}, "0 * * * *")]
     schedules: list[Any] = by_name["nightly"].schedules or []
     nights = [(s.slug, s.parameters["cluster"], s.parameters["suite"], s.schedule.cron) for s in schedules]
     assert nights == [("trial", cluster, "nightly", "0 2 * * *"), ("other", str(other), "quick", "30 5 * * 1")]

@@ -1,6 +1,7 @@
 """Check this one machine: quick checks of every GPU that it sees, or of its processors where no GPU is allowed.
 
     check.py [--allow-no-gpu] [--gpus N] [--results FILE] [--timeout-s T]
+    check.py --fast slurm|kubernetes [--gpus N] [--ports N]      the state of GPUs and ports alone, within 10 s
 
 Starts the probes facts, devices, collective and training as processes, and on GPUs all_reduce_perf of nccl-tests in
 place of collective. Prints `[ENV]`, `[COMPUTE]`, `[COLLECTIVE]` and `[TRAIN]` lines as it goes, `[RESULT] VERDICT:
@@ -262,6 +263,11 @@ def different_devices(
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
+    if options.fast:
+        import health  # reads this machine's hardware, which nothing else here does
+
+        status: int = health.main(options.fast, options.gpus, options.ports)
+        return status
     if local_rank(os.environ):
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started ends as well
@@ -339,11 +345,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="check the processors where torch sees no GPU, also when --gpus asks for some",
     )
     parser.add_argument("--gpus", type=int, default=0, help="GPUs that the machine must have; as many as torch sees")
+    parser.add_argument("--fast", choices=("slurm", "kubernetes"), help="look and measure nothing, for that scheduler")
+    parser.add_argument("--ports", type=int, default=0, help="RDMA ports that must be active, with --fast")
     parser.add_argument("--results", metavar="FILE", default="results.json", help="figures as JSON: results.json")
     parser.add_argument("--timeout-s", type=float, default=300.0, help="for each program that is started: 300")
     options = parser.parse_args(arguments)
-    if options.gpus < 0 or not 0 < options.timeout_s < 86_400:
-        parser.error("needs --gpus of 0 or more, and --timeout-s above 0 and below 86400")
+    if options.gpus < 0 or options.ports < 0 or not 0 < options.timeout_s < 86_400:
+        parser.error("needs --gpus and --ports of 0 or more, and --timeout-s above 0 and below 86400")
     return options
 
 

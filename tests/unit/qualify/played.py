@@ -42,6 +42,7 @@ class PlayedCluster:
     batches: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     calls: list[tuple[str, ...]] = field(default_factory=list)
     refuses: bool = False
+    waits: int = 0
     now: datetime = NOW
 
     @classmethod
@@ -65,7 +66,16 @@ class PlayedCluster:
         self.by_name[name] = replace(self.by_name[name], state="idle", is_ours=False)
 
     def at_work(self, settings: Qualify = LIVE) -> Cluster:
-        return Cluster(self, settings, self._test, lambda: self.past, lambda: self.now)
+        return Cluster(self, settings, self._test, lambda: self.past, lambda: self.now, self._wait)
+
+    def _wait(self, pause: timedelta) -> None:
+        self.waits += 1
+        self.now += pause
+        if self.waits == 3:  # a job ends
+            self.by_name = {
+                name: replace(node, state="idle") if node.state == "busy" else node
+                for name, node in self.by_name.items()
+            }
 
     def _test(self, suite: str, nodes: Sequence[ServiceNode]) -> list[NodeTest]:
         names = tuple(node.name for node in nodes)

@@ -111,7 +111,7 @@ def test_a_node_that_was_slow_with_two_proven_partners_is_kept_out() -> None:
     played = PlayedCluster.of(idle(*names), [*past, *slow, *cleared])
     played.verdicts = {"n0": SLOW, "n4": SLOW}
     outcome = passed(played)
-    assert played.batches == [("qualify-pairs", ("n0", "n4"))]
+    assert played.batches[0] == ("qualify-pairs", ("n0", "n4"))
     assert outcome.nodes("keep out") == ["n0"]
 
 
@@ -125,13 +125,17 @@ def test_a_named_node_is_tested_again_and_let_in() -> None:
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_node_that_a_job_took_meanwhile_is_left_out() -> None:
-    played = PlayedCluster.of(idle("n0", "n1", "n4", "n5", "n8"))
-    found = played.nodes()
-    answers = iter([found, found, [replace(node, state="busy") for node in found]])
-    played.nodes = lambda: next(answers, found)  # type: ignore[method-assign]
+def test_a_pass_that_watches_waits_for_nodes_that_are_due() -> None:
+    busy = replace(idle("n1")[0], state="busy", why="job 7")
+    played = PlayedCluster.of([*idle("n0"), busy])
     passed(played)
-    assert ("qualify", ("n8",)) not in played.batches
+    assert (played.batches, played.waits) == ([("qualify", ("n0",))], 0)
+    passed(played, Wanted(watch=True))
+    assert played.waits == 3
+    assert ("qualify", ("n1",)) in played.batches
+    young = PlayedCluster.of([*idle("n0"), busy], [node_test("n0", days=1), node_test("n1", days=1)])
+    passed(young, Wanted(watch=True))
+    assert (young.batches, young.waits) == ([], 0)
 
 
 def test_what_the_scheduler_refuses_is_said() -> None:

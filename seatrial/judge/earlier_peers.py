@@ -1,0 +1,108 @@
+"""Peers over time: what like nodes measured in other runs of the last days, where a run has too few nodes of its own.
+
+A test of one to four nodes of a cluster at work has no peers of its own. The newest reading of each like node stands in
+for them, of the same software and accepted, so that one rule judges a night of all nodes and a test of one. Beside it
+comes the own history of the nodes: the runs that had them, however many runs lie between.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from seatrial.history.past import changes
+from seatrial.history.rows import RunRow
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import NodeHardware
+from seatrial.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+    from seatrial.judge.knowledge import RunContext
+
+FEW_NODES = 4  # a run of more has peers of its own
+_PEERS_FOR = timedelta(days=14)
+_HISTORY_FOR = timedelta(days=90)
+_MOST_PEERS = 32  # nodes, those that were tested last: the older a reading is, the sooner it makes room
+_MOST_RUNS = 35  # of the own nodes
+_PEER_KINDS = ("node", "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierPeers:
+    """The runs to compare with, the oldest first, and the newest readings of like nodes with their hardware."""
+
+    runs: Sequence[RunRow]
+    measurements: Sequence[Measurement] = ()
+    hardware: Mapping[str, NodeHardware] | None = None
+
+
+def earlier_peers(
+    store: "Store",
+    context: "RunContext",
+    hardware: Mapping[str, NodeHardware],
+    measured: Sequence[Measurement],
+) -> EarlierPeers | None:
+    """What to compare a run of few nodes with; None for a run that has peers, and where no other node was tested.
+
+    Raises SeatrialError when the store cannot be read.
+    """
+    if not hardware or len(hardware) > FEW_NODES:
+        return None
+    tests = store.node_tests(context.cluster, context.started - _HISTORY_FOR)
+    tests = [test for test in tests if test.suite == context.suite and test.ended < context.started]
+    own = {test.run_id for test in [test for test in tests if test.node in hardware][-_MOST_RUNS:]}
+    newest: dict[str, str] = {}
+    for test in tests:
+        if test.node not in hardware and test.verdict is Verdict.PASS and test.ended >= context.started - _PEERS_FOR:
+            newest.pop(test.node, None)  # so that the last ones are the newest
+            newest[test.node] = test.run_id
+    peers = dict(list(newest.items())[-_MOST_PEERS:])
+    if not peers:
+        return None
+    rows = store.runs_by_id(sorted(own | set(peers.values())))
+    alike = {row.run_id for row in rows if not changes(row.fingerprint, context.fingerprint)}
+    then = store.hardware([row.run_id for row in rows])
+    models = {each.model for each in hardware.values()}
+    kept = {
+        node: run_id
+        for node, run_id in peers.items()
+        if run_id in alike and then.get(run_id, {}).get(node, NodeHardware()).model in models
+    }
+    runs = [row for row in rows if row.run_id in own or row.run_id in kept.values()]
+    readings = list(_readings(store, kept, measured))
+    return EarlierPeers(runs, readings, {node: then[run_id][node] for node, run_id in kept.items()})
+
+
+def _readings(store: "Store", run_by_node: Mapping[str, str], measured: Sequence[Measurement]) -> Iterator[Measurement]:
+    """The newest accepted reading of each number, on each of the nodes."""
+    shapes = list(_shapes(measured))
+    for node, run_id in run_by_node.items():
+        wanted = [_on_node(shape, node) for shape in shapes]
+        found = store.readings([run_id], [m.series() for m in wanted])
+        values = {
+            int(series): float(value)
+            for series, value, good in zip(found.series, found.value, found.good, strict=True)
+            if good
+        }
+        for i, value in values.items():
+            yield replace(wanted[i], value=value)
+
+
+def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:
+    """One measurement for each number that a node and its GPUs have, whatever the node."""
+    seen = set[tuple[object, ...]]()
+    for m in measured:
+        if m.subject.kind not in _PEER_KINDS:
+            continue
+        _, _, part = m.subject.name.partition("/")
+        key = (m.metric, m.unit, m.subject.kind, part, frozenset(m.conditions.items()))
+        if key not in seen:
+            seen.add(key)
+            yield replace(m, samples=())
+
+
+def _on_node(m: Measurement, node: str) -> Measurement:
+    """The same number of another node, or of the same GPU there."""
+    _, slash, part = m.subject.name.partition("/")
+    return replace(m, subject=replace(m.subject, name=f"{node}{slash}{part}"))

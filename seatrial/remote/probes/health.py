@@ -1,0 +1,104 @@
+"""A check of this machine's GPUs and fabric in seconds, for schedulers: no network, no scheduler's command, no work.
+
+    check.pyz --fast slurm|kubernetes [--gpus N] [--ports N]
+
+Prints one line. As Slurm's HealthCheckProgram and prolog it ends with 0, and with 1 for a fault; as a plugin of
+node-problem-detector with 0, 1 for a fault and 2 for what is not known. What is not known is no fault: a node is not
+drained because nvidia-smi was slow. Standard library only.
+"""
+
+import os
+import signal
+import sys
+import time
+
+import inventory
+import ports
+
+DEADLINE_S = 8.0  # for all questions; what has not answered by then is not known
+STOPS_S = 9  # the process ends itself, whatever hangs
+WIDEST = 250  # characters of the line
+NOTHING = {"", "none", "n/a", "[n/a]", "not supported", "completed", "success"}
+# Xids after which NVIDIA asks for a reset, a drain or a repair (docs.nvidia.com/deploy/xid-errors).
+FATAL_XIDS = {48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 143, 154}
+RECENT_S = 3600.0  # an older Xid has been seen to
+
+
+def main(fast, gpus, wanted_ports):
+    """Print the line and return the exit status."""
+    signal.signal(signal.SIGALRM, lambda *_: _late(fast))
+    signal.alarm(STOPS_S)
+    began = time.monotonic()
+    faults, unknown, seen = look(gpus, wanted_ports, began + DEADLINE_S)
+    signal.alarm(0)
+    return told(fast, faults, unknown, "%s, %.1f s" % (seen, time.monotonic() - began))
+
+
+def told(fast, faults, unknown, seen):
+    """Print the faults, else what is not known, else what was seen; return the exit status."""
+    if faults:
+        line, status = "fault: " + "; ".join(faults), 1
+    elif unknown:
+        line, status = "not known: " + "; ".join(unknown), 2 if fast == "kubernetes" else 0
+    else:
+        line, status = "ok: " + seen, 0
+    text = "".join(letter for letter in line if letter.isprintable())
+    print("seatrial " + (text if len(text) <= WIDEST else text[: WIDEST - 3] + "..."), flush=True)
+    return status
+
+
+def _late(fast):
+    """End at once: a health check that hangs would be killed, and a node drained for it."""
+    sys.stdout.write("seatrial not known: no answer within %d s\n" % STOPS_S)
+    sys.stdout.flush()
+    os._exit(2 if fast == "kubernetes" else 0)
+
+
+def look(gpus, wanted_ports, deadline):
+    """The faults of this machine, what is not known, and what was seen."""
+    faults, unknown = [], []
+    found = inventory.gpu_list(deadline)
+    on_bus = len({each.rpartition(".")[0] for each in inventory.gpu_addresses([])})
+    if gpus and len(found) < gpus:
+        if found or on_bus < gpus:
+            faults.append("%d of %d GPUs" % (len(found) if found else on_bus, gpus))
+        else:
+            unknown.append("nvidia-smi lists no GPU")
+    for gpu in found:
+        faults.extend("%s %s" % (gpu["name"], problem) for problem in of_gpu(gpu))
+    addresses = inventory.gpu_addresses(found)
+    seen = inventory.kernel_log(addresses, ports.rdma_addresses()) if addresses else None
+    faults.extend(of_kernel(seen[0]) if seen else [])
+    active = [port["port"] for port in ports.infiniband_ports() if port["up"]]
+    if wanted_ports and len(active) < wanted_ports:
+        faults.append("%d of %d ports are active" % (len(active), wanted_ports))
+    return faults, unknown, "%d GPUs without a fault, %d active ports" % (len(found), len(active))
+
+
+def of_gpu(gpu):
+    """What the GPU itself reports as damage, or as slowed down by hardware."""
+    if gpu.get("requires_reset"):
+        yield "requires a reset"
+    elif str(gpu.get("recovery") or "").lower() not in NOTHING:
+        yield "asks for recovery: " + str(gpu["recovery"])[:40]
+    if gpu.get("rows_failed"):
+        yield "has memory that cannot be repaired"
+    if gpu.get("ecc_uncorrected"):
+        yield "has %d uncorrectable ECC errors" % gpu["ecc_uncorrected"]
+    for name in ("fabric_state", "fabric_status"):
+        if str(gpu.get(name) or "").lower() not in NOTHING:
+            yield "NVLink fabric: " + str(gpu[name])[:40]
+    links = gpu.get("nvlinks") or []
+    if 0 in links:
+        yield "has %d of %d NVLinks down" % (links.count(0), len(links))
+    causes = [cause for cause in gpu.get("slowdown") or [] if cause.startswith(("hardware", "power"))]
+    if causes:
+        yield "is slowed down: " + ", ".join(causes)
+
+
+def of_kernel(xids):
+    """The driver's errors of the last hour that ask for a repair."""
+    for error in xids:
+        is_fatal = error["kind"] == "SXid" or error["number"] in FATAL_XIDS
+        if is_fatal and error.get("age_s", 0.0) <= RECENT_S:
+            yield "%s %d at %s" % (error["kind"], error["number"], str(error["pci"])[:20])

@@ -1,0 +1,101 @@
+"""The check for schedulers: one line, the exit status that each expects, and an end in time whatever hangs."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.probes.conftest import Load
+from tests.integration.probes.test_inventory import NVIDIA_SMI
+
+DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
+
+
+def check(probes: Path, *options: str, nvidia_smi: str | None = None) -> tuple[int, str]:
+    """The exit status and all that is printed, with that program as nvidia-smi and no other command to call."""
+    folder = probes / "bin"
+    folder.mkdir(exist_ok=True)
+    for name in ("nvidia-smi", "rocm-smi", "amd-smi", "sinfo", "scontrol", "squeue", "curl"):
+        script = (
+            nvidia_smi if name == "nvidia-smi" and nvidia_smi else f"#!/bin/sh\necho {name} >>{probes}/called\nexit 9\n"
+        )
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    argv = [sys.executable, str(probes / "check.py"), "--fast", *options]
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout
+
+
+def test_what_hardware_reports_is_a_fault(probes: Path) -> None:
+    status, line = check(probes, "slurm", "--gpus", "2", nvidia_smi=NVIDIA_SMI)
+    assert status == 1
+    assert line.startswith(
+        "seatrial fault: gpu-0 asks for recovery: Reset; gpu-0 has 1 of 2 NVLinks down; gpu-1 has 2 un"
+    )
+    assert line.count("\n") == 1
+    assert check(probes, "kubernetes", "--gpus", "2", nvidia_smi=NVIDIA_SMI)[0] == 1
+
+
+def test_a_gpu_or_port_that_is_missing_is_a_fault(probes: Path) -> None:
+    assert check(probes, "slurm", "--gpus", "4", nvidia_smi=NVIDIA_SMI)[1].startswith("seatrial fault: 2 of 4 GPUs; ")
+    status, line = check(probes, "slurm", "--ports", "99")
+    assert status == 1
+    assert " of 99 ports are active" in line
+
+
+def test_no_scheduler_and_no_network_is_asked(probes: Path) -> None:
+    check(probes, "slurm")
+    called = (probes / "called").read_text().split() if (probes / "called").exists() else []
+    assert set(called) <= {"nvidia-smi", "rocm-smi", "amd-smi"}
+
+
+@pytest.mark.parametrize(("scheduler", "status"), [("slurm", 0), ("kubernetes", 2)])
+def test_what_hangs_is_no_fault_and_ends_in_time(probes: Path, scheduler: str, status: int) -> None:
+    began = time.monotonic()
+    ended, line = check(probes, scheduler, nvidia_smi="#!/bin/sh\nexec sleep 300\n")
+    assert time.monotonic() - began < 30  # 9 s, on a machine that is busy
+    assert ended in (status, 0)
+    assert line.startswith(("seatrial not known: ", "seatrial ok: 0 GPUs"))
+
+
+@pytest.mark.parametrize(
+    ("faults", "unknown", "status", "line"),
+    [
+        ([], [], {"slurm": 0, "kubernetes": 0}, "seatrial ok: seen"),
+        ([], ["a"], {"slurm": 0, "kubernetes": 2}, "seatrial not known: a"),
+        (["a", "b"], ["c"], {"slurm": 1, "kubernetes": 1}, "seatrial fault: a; b"),
+        (["\x1b[31m" + "x" * 400], [], {"slurm": 1, "kubernetes": 1}, "seatrial fault: [31m" + "x" * 236 + "..."),
+    ],
+)
+def test_the_line_and_the_status_of_each_scheduler(
+    load: Load,
+    capsys: pytest.CaptureFixture[str],
+    faults: list[str],
+    unknown: list[str],
+    status: dict[str, int],
+    line: str,
+) -> None:
+    health = load("health")
+    for scheduler, expected in status.items():
+        assert health.told(scheduler, faults, unknown, "seen") == expected
+        assert capsys.readouterr().out == f"{line}\n"
+
+
+def test_old_and_harmless_xids_are_no_faults(load: Load) -> None:
+    xids = [
+        {"kind": "Xid", "number": 79, "pci": "0000:1b:00", "age_s": 10.0},
+        {"kind": "Xid", "number": 79, "pci": "0000:1c:00", "age_s": 7200.0},
+        {"kind": "Xid", "number": 13, "pci": "0000:1d:00", "age_s": 1.0},
+    ]
+    assert list(load("health").of_kernel(xids)) == ["Xid 79 at 0000:1b:00"]
+
+
+def test_the_hooks_call_the_check_as_it_is_called() -> None:
+    script = (DEPLOYMENTS / "slurm/check.sh").read_text()
+    plugin = (DEPLOYMENTS / "kubernetes/node-problem-detector.json").read_text()
+    assert "check.pyz --fast slurm --gpus 8 --ports 8" in script
+    assert '["--fast", "kubernetes", "--gpus", "8", "--ports", "8"]' in plugin
