@@ -8,7 +8,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,19 +167,26 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
     secrets = Secrets.of(os.environ)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging:
-            staged = {name: _stage(path, Path(staging) / name, secrets) for name, path in sources.items()}
+            staged = {name: stage(path, Path(staging) / name, secrets) for name, path in sources.items()}
             explained = Path(staging) / HOW_TO
             explained.write_text(_EXPLAINED.format(run_id=result.run_id, cluster=result.cluster), encoding="utf-8")
             staged[HOW_TO] = explained
-            manifest = Path(staging) / MANIFEST
-            lines = [f"{_digest(staged[name])}  {name}\n" for name in sorted(staged)]
-            manifest.write_text("".join(lines), encoding="utf-8")
-            seals = [MANIFEST] if key is None else [MANIFEST, sign(manifest, key).name]
-            names = [*seals, *sorted(staged)]
+            names = [*seal(Path(staging), staged, key), *sorted(staged)]
             _write(target, f"seatrial-{result.run_id}", Path(staging), names, int(result.finished.timestamp()))
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
     return sorted(staged)
+
+
+def seal(folder: Path, names: Iterable[str], key: Path | None) -> list[str]:
+    """Write the manifest of the files in `folder`, signed with `key` if given; return the names of what was written.
+
+    Raises InputError if the key cannot sign.
+    """
+    manifest = folder / MANIFEST
+    lines = [f"{_digest(folder / name)}  {name}\n" for name in sorted(names)]
+    manifest.write_text("".join(lines), encoding="utf-8")
+    return [MANIFEST] if key is None else [MANIFEST, sign(manifest, key).name]
 
 
 def _sources(folder: Path) -> dict[str, Path]:
@@ -192,7 +199,8 @@ def _sources(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _stage(source: Path, target: Path, secrets: Secrets) -> Path:
+def stage(source: Path, target: Path, secrets: Secrets) -> Path:
+    """Copy a file without secrets; return the copy. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         open(source, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener) as lines,

@@ -1,8 +1,9 @@
-"""Verify a bundle without unpacking it to disk."""
+"""Verify a bundle without unpacking it to disk, or the folder that it was unpacked to."""
 
 import gzip
 import hashlib
 import io
+import os
 import tarfile
 import time
 import zlib
@@ -14,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from seatrial.bundle import MANIFEST, SIGNATURE
 from seatrial.bundle.pack import NOBODY, SignatureCheck, TrustedSigners, check, first_difference, read_manifest
 from seatrial.model.errors import InputError
+from seatrial.system.private import read_opener
 
 MAX_FILES = 20_000
 MAX_NAME = 512  # characters
@@ -71,6 +73,7 @@ class BoundedStream(io.RawIOBase):
         return True
 
 
+_HERE = "."  # the top of a folder, which has no name of its own
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
 # RecursionError: headers of headers of headers; ValueError: numbers that are none
 _ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID and the like, executable, writable for all
@@ -106,11 +109,11 @@ class _Content:
 
 
 def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
-    """Check every file against the manifest, and the manifest against the signature.
+    """Check every file of an archive or folder against the manifest, and the manifest against the signature.
 
     Raises InputError for files that are no bundle and for invalid keys.
     """
-    content = _read(bundle)
+    content = _read_folder(bundle) if bundle.is_dir() else _read(bundle)
     if MANIFEST not in content.small:
         detail = f" ({content.problem})" if content.problem else ""
         raise InputError(f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{detail}")
@@ -131,6 +134,38 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
     if beside:
         return f"{beside[0]}: was added"
     return first_difference(listed, {path.removeprefix(top): digest for path, digest in content.digests.items()})
+
+
+def _read_folder(folder: Path) -> _Content:
+    """Read the files of a folder, through no link, as far as possible."""
+    content = _Content(top=_HERE)
+    deadline = time.monotonic() + MAX_SECONDS
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for name in (*sorted(names), *links):
+            path = Path(parent) / name
+            relative = path.relative_to(folder).as_posix()
+            try:
+                if len(content.digests) >= MAX_FILES or time.monotonic() > deadline:
+                    raise OutOfBoundsError(f"has more than {MAX_FILES:,} files, or takes longer than {MAX_SECONDS:g} s")
+                _take_file(path, relative, content)
+            except OutOfBoundsError as error:
+                content.problem = content.problem or str(error)
+                return content
+            except OSError:
+                content.problem = content.problem or f"{relative}: is no plain file, or cannot be read"
+    return content
+
+
+def _take_file(path: Path, name: str, content: _Content) -> None:
+    """Add a file of a folder. Raises OutOfBoundsError, and OSError for a link or anything else that is no file."""
+    with open(path, "rb", opener=read_opener) as file:
+        if name not in _IN_MEMORY:
+            content.digests[f"{_HERE}/{name}"] = hashlib.file_digest(file, "sha256").hexdigest()
+            return
+        content.small[name] = file.read(_IN_MEMORY[name] + 1)
+        if len(content.small[name]) > _IN_MEMORY[name]:
+            raise OutOfBoundsError(f"{name} is longer than {_IN_MEMORY[name]:,} bytes")
 
 
 def _read(bundle: Path) -> _Content:

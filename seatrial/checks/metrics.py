@@ -106,6 +106,12 @@ _ALL: Mapping[str, Metric] = CONNECTIVITY_METRICS | DEVICE_METRICS | COLLECTIVE_
 REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
 
 
+def unit_of(metric: str) -> str | None:
+    """The unit that a metric is measured in; None for an unknown one."""
+    known = _ALL.get(metric)
+    return known.unit if known else None
+
+
 def tolerance_of(measurement: Measurement) -> Tolerance:
     """The check's own for that metric and kind of subject.
 

@@ -11,6 +11,7 @@ import click
 
 from seatrial import __version__
 from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.certify import certify
 from seatrial.cli.diagnose import diagnose
 from seatrial.cli.examples import examples
 from seatrial.cli.explain import explain
@@ -28,7 +29,8 @@ from seatrial.system.state_home import ensure_home
 COMMANDS = (
     init, run, suites, render, parse, judge, localize, diagnose,
     rejudge, replay, explain, baseline, history, compare, report,
-    bundle, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve, qualify,
+    bundle, certify, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
+    qualify,
 )  # fmt: skip
 
 

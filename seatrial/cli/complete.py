@@ -42,6 +42,12 @@ def _suites(context: click.Context) -> Iterable[str]:
     return SHIPPED
 
 
+def _requirements(context: click.Context) -> Iterable[str]:
+    from seatrial.certificate.requirements import SHIPPED
+
+    return SHIPPED
+
+
 def _checks(context: click.Context) -> Iterable[str]:
     from seatrial.checks.table import CHECKS
 
@@ -128,6 +134,7 @@ def _nodes_of_cluster(context: click.Context) -> Iterable[str]:
 
 
 suites = Completion(_suites, files=True)
+requirements = Completion(_requirements, files=True)
 checks = Completion(_checks)
 hardware = Completion(_hardware)
 fabrics = Completion(_fabrics)

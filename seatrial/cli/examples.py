@@ -1,4 +1,4 @@
-"""`seatrial examples`: the cluster files, suites, manifests, images and docs that ship with seatrial."""
+"""`seatrial examples`: the cluster files, suites, requirements, manifests, images and docs that ship with seatrial."""
 
 import os
 import shutil
@@ -43,13 +43,14 @@ class Example:
 
 
 def shipped_examples() -> dict[str, Example]:
-    """Return the examples by name: cluster files and suites first."""
+    """Return the examples by name: cluster files, suites and requirements first."""
+    from seatrial.certificate.requirements import SHIPPED_FOLDER
     from seatrial.checks import suites
 
     clusters = (REPOSITORY / CLUSTERS).glob("*.yaml")
     shipped_suites = Path(suites.__file__).parent.glob("*.yaml")
     found = {}
-    for file in [*sorted(clusters), *sorted(shipped_suites)]:
+    for file in [*sorted(clusters), *sorted(shipped_suites), *sorted(SHIPPED_FOLDER.glob("*.yaml"))]:
         found[file.stem] = Example(file, _first_line(file))
     for name, folder in _FOLDERS.items():
         found[name] = Example(REPOSITORY / folder, _PURPOSES[name])

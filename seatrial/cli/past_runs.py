@@ -1,12 +1,13 @@
 """Commands on runs that are over: history, compare, rejudge, replay, report, bundle and verify."""
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from seatrial.certificate import CERTIFICATE
 from seatrial.cli import complete
 from seatrial.cli.options import (
     FILE,
@@ -209,12 +210,14 @@ def bundle(run: str, out: Path | None, key: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("bundle_file", metavar="BUNDLE", type=FILE)
+@click.argument("bundle_file", metavar="BUNDLE|CERTIFICATE", type=FILE)
 @click.option("--key", type=FILE, help="The signer's public SSH key.")
 @click.option("--allowed-signers", type=FILE, help="Allowed signers file, see ssh-keygen(1).")
 @json_option
 def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None, as_json: bool) -> NoReturn:
-    """Verify that BUNDLE is unchanged, and show who signed it. Does not unpack it.
+    """Verify that BUNDLE, an archive or its folder, is unchanged, and show who signed it. Does not unpack it.
+
+    The folder of a certificate must also follow from its own evidence: it is decided anew.
 
     Exit status: 0 unchanged, 1 changed (names the first change), 2 bad input.
     """
@@ -226,6 +229,10 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None, as
         raise InputError("--key, --allowed-signers: give one of them")
     trusted = TrustedSigners(key, allowed_signers)
     verified = verify_bundle(bundle_file, trusted)
+    if not verified.problem and (bundle_file / CERTIFICATE).is_file():
+        from seatrial.certificate.folder import follows
+
+        verified = replace(verified, problem=follows(bundle_file))
     if as_json:
         print_json({"bundle": str(bundle_file), **asdict(verified), "trusted": bool(verified.by and trusted)})
     elif verified.problem:  # its names of files are the packer's

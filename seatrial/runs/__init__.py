@@ -39,6 +39,36 @@ REASONS = {
         "`seatrial prune` cannot read the locks of the clusters, so it removes nothing.",
         "Check who owns the folder `locks` in seatrial's state folder.",
     ),
+    "requirement-not-measured": Explanation(
+        "no run has {wanted}",
+        "`seatrial certify`: none of the runs measured what the requirement asks for, under its conditions.",
+        "Run a suite that has the check, the operation and the message size, and certify that run too.",
+    ),
+    "requirement-check-without-pass": Explanation(
+        "{check} of {run} is {verdict}: {reason}",
+        "`seatrial certify`: the check of that run did not pass, or had no result.",
+        "Read the report of that run: `seatrial report RUN --format md`.",
+    ),
+    "requirement-not-compared": Explanation(
+        "{check} of {run} passed, with {coverage}",
+        "`seatrial certify`: a pass whose numbers were compared with nothing shows no requirement.",
+        "Pin the numbers of a run that somebody has approved: `seatrial baseline promote RUN`.",
+    ),
+    "requirement-parts-missing": Explanation(
+        "{parts} of {run} have no such number",
+        "`seatrial certify`: nodes or GPUs of the run were not measured, so the worst number is not known.",
+        "Find out why in the run's report, and repeat the run: `seatrial report RUN --format md`.",
+    ),
+    "requirement-number-unusable": Explanation(
+        "{what} in {run} is no number that can be compared (unit {unit!r})",
+        "`seatrial certify`: the number is not finite, impossible, not measured properly, or of another unit.",
+        "Read the judgement in the run's report: `seatrial report RUN --format md`.",
+    ),
+    "requirement-limit-missed": Explanation(
+        "{what} is {measured} in {run}; the limit is {limit}",
+        "`seatrial certify`: the worst number that the requirement is about is beyond its limit.",
+        "Find the part that is slow in the run's report: `seatrial report RUN --format md`.",
+    ),
     "replayed-pass": Explanation(
         "as expected: {judged} of {series} series were held against earlier runs or their peers",
         "No number of the replayed run is lower than expected.",

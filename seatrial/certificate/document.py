@@ -1,0 +1,112 @@
+"""A certificate as data and as a page. The same evidence, requirements and time give the same bytes. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from seatrial import __version__
+from seatrial.certificate.decide import EvidenceRun, Outcome, decide, overall
+from seatrial.certificate.requirements import RequirementsFile
+from seatrial.model.reason import code_of
+from seatrial.text.printable import printable
+from seatrial.text.words import number, unit_name
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SCHEMA = 1
+
+
+def document(file: RequirementsFile, runs: Sequence[EvidenceRun], issued: datetime) -> dict[str, Any]:
+    """Return the content of certificate.json."""
+    waivers = {waiver.id: waiver for waiver in file.exceptions}
+    outcomes = [decide(each, runs, waivers.get(each.id), issued.date()) for each in file.requirements]
+    verdicts = [outcome.verdict.value for outcome in outcomes]
+    return {
+        "schema": SCHEMA,
+        "seatrial": __version__,
+        "name": file.name,
+        "issued": issued.isoformat(timespec="seconds"),
+        "verdict": overall(outcomes).value,
+        "counts": {verdict: verdicts.count(verdict) for verdict in ("met", "not met", "not shown", "excepted")},
+        "runs": [_run(run) for run in runs],
+        "requirements": [_row(outcome) for outcome in outcomes],
+    }
+
+
+def _run(run: EvidenceRun) -> dict[str, Any]:
+    result = run.result
+    return {
+        "run_id": result.run_id,
+        "cluster": result.cluster,
+        "suite": result.suite,
+        "hardware": result.setup.hardware if result.setup else None,
+        "nodes": len(result.nodes),
+        "started": result.started.isoformat(timespec="seconds"),
+        "finished": result.finished.isoformat(timespec="seconds"),
+        "verdict": result.verdict.value,
+        "file": run.file,
+    }
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    requirement, evidence, waiver = outcome.requirement, outcome.evidence, outcome.waiver
+    row: dict[str, Any] = {
+        "id": requirement.id,
+        "text": requirement.text,
+        "check": requirement.check,
+        "metric": requirement.metric,
+        "limit": requirement.limit.words,
+        "unit": requirement.unit,
+        "subject": requirement.subject,
+        "conditions": dict(requirement.conditions),
+        "source": requirement.source,
+        "verdict": outcome.verdict.value,
+        "found": outcome.found.value,
+        "measured": outcome.measured,
+        "numbers": outcome.numbers,
+        "code": code_of(outcome.reason),
+        "reason": str(outcome.reason),
+        "evidence": None,
+        "exception": None,
+    }
+    if evidence is not None:
+        row["evidence"] = {name: getattr(evidence, name) for name in evidence.__slots__}
+    if waiver is not None:
+        row["exception"] = {"name": waiver.name, "reason": waiver.reason, "until": waiver.until.isoformat()}
+    return row
+
+
+def as_json(certificate: Mapping[str, Any]) -> str:
+    """Return certificate.json as text."""
+    return json.dumps(certificate, indent=1, allow_nan=False) + "\n"
+
+
+def as_page(certificate: Mapping[str, Any]) -> str:
+    """Render certificate.html: one file that loads nothing, for screens and paper."""
+    text = _environment().get_template("certificate.html.j2").render(certificate=certificate)
+    text = text.encode(errors="backslashreplace").decode()  # half a character has no encoding
+    return "\n".join(map(printable, text.split("\n")))
+
+
+@cache
+def _environment() -> "Environment":
+    """Texts come from files and machines under test, so everything is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("seatrial.certificate"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(value=_value, unit=unit_name)
+    return environment
+
+
+def _value(measured: float | str | None) -> str:
+    """Return a measured value for people."""
+    return measured if isinstance(measured, str) else number(measured)

@@ -1,0 +1,154 @@
+"""The folder of a certificate: write it with its evidence, and check that it follows from that evidence."""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seatrial import __version__
+from seatrial.bundle.pack import seal, stage
+from seatrial.certificate import CERTIFICATE, EVIDENCE, PAGE, PAPER, REQUIREMENTS
+from seatrial.certificate.decide import EvidenceRun
+from seatrial.certificate.document import SCHEMA, as_json, as_page, document
+from seatrial.certificate.requirements import load
+from seatrial.model.errors import InputError
+from seatrial.model.result import now
+from seatrial.runs.load import load_result
+from seatrial.system.private import check_parents, private_folder, read_opener
+from seatrial.text.redact import Secrets
+
+MAX_RUNS = 100
+MAX_BYTES = 16 << 20  # of certificate.json and of its page: 500 requirements take 1 MB
+
+
+def write(
+    runs: Sequence[Path], requirements: Path, target: Path, key: Path | None = None, *, paper: bool = False
+) -> dict[str, Any]:
+    """Write the certificate of the runs' folders into the new folder `target`; return the content of certificate.json.
+
+    It is signed with `key` if given, and has a PDF with `paper`. Secrets are removed, as in bundles. Raises InputError.
+    """
+    if len(runs) > MAX_RUNS:
+        raise InputError(f"RUN: {len(runs)} runs are given; legal: at most {MAX_RUNS}")
+    load(requirements)  # its errors name the file as it was given
+    try:
+        check_parents(target)
+        if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+            raise InputError(f"--out {target}: is there already; give a new or empty folder")
+        private_folder(target.absolute().parent)
+        with tempfile.TemporaryDirectory(prefix=".seatrial-certificate-", dir=target.absolute().parent) as made:
+            folder = Path(made) / "certificate"
+            folder.mkdir(mode=0o700)
+            certificate = _fill(folder, runs, requirements, key, paper=paper)
+            folder.rename(target)
+    except OSError as error:
+        raise InputError(f"--out {target}: cannot be written: {error.strerror or error}") from error
+    return certificate
+
+
+def _fill(folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool) -> dict[str, Any]:
+    """Copy the evidence, decide by the copies, and seal everything."""
+    secrets = Secrets.of(os.environ)
+    stage(requirements, folder / REQUIREMENTS, secrets)
+    names = [REQUIREMENTS]
+    for number, run in enumerate(runs, 1):
+        name = _evidence(number)
+        file = run / "run.json" if run.is_dir() else run
+        private_folder((folder / name).parent)
+        try:
+            stage(file, folder / name, secrets)
+        except OSError as error:
+            raise InputError(f"RUN {file}: cannot be copied: {error.strerror or error}") from error
+        names.append(name)
+    certificate = _certificate(folder, len(runs), now().replace(microsecond=0))
+    page = as_page(certificate)
+    (folder / CERTIFICATE).write_text(as_json(certificate), encoding="utf-8")
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    names += [CERTIFICATE, PAGE]
+    if paper:
+        from seatrial.report.paper import pdf_of
+
+        (folder / PAPER).write_bytes(pdf_of(page))
+        names.append(PAPER)
+    for name in (*names, *seal(folder, names, key)):
+        (folder / name).chmod(0o600)
+    return certificate
+
+
+def follows(folder: Path) -> str:
+    """Return why the certificate in `folder` does not follow from its evidence; "" if it does.
+
+    Its files must be unchanged by their manifest.
+    """
+    try:
+        text, page = _read(folder / CERTIFICATE), _read(folder / PAGE)
+        recorded = json.loads(text)
+        if not isinstance(recorded, dict) or recorded.get("schema") != SCHEMA:
+            return f"{CERTIFICATE}: is no certificate of schema {SCHEMA}"
+        issued = datetime.fromisoformat(str(recorded.get("issued")))
+        if issued.tzinfo is None:
+            return f"{CERTIFICATE}: issued: must have an offset from UTC"
+        listed = recorded.get("runs")
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_RUNS:
+            return f"{CERTIFICATE}: runs: must be a list of 1 to {MAX_RUNS} runs"
+        expected = _certificate(folder, len(listed), issued)
+    except (InputError, ValueError, OSError, RecursionError) as error:
+        return f"{CERTIFICATE}: cannot be checked: {error}"
+    problem = _difference(recorded, expected)
+    if not problem and text != as_json(expected):
+        problem = "is written otherwise than seatrial writes it"
+    is_ours = recorded.get("seatrial") == __version__  # other versions have pages of their own
+    if not problem and is_ours and page != as_page(expected):
+        return f"{PAGE}: does not show what {CERTIFICATE} says"
+    return f"{CERTIFICATE}: {problem}" if problem else ""
+
+
+def _certificate(folder: Path, count: int, issued: datetime) -> dict[str, Any]:
+    """Decide anew from the files in the folder of a certificate. Raises InputError."""
+    runs = []
+    for number in range(1, count + 1):
+        name = _evidence(number)
+        runs.append(EvidenceRun(name, load_result(folder / name)))
+    ids = [run.result.run_id for run in runs]
+    twice = next((run_id for run_id in ids if ids.count(run_id) > 1), None)
+    if twice is not None:
+        raise InputError(f"RUN {twice}: is given twice; give each run once")
+    last = max(runs, key=lambda run: run.result.finished).result
+    if issued < last.finished:
+        raise InputError(f"RUN {last.run_id}: ended after the certificate's time {issued.isoformat()}; check the clock")
+    return document(load(folder / REQUIREMENTS), runs, issued)
+
+
+def _difference(recorded: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Name the first field in which the certificate differs from what its evidence shows."""
+    if recorded.get("seatrial") != __version__:
+        expected["seatrial"] = str(recorded.get("seatrial"))  # by whose rules it was decided, which ours may not be
+    for field, value in expected.items():
+        if field != "requirements" and recorded.get(field) != value:
+            return f"{field} does not follow from its evidence"
+    rows = recorded.get("requirements")
+    if not isinstance(rows, list) or len(rows) != len(expected["requirements"]):
+        return "requirements are not those of its requirements.yaml"
+    for row, derived in zip(rows, expected["requirements"], strict=True):
+        if not isinstance(row, dict):
+            return "requirements: must be a list of objects"
+        wrong = next((name for name in (*derived, *row) if row.get(name) != derived.get(name)), None)
+        if wrong is not None:
+            return f"{derived['id']}: {wrong} does not follow from its evidence"
+    return ""
+
+
+def _evidence(number: int) -> str:
+    return f"{EVIDENCE}/{number}/run.json"
+
+
+def _read(path: Path) -> str:
+    """Read a file of a certificate. Raises OSError and ValueError."""
+    with open(path, "rb", opener=read_opener) as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path.name} is larger than {MAX_BYTES:,} bytes")
+    return content.decode()
