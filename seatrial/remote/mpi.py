@@ -19,7 +19,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import RemoteRanks, is_piece, run_command, start_process
-from seatrial.remote.mpi_result import MpiResult, Session
+from seatrial.remote.mpi_result import SSH_FAILED, MpiResult, Session
 from seatrial.remote.ranks import RankLine, SrunLines, rank_line, rank_of, reported_rank
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
@@ -181,10 +181,13 @@ def _agent(testbed: Testbed, sessions: str) -> dict[str, str]:
 
 
 def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session, ...]:
-    """The logins by mpirun that printed something or failed. What one printed is no other node's word."""
+    """The logins by mpirun that printed something or failed. What one printed is no other node's word.
+
+    Of several that failed, the first one counts: mpirun ends the other daemons for it.
+    """
     first = f'FNR <= {_SESSION_LINES} {{ print FILENAME ":" substr($0, 1, {_SESSION_CHARACTERS}) }}'
-    files = "find . -type f -size +0 ! -name '*.ssh'"
-    command = f"cd {shlex.quote(folder)} && {files} -exec awk {shlex.quote(first)} {{}} +"
+    oldest_first = "ls -tr | grep -v -e '\\.ssh$' -e '^rank-0$'"
+    command = f"cd {shlex.quote(folder)} && {oldest_first} | xargs awk {shlex.quote(first)}"
     try:
         with connected(testbed, testbed.head, 30) as head:
             output = run_command(head, command, timeout_s=30, max_bytes=_SESSIONS_BYTES).output
@@ -192,7 +195,7 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
         return ()
     by_file: dict[str, list[str]] = {}
     for line in output.splitlines():
-        file, _, words = line.removeprefix("./").partition(":")
+        file, _, words = line.partition(":")
         by_file.setdefault(file, []).append(secrets.out_of_line(words))
     sessions = []
     for node in testbed.nodes:
@@ -200,9 +203,18 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
         status = "".join(by_file.get(f"{file}.status", ()))
         exit_status = int(status) if re.fullmatch(r"\d{1,3}", status) else None
         session = Session(node.name, tuple(by_file.get(file, ())), exit_status)
+        if session.failed and f"{file}.status" != _first_failed(by_file):
+            session = replace(session, exit_status=None)
         if session.lines or session.failed:
             sessions.append(session)
     return tuple(sessions)
+
+
+def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
+    """The first of the files of exit statuses, oldest first, whose login failed by itself."""
+    harmless = ("0", str(SSH_FAILED))
+    files = (file for file, lines in by_file.items() if file.endswith(".status") and lines[0] not in harmless)
+    return next(files, None)
 
 
 @contextmanager

@@ -297,3 +297,10 @@ def test_only_a_node_that_prints_most_of_it_is_blamed(printed: dict[int, int], n
 def test_ranks_of_one_node_count_together() -> None:
     (suspect,) = loudest(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
     assert (suspect.name, suspect.evidence) == ("node-1", "output flood: its ranks printed 62 % of all output")
+
+
+def test_of_daemons_that_failed_the_first_one_counts() -> None:
+    """mpirun ends the others for it; a login that did not come about is ssh's to tell."""
+    oldest_first = {"b": ["words"], "a.status": ["255"], "c.status": ["0"], "b.status": ["1"], "d.status": ["1"]}
+    assert mpi._first_failed(oldest_first) == "b.status"
+    assert mpi._first_failed({"a.status": ["0"]}) is None

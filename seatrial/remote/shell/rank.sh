@@ -6,7 +6,8 @@ shift
 if [ "$rank" = 0 ] && [ -p "$pipe" ]; then
     exec >"$pipe" 2>&1
 fi
-printf '\nseatrial-rank: %s on %s\n' "$rank" "$host"
+[ -z "${OMPI_COMM_WORLD_RANK:-}" ] || echo # ends what Open MPI 4 may have put in front of it
+printf 'seatrial-rank: %s on %s\n' "$rank" "$host"
 command -v "$1" >/dev/null || {
     echo "$host rank $rank: cannot start: $1 is not installed" >&2
     exit 127
