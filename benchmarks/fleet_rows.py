@@ -69,13 +69,15 @@ LOCAL = (  # in the order of their names
 class NoiseRow:
     """A kind of noise: `fleet` makes the nights of so many nodes, series in order of `metrics`, then of nodes.
 
-    Recorded nights are those of `only_nodes` nodes; `noise` is that of simulated ones.
+    Recorded nights are those of `only_nodes` nodes; `noise` is that of simulated ones. With `one_reading` each
+    series is read once a night.
     """
 
     fleet: Fleet
     metrics: Sequence[Metric] = FOUR
     only_nodes: int | None = None
     noise: Noise | None = None
+    one_reading: bool = False
 
     def after_loss(self, readings: Floats) -> Floats:
         """Readings that lost something, rounded as those of healthy series are."""
@@ -132,7 +134,7 @@ def public_series(source: str) -> NoiseRow:
 
         return night
 
-    return NoiseRow(fleet, FOUR)
+    return NoiseRow(fleet, FOUR, one_reading=True)
 
 
 @cache

@@ -86,9 +86,10 @@ def table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def bounds(cells: Sequence[tuple[str, int]]) -> str:
-    """What the oracle finds with six readings a night in each row, and in each size of fleet."""
+    """What the oracle finds with six readings a night in each row that has them, and in each size of fleet."""
     rows = []
-    for name, sizes in groupby(cells, itemgetter(0)):
+    several = (cell for cell in cells if not ROWS[cell[0]].one_reading)
+    for name, sizes in groupby(several, itemgetter(0)):
         found = [oracle(name, len(ROWS[name].metrics) * nodes) for _, nodes in sizes]
         columns = zip(*found, strict=True)
         rows.append((f"`{name}`", *("/".join(f"{100 * share:.0f}" for share in column) for column in columns)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fleet_rows import CASES, LOCAL, READINGS, ROWS, _local_nights, case_rows
+from benchmarks.fleet_rows import CASES, LOCAL, PUBLIC, READINGS, ROWS, _local_nights, case_rows
 from benchmarks.judge_error_rates import HEADINGS, MARK, RULES, TARGET, Count, table
 from seatrial.simulate.rows import GPUS
 
@@ -51,6 +51,20 @@ def test_recorded_nights_follow_each_other_with_the_readings_that_were_taken() -
     as_recorded = recorded[..., :2].reshape(drawn.shape)
     start = np.flatnonzero((as_recorded[..., 0] == drawn[0, :, 0]).all(axis=1))[0]
     assert np.array_equal(drawn, np.roll(as_recorded, -start, axis=0), equal_nan=True)
+
+
+@pytest.mark.parametrize("source", PUBLIC)
+def test_public_runs_follow_each_other_one_reading_each(source: str) -> None:
+    with PUBLIC[source].open(newline="") as file:
+        recorded = np.array([line[1:] for line in list(csv.reader(file))[1:]], dtype=float)
+    assert recorded.shape == (360, 4)
+    assert np.median(recorded, axis=0) == pytest.approx(1, abs=0.01)
+    night = ROWS[f"public-{source}"].fleet(8, np.random.default_rng(1))
+    drawn = np.array([night(3) for _ in range(5)])
+    assert np.isnan(drawn[..., 1:]).all()
+    first_node = drawn[:, 0, 0]
+    starts = np.flatnonzero(recorded[:, 0] == first_node[0])
+    assert any(np.array_equal(np.roll(recorded[:, 0], -start)[:5], first_node) for start in starts.tolist())
 
 
 def test_drawn_nights_are_as_noisy_as_the_page_says() -> None:
