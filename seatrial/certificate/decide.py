@@ -4,7 +4,7 @@ A number counts only if its check had a result, if it can be compared, and if ev
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -16,6 +16,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.text import words
 from seatrial.text.words import quantity, some_of, what
 
 _UNMEASURED = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
@@ -163,7 +164,8 @@ def _gap_of_verdict(tried: _Tried) -> str:
     if check.coverage.extent in ("none", "some"):
         run_id = tried.run.result.run_id
         return Reason.of("requirement-not-compared", check=check.name, run=run_id, coverage=check.coverage.words)
-    return ""
+    measurements = [judgement.measurement for judgement in check.judgements]
+    return _parts_missing(tried.run.result, measurements, whole=True)
 
 
 def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
@@ -175,9 +177,9 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         raw = each.check.raw
         if raw.verdict not in _HAS_NUMBERS:
             gaps.append(_without_result(each, raw.verdict, raw.reason))
-        if missing := _unmeasured_parts(each.run.result, found):
-            run_id = each.run.result.run_id
-            gaps.append(Reason.of("requirement-parts-missing", parts=some_of(missing, _SHOWN_NODES), run=run_id))
+        measurements = [reading.measurement for reading in found]
+        if reason := _parts_missing(each.run.result, measurements, whole="ranks" not in requirement.conditions):
+            gaps.append(reason)
         readings += found
     if not readings:
         return _not_shown(requirement, gaps[0] if gaps else _not_measured(requirement))
@@ -231,9 +233,24 @@ def _is_unusable(judgement: Judgement) -> bool:
     return judgement.source in ("sanity", "physics") and judgement.verdict.is_fault
 
 
-def _unmeasured_parts(result: RunResult, readings: Sequence[_Reading]) -> list[str]:
-    """Return the nodes and GPUs of the run without a number, if the numbers are of such parts."""
-    subjects = {reading.measurement.subject for reading in readings}
+def _parts_missing(result: RunResult, measurements: Sequence[Measurement], *, whole: bool) -> str:
+    """Return the reason that parts of the run have no number: nodes, GPUs, and with `whole` ranks; "" if all have one.
+
+    A run goes on without the nodes that it cannot use.
+    """
+    missing = _unmeasured_parts(result, {measurement.subject for measurement in measurements})
+    if whole and result.setup is not None:
+        ranks = [m.conditions.get("ranks") for m in measurements if m.subject.kind == "cluster"]
+        fewest = min((count for count in ranks if isinstance(count, int)), default=result.setup.ranks)
+        if fewest < result.setup.ranks:
+            missing.append(f"{result.setup.ranks - fewest} of {result.setup.ranks} ranks")
+    if not missing:
+        return ""
+    return Reason.of("requirement-parts-missing", parts=some_of(missing, _SHOWN_NODES), run=result.run_id)
+
+
+def _unmeasured_parts(result: RunResult, subjects: Set[Subject]) -> list[str]:
+    """Return the nodes and GPUs of the run that are not among the subjects, if these are of such parts."""
     measured = {node for subject in subjects for node in subject.nodes}
     if not measured:
         return []
@@ -244,7 +261,7 @@ def _unmeasured_parts(result: RunResult, readings: Sequence[_Reading]) -> list[s
         if name not in measured:
             missing.append(name)
         elif gpus and isinstance(count, int) and gpus[name] < count:
-            missing.append(f"{count - gpus[name]} GPUs of {name}")
+            missing.append(f"{words.count(count - gpus[name], 'GPU')} of {name}")
     return missing
 
 

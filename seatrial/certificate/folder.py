@@ -21,6 +21,8 @@ from seatrial.system.private import check_parents, private_folder, read_opener
 from seatrial.text.redact import Secrets
 
 MAX_RUNS = 100
+MAX_EVIDENCE = 100_000_000  # bytes of all run.json: a run of 1,000 nodes takes 6 MB
+_TOO_MUCH = f"all run.json together are larger than {MAX_EVIDENCE:,} bytes; make a certificate of fewer runs"
 MAX_BYTES = 16 << 20  # of certificate.json and of its page: 500 requirements take 1 MB
 
 
@@ -38,8 +40,10 @@ def write(
         check_parents(target)
         if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"--out {target}: is there already; give a new or empty folder")
-        private_folder(target.absolute().parent)
-        with tempfile.TemporaryDirectory(prefix=".seatrial-certificate-", dir=target.absolute().parent) as made:
+        parent = target.absolute().parent
+        if not parent.is_dir():
+            private_folder(parent)
+        with tempfile.TemporaryDirectory(prefix=".seatrial-certificate-", dir=parent) as made:
             folder = Path(made) / "certificate"
             folder.mkdir(mode=0o700)
             certificate = _fill(folder, runs, requirements, key, paper=paper)
@@ -52,13 +56,16 @@ def write(
 def _fill(folder: Path, runs: Sequence[Path], requirements: Path, key: Path | None, *, paper: bool) -> dict[str, Any]:
     """Copy the evidence, decide by the copies, and seal everything."""
     secrets = Secrets.of(os.environ)
-    stage(requirements, folder / REQUIREMENTS, secrets)
-    names = [REQUIREMENTS]
+    stage(requirements.resolve(), folder / REQUIREMENTS, secrets)
+    names, left = [REQUIREMENTS], MAX_EVIDENCE
     for number, run in enumerate(runs, 1):
         name = _evidence(number)
         file = run / "run.json" if run.is_dir() else run
         private_folder((folder / name).parent)
         try:
+            left -= file.stat().st_size
+            if left < 0:
+                raise InputError(f"RUN {file}: {_TOO_MUCH}")
             stage(file, folder / name, secrets)
         except OSError as error:
             raise InputError(f"RUN {file}: cannot be copied: {error.strerror or error}") from error
@@ -108,9 +115,11 @@ def follows(folder: Path) -> str:
 
 def _certificate(folder: Path, count: int, issued: datetime) -> dict[str, Any]:
     """Decide anew from the files in the folder of a certificate. Raises InputError."""
+    names = [_evidence(number) for number in range(1, count + 1)]
+    if sum((folder / name).stat().st_size for name in names) > MAX_EVIDENCE:
+        raise InputError(f"{EVIDENCE}: {_TOO_MUCH}")
     runs = []
-    for number in range(1, count + 1):
-        name = _evidence(number)
+    for name in names:
         runs.append(EvidenceRun(name, load_result(folder / name)))
     ids = [run.result.run_id for run in runs]
     twice = next((run_id for run_id in ids if ids.count(run_id) > 1), None)

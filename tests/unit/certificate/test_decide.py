@@ -41,6 +41,9 @@ OTHER = Verdict.INCONCLUSIVE
         ({}, [run_of(judgement(40.0), verdict=OTHER)], "not met", 40.0, "requirement-limit-missed"),
         ({}, [run_of(judgement(60.0, "node-0"))], "not shown", 60.0, "requirement-parts-missing"),
         ({}, [run_of(judgement(60.0, "node-0"), judgement(55.0, "node-1"))], "met", 55.0, None),
+        ({}, [run_of(judgement(60.0, ranks=16))], "met", 60.0, None),
+        ({}, [run_of(judgement(60.0, ranks=8))], "not shown", 60.0, "requirement-parts-missing"),
+        ({"conditions": {"ranks": 8}}, [run_of(judgement(60.0, ranks=8))], "met", 60.0, None),
         ({}, [run_of(judgement(float("nan")))], "not shown", None, "requirement-number-unusable"),
         ({}, [run_of(judgement(60.0, verdict=OTHER))], "not shown", None, "requirement-number-unusable"),
         ({}, [run_of(judgement(9e9, verdict=Verdict.FAIL, source="physics"))], "not shown", None, None),
@@ -63,7 +66,7 @@ def test_every_gpu_of_a_node_needs_a_number(site: Site) -> None:
     gpus = [Subject("gpu", name) for name in ("node-0/gpu-0", "node-0/gpu-1", "node-1/gpu-0")]
     run = run_of(*(judgement(60.0, subject=gpu) for gpu in gpus), gpus=2)
     assert site.certify([run], [{**BUSBW, "subject": "gpu"}])[0] == 3
-    assert site.rows()["BW"]["reason"] == "1 GPUs of node-1 of run-1 have no such number"
+    assert site.rows()["BW"]["reason"] == "1 GPU of node-1 of run-1 have no such number"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,8 @@ def test_every_gpu_of_a_node_needs_a_number(site: Site) -> None:
         ([run_of(judgement(60.0), verdict=Verdict.DEGRADED)], "not met", "requirement-check-without-pass"),
         ([GOOD, run_of(judgement(60.0), run_id="b", verdict=Verdict.FAIL)], "not met", None),
         ([GOOD, run_of(judgement(60.0), run_id="b", verdict=OTHER)], "not shown", "requirement-check-without-pass"),
+        ([run_of(judgement(60.0, ranks=8))], "not shown", "requirement-parts-missing"),
+        ([run_of(judgement(60.0, "node-1"))], "not shown", "requirement-parts-missing"),
         ([run_of(verdict=Verdict.NOT_RUN)], "not shown", "requirement-check-without-pass"),
     ],
 )

@@ -173,6 +173,27 @@ def test_the_folder_is_the_users_alone(site: Site) -> None:
     assert not [path for path in site.folder.iterdir() if path.name.startswith(".seatrial")]
 
 
+def test_the_folder_may_be_in_a_shared_one_and_requirements_a_link(site: Site) -> None:
+    shared = site.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    assert site.certify([run_of(judgement(60.0))], [BUSBW])[0] == 0
+    link = site.folder / "link.yaml"
+    link.symlink_to(site.folder / "given.yaml")
+    words = ("--requirements", link, "--out", shared / "certificate")
+    assert command("certify", site.folder / "given-0", *words)[0] == 0
+    assert command("verify", shared / "certificate")[0] == 0
+
+
+def test_evidence_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert site.certify([run_of(judgement(60.0))], [BUSBW])[0] == 0
+    monkeypatch.setattr("seatrial.certificate.folder.MAX_EVIDENCE", 100)
+    assert "all run.json together are larger than" in command("verify", site.certificate)[1]
+    shutil.rmtree(site.certificate)
+    status, output = site.certify([run_of(judgement(60.0))], [BUSBW])
+    assert (status, "all run.json together are larger than" in output) == (2, True)
+
+
 def test_a_key_that_cannot_sign_leaves_nothing(site: Site) -> None:
     status, output = site.certify([run_of(judgement(60.0))], [BUSBW], "--sign", site.folder / "none")
     assert (status, "is no file; make a key with" in output) == (2, True)
