@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
+from flows.serving.server import provide_prefect_server
 from seatrial.history import open_store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult, verdict_line
@@ -34,6 +35,7 @@ def _closed(run: RunAtWork) -> list[RunResult]:
     if (run.out / "run.json").exists():  # it was killed after its verdict
         run.remove()
         return []
+    provide_prefect_server()  # before Prefect is imported, which reads its address once
     from tasks.record import write_run_json
 
     result = replace(run.result_if_killed(), finished=_last_sign(run.out / "logs" / "run.log"))
@@ -56,10 +58,7 @@ def _last_sign(log_file: Path) -> datetime:
 
 def _close_flow_run(flow_run_id: UUID, result: RunResult) -> None:
     """Set the final state of the flow run, unless the server has one, or does not know the run."""
-    from flows.serving.server import provide_prefect_server
-
     try:
-        provide_prefect_server()
         from prefect.client.orchestration import get_client
 
         from tasks.check import STATES

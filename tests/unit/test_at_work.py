@@ -23,6 +23,7 @@ FLOW_RUN = UUID(int=7)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
+    monkeypatch.setattr(killed, "provide_prefect_server", lambda: None)
     return tmp_path
 
 
