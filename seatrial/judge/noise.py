@@ -234,10 +234,15 @@ def healthy_readings(scaled: Floats, tonight: Floats, groups: list[Ints]) -> tup
     for number, at in enumerate(groups):
         own = finite(scaled[:, at])
         values = own if own.size >= ENOUGH**2 else everywhere
-        beyond = int((np.abs(values) > STRAYING).sum())
-        strays[number] = max((beyond + 0.25) / (values.size + _PRIOR_READINGS), LEAST_STRAYS)
+        strays[number] = share_of_strays(values)
         healthy.append(values[:: max(1, -(-values.size // _MOST_HEALTHY))])
     return healthy, strays
+
+
+def share_of_strays(healthy: Floats) -> float:
+    """How many of such readings stray, in standard deviations from what they should be."""
+    beyond = int((np.abs(healthy) > STRAYING).sum())
+    return max((beyond + 0.25) / (healthy.size + _PRIOR_READINGS), LEAST_STRAYS)
 
 
 def steps_of(rows: Floats, groups: list[Ints]) -> Floats:

@@ -89,9 +89,10 @@ class Reference:
     of a healthy level around it, `noise` that of one reading, known to `degrees` of freedom, `step` what rounding may
     make of nothing. `moved` (T, G) is by how much each group of peers moved together in each run, known to `unsure`
     (G); `together` (G) is the standard deviation of that over runs, and `drift` (G) that without what chance makes of
-    it. `factor` (G) is the variance of the location of
-    several readings, over that of their mean. `healthy` (G) are accepted readings, of which the share `strays` (G)
-    strays. `season` (M) is what this weekday usually adds, which all other values are without.
+    it. `factor` (G) is the variance of the location of several readings, over that of their mean. `healthy` (G) are
+    accepted readings, and where few, this run's first ones `reads` (M), in standard deviations from what they should
+    be; the share `strays` (G) of them strays. `season` (M) is what this weekday usually adds, which all other values
+    are without.
     """
 
     past: Past
@@ -114,6 +115,7 @@ class Reference:
     factor: Floats
     healthy: list[Floats]
     strays: Floats
+    reads: Floats
     season: Floats
 
     @property
@@ -156,7 +158,7 @@ def learn(past: Past, current: ThisRun) -> Reference:
     drift = drift_of(shifts[:-1], past.count, noise, current.assumed, groups)
     return Reference(
         past, current.group, groups, own, runs, levels, doubts, peers, spread, noise, degrees, current.cap, step, moved,
-        errors, together, drift, factor, healthy, strays, seasons[-1],
+        errors, together, drift, factor, healthy, strays, scaled[-1], seasons[-1],
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from seatrial.judge.noise import (
     Ints,
     median_of,
     moderated,
+    share_of_strays,
 )
 from seatrial.judge.references import STARTS, Reference
 
@@ -164,6 +165,10 @@ class Tonight:
         reference, noise = self.reference, float(self.noise[i])
         level, group = reference.levels[nth, i], reference.group[i]
         strays, healthy = float(reference.strays[group]), reference.healthy[group]
+        mine = np.flatnonzero(healthy == reference.reads[i])[:1]
+        if mine.size:  # a loss is no evidence that healthy readings stray
+            healthy = np.delete(healthy, mine)
+            strays = share_of_strays(healthy)
         own = self.distance[:, i]
         own = own[np.isfinite(own)] - level
         ratio = float(_log_ratio(own / noise, loss / noise).sum())
