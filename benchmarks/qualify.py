@@ -54,11 +54,11 @@ _BACKFILL = 100  # waiting jobs that the scheduler looks past
 _LEAF = 16  # nodes behind a leaf switch
 _TEST_S = {"qualify": 200.0, PAIRS: 90.0}
 _PREEMPT_S = 6.0  # until the nodes of a test are free: tests/slurm/test_qualify.py measures it
-_METRICS = (("matmul", "TFLOP/s", 712.0), ("memory_copy", "GB/s", 2900.0), ("host_to_device", "GB/s", 52.0))
-_GPUS = 8
+_METRICS = (("matmul", "TFLOP/s", 712.0), ("memory_copy", "GB/s", 2900.0))
+_GPUS = 4
 _BETWEEN, _WITHIN, _STRAY = 0.004, 0.004, 0.01  # spread of GPUs, noise of a reading, share of readings that stray
 _LOSS = 0.10
-_FAULTS_PER_DAY = 0.25
+_FAULTS_PER_DAY = 1.0
 _REPAIR = timedelta(days=1)
 
 
