@@ -84,10 +84,13 @@ class Tonight:
         best = np.argmax(excess, axis=0)
         chosen = (best, series)
         ratio = np.zeros(series.size)
-        suspicious = excess[chosen] > np.sqrt(_needed(WATCHED, self.quantile)) / self.quantile
-        for i in np.flatnonzero(suspicious).tolist():
-            by_distance = (excess[chosen][i] * self.quantile) ** 2 / 2
-            ratio[i] = min(by_distance, self._ratio(i, int(best[i]), float(loss[chosen][i])))
+        suspicious = excess > np.sqrt(_needed(WATCHED, self.quantile)) / self.quantile
+        for i in np.flatnonzero(suspicious.any(axis=0)).tolist():
+            starts = np.flatnonzero(suspicious[:, i]).tolist()
+            by_distance = (excess[starts, i] * self.quantile) ** 2 / 2
+            ratios = np.minimum(by_distance, [self._ratio(i, nth, float(loss[nth, i])) for nth in starts])
+            best[i], ratio[i] = starts[int(np.argmax(ratios))], ratios.max()
+        chosen = (best, series)
         enough = self.quantile**2 / 2
         enough = max(enough - _discount(ratio - enough), 1.0)
         narrower = np.sqrt(2 * enough) / self.quantile
@@ -166,7 +169,7 @@ class Tonight:
         level, group = reference.levels[nth, i], reference.group[i]
         strays, healthy = float(reference.strays[group]), reference.healthy[group]
         mine = np.flatnonzero(healthy == reference.reads[i])[:1]
-        if mine.size:  # a loss is no evidence that healthy readings stray
+        if mine.size and not reference.runs[i]:  # a loss that is new is no evidence that healthy readings stray
             healthy = np.delete(healthy, mine)
             strays = share_of_strays(healthy)
         own = self.distance[:, i]
