@@ -22,6 +22,7 @@ _FOLDERS = {  # of the repository, by the example's name
     "kubernetes": "deployments/kubernetes",
     "prometheus": "deployments/prometheus",
     "server": "deployments/server",
+    "slurm": "deployments/slurm",
 }
 _PURPOSES = {
     "docs": "The documentation, in Markdown.",
@@ -31,6 +32,7 @@ _PURPOSES = {
     "kubernetes": "Namespaces and roles for runs on Kubernetes.",
     "prometheus": "Alert rules of Prometheus.",
     "server": "A Prefect server and a worker, by Docker Compose or on Kubernetes.",
+    "slurm": "A HealthCheckProgram and prolog of Slurm.",
 }
 
 

@@ -221,6 +221,7 @@ def _set_empty_aside(url: URL) -> None:
         return
     kept = next(name for number in itertools.count(1) if not (name := Path(f"{path}.empty-{number}")).exists())
     path.rename(kept)
+    kept.chmod(0o600)
     log.warning("%s was empty and is kept as %s: a new history begins, without earlier runs", path, kept.name)
 
 

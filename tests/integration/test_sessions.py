@@ -75,7 +75,7 @@ def test_no_word_of_a_session_is_in_the_output_and_a_failure_is_laid_to_its_node
         left = _hostnames(testbed)
         assert left.exit_status not in (0, None), name
         assert not set(text.splitlines()) & set(left.lines), name
-        assert [(session.node, session.exit_status) for session in left.sessions] == [("node-1", 1)], name
+        assert ("node-1", 1) in [(session.node, session.exit_status) for session in left.sessions], name
         verdict, reason = classify_failure(left, began=False)
         assert verdict is Verdict.FAIL, name
         assert reason.startswith("mpirun's daemon does not start on node-1: its login ended with exit status 1: "), name

@@ -114,8 +114,9 @@ def test_logs_below_links_are_none(tmp_path: Path, victim: Path) -> None:
 def test_the_history_and_locks_are_their_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "seatrial"
-    folder.mkdir(mode=0o755)  # as earlier versions made it
-    (folder / "history.sqlite").touch(mode=0o644)
+    open_store().close()
+    folder.chmod(0o755)  # as earlier versions made it
+    (folder / "history.sqlite").chmod(0o644)
     open_store().close()
     FileLock("c", "r1").close()
     modes = {path.name: mode_of(path) for path in [folder, *folder.rglob("*")]}
