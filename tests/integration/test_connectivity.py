@@ -85,10 +85,13 @@ def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(shar
     run, testbed = with_mpirun(shared, tmp_path, 'mpirun "$@"; sleep 600')
     step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.PASS
-    shown: set[str] = set()
-    result = mpirun(
-        testbed, ["uname", "-n"], timeout_s=60, is_done=lambda line: bool(shown.add(line)) or len(shown) == 3
-    )
+    awaited = {"node-0", "node-1", "node-2"}
+
+    def is_done(line: str) -> bool:
+        awaited.discard(line)
+        return not awaited
+
+    result = mpirun(testbed, ["uname", "-n"], timeout_s=60, is_done=is_done)
     assert (result.reaped, result.ok, result.timed_out) == (True, True, False)
     assert result.seconds < 60
     assert sorted(filter(None, result.lines)) == ["node-0", "node-1", "node-2"]
