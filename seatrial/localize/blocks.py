@@ -1,13 +1,16 @@
 """GPUs of the same addresses on a part of the nodes: the leaf switch of a rail, or a socket of several nodes. Pure."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import lgamma, log
 
 import numpy as np
 
 from seatrial.localize.causes import ALWAYS, Cause, CauseKind, Column, socket_halves
 from seatrial.localize.likelihood import Likelihood
+from seatrial.localize.membership import Start, Weigh, likeliest
 from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Observed
 
 _PENETRANCES = (ALWAYS, 0.5)  # that members are sought with
@@ -16,39 +19,55 @@ _LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.25, 2  # nodes, a share of thos
 _EXPECTED = 0.3  # in a fleet with a fault
 
 
-def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
-    """The best set of nodes for each address and each socket, where it has enough of them and not all."""
+def block_columns(observed: Observed, likelihood: Likelihood, weigh: Weigh) -> list[Column]:
+    """The likeliest sets of nodes for addresses and sockets, of enough nodes and not all, and those near them."""
     ends = _ends(observed.tests)
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
-    ratios = [ratio for penetrance in _PENETRANCES for ratio in likelihood.severities(penetrance)]
-    found = []
+    ratios = [each for penetrance in _PENETRANCES for each in enumerate(likelihood.severities(penetrance))]
+    starts = []
     for addresses in sets:
         tests, nodes, names = _places(ends, addresses)
         if len(names) < _LEAST_LEAF:
             continue
         varied = np.bincount(nodes, minlength=len(names)) < [times[name] for name in names]  # without them in a test
         least = _least(len(names), len(addresses))
-        tried = set[tuple[str, ...]]()
-        for ratio in ratios:
+        build = partial(_block, addresses, tests, nodes, names, least, len(sets), observed.tests)
+        for found_in, ratio in ratios:
             members = _members(ratio, tests, nodes, len(names), least)
-            chosen = tuple(sorted(names[i] for i in np.flatnonzero(members)))
-            told = 2 * (members & varied).sum() >= len(chosen)  # from the nodes themselves
-            if chosen in tried or not told or not least <= len(chosen) < len(names):  # of all nodes it is the rail
-                continue
-            tried.add(chosen)
-            block = _column(addresses, chosen, tests[members[nodes]], len(names), len(sets))
-            found += [block, *_uplink(block, observed.tests)]
-    return found
+            told = 2 * (members & varied).sum() >= members.sum()  # from the nodes themselves
+            for at_one_end in (False, True):
+                if told:
+                    starts.append(Start(found_in, partial(build, at_one_end), members.astype(np.int64), names))
+    return likeliest(starts, weigh)
 
 
-def _uplink(block: Column, tests: tuple[GroupTest, ...]) -> list[Column]:
-    """The same block where tests are fine whose nodes all are in it with the same GPUs: only its uplinks are slow."""
-    inside = set(block.cause.nodes)
-    outside = [i for i in block.tests.tolist() if tests[i].crossed or not inside.issuperset(tests[i].nodes)]
+def _block(
+    addresses: tuple[str, ...],
+    tests: Ints,
+    nodes: Ints,
+    names: Sequence[str],
+    least: float,
+    sets: int,
+    every: Sequence[GroupTest],
+    at_one_end: bool,
+    labels: Ints,
+) -> Column | None:
+    """The addresses on the nodes with label 1, of which there are `least` and not all: of all nodes it is the rail.
+
+    `at_one_end`: its uplinks only, where tests are fine whose nodes all are in it with the same GPUs.
+    """
+    chosen = tuple(sorted(names[int(i)] for i in np.flatnonzero(labels)))
+    if not least <= len(chosen) < len(names):
+        return None
+    block = _column(addresses, chosen, np.unique(tests[labels[nodes] == 1]), len(names), sets)
+    if not at_one_end:
+        return block
+    inside = set(chosen)
+    outside = [i for i in block.tests.tolist() if every[i].crossed or not inside.issuperset(every[i].nodes)]
     if not 0 < len(outside) < len(block.tests):
-        return []
-    return [Column(replace(block.cause, at_one_end=True), np.array(outside, dtype=np.int64))]
+        return None
+    return Column(replace(block.cause, at_one_end=True), np.array(outside, dtype=np.int64))
 
 
 def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:
@@ -123,4 +142,4 @@ def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of:
     log_prior = log(_EXPECTED / sets / of) - choices
     kind: CauseKind = "socket" if len(addresses) > 1 else "leaf"
     name = f"{' '.join(addresses)} of {' '.join(nodes)}"
-    return Column(Cause(kind, name, nodes, addresses, log_prior=log_prior), np.unique(tests))
+    return Column(Cause(kind, name, nodes, addresses, log_prior=log_prior), tests)

@@ -15,7 +15,7 @@ CauseKind = Literal["cut", "switch", "placement", "rail", "node", "gpu", "link",
 
 ALWAYS = 0.999  # the probability with which a cause slows each of its tests
 PENETRANCES = (ALWAYS, 0.75, 0.5, 0.2)  # of an intermittent one: a path is up to a hash, a port flaps
-_SOMETIMES = 0.03  # the share of faults with each of the lower penetrances; of a rail as many as always slow
+SOMETIMES = 0.03  # the share of faults with each of the lower penetrances; of a rail as many as always slow
 _LEAST_SLOW = 4  # groups of nodes in which an intermittent cause shows, at the least; of a link as many tests
 # How many of a kind a fleet with a fault has, as a guess: the prior odds of one are that over how many there are.
 _EXPECTED: Mapping[CauseKind, float] = {
@@ -32,7 +32,8 @@ class Cause:
     """One explanation. `nodes` are those that it lies in: of a cut, one side. `gpus` are addresses on these nodes.
 
     Causes with the same kind and name blame the same part: one for each `penetrance`, and of a rail others that slow
-    its tests only where it is `at_one_end`. A cut into more than two groups has all of them as `sides`.
+    its tests only where it is `at_one_end`. A cut into more than two groups has all of them as `sides`. A cause that
+    differs from a likelier one by the node `moved` has that one's name as `near`.
     """
 
     kind: CauseKind
@@ -43,10 +44,12 @@ class Cause:
     penetrance: float = ALWAYS
     at_one_end: bool = False
     log_prior: float = 0.0
+    near: str = ""
+    moved: str = ""
 
     @property
     def key(self) -> tuple[CauseKind, str]:
-        return self.kind, self.name
+        return self.kind, self.near or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[C
 
 def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
     """The penetrances that fit a column, each with the log of the share of faults that have it."""
+    if column.cause.sides:  # of more groups, with the freedom of a share, too many fit
+        return [(ALWAYS, 0.0)]
     rail = column.cause.kind == "rail"
     always = [] if rail and column.cause.penetrance < ALWAYS else [(ALWAYS, 0.0)]
     slow = column.tests[observed.bad[column.tests]]
@@ -113,7 +118,7 @@ def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, f
     if len(slow) < (1 if rail else _LEAST_SLOW) or observed.bad[column.tests].all():
         return always
     hashed = rail and (column.cause.at_one_end or column.cause.penetrance < ALWAYS)  # one GPU of each node
-    log_share = 0.0 if hashed else log(_SOMETIMES)
+    log_share = 0.0 if hashed else log(SOMETIMES)
     return always + [(penetrance, log_share) for penetrance in PENETRANCES[1:]]
 
 

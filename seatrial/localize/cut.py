@@ -3,48 +3,55 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from itertools import combinations
 
 import numpy as np
 
-from seatrial.localize.observations import Floats, GroupTest, Ints
+from seatrial.localize.observations import Bools, Floats, GroupTest, Ints
 
 _STARTS, _STEPS, _CAP = 4, 200, 6.0  # tries, steps of power iteration, and what one pair counts at most
+_MOST_TOGETHER = 8  # nodes in a group whose pairs are counted
+
+PairWeights = dict[tuple[str, str], float]
 
 
-def best_side(tests: Sequence[GroupTest], weight: Floats) -> frozenset[str]:
-    """One side of the partition of nodes with the largest sum of `weight` over the pairs across it; may be empty.
+def pair_weights(tests: Sequence[GroupTest], weight: Floats) -> PairWeights:
+    """The sums of `weight` by pair of nodes. A group of more that is not slow tells that of all of its pairs."""
+    by_pair: dict[tuple[str, str], float] = defaultdict(float)
+    for test, each in zip(tests, weight.tolist(), strict=True):
+        nodes = sorted(set(test.nodes))
+        if len(nodes) == 2 or (each < 0 and len(nodes) <= _MOST_TOGETHER):
+            for pair in combinations(nodes, 2):
+                by_pair[pair] += each
+    return {pair: min(max(each, -_CAP), _CAP) for pair, each in by_pair.items()}
+
+
+def best_sides(weights: PairWeights) -> set[frozenset[str]]:
+    """One side of each partition of nodes that is found with a large sum of weights over the pairs across it.
 
     A maximum cut with weights of both signs: sides by the sign of the leading eigenvector of the normalized graph
     (spectral bisection; Fiedler, 1973), then single nodes change sides while that helps (Kernighan and Lin, 1970).
     """
-    by_pair: dict[frozenset[str], float] = defaultdict(float)
-    for test, each in zip(tests, weight.tolist(), strict=True):
-        by_pair[frozenset(test.nodes)] += each
-    pairs = [tuple(pair) for pair in by_pair if len(pair) == 2]
-    names = sorted({node for pair in pairs for node in pair})
+    names = sorted({node for pair in weights for node in pair})
     if len(names) < 4:
-        return frozenset()
+        return set()
     place = {name: i for i, name in enumerate(names)}
-    ends = np.array([[place[a], place[b]] for a, b in pairs], dtype=np.int64)
-    graph = _Graph(ends, np.clip([by_pair[frozenset(pair)] for pair in pairs], -_CAP, _CAP), len(names))
+    ends = np.array([[place[a], place[b]] for a, b in weights], dtype=np.int64)
+    graph = _Graph(ends, np.array(list(weights.values())), len(names))
     random = np.random.default_rng(0)
-    best = max((graph.improved(graph.spectral(random)) for _ in range(_STARTS)), key=graph.across)
-    smaller = best < 0 if (best < 0).sum() <= len(names) / 2 else best > 0
-    return frozenset(name for name, inside in zip(names, smaller, strict=True) if inside)
+    sides = (graph.improved(graph.spectral(random)) for _ in range(_STARTS))
+    return {frozenset(name for name, side in zip(names, each, strict=True) if side > 0) for each in sides}
 
 
-def groups_apart(tests: Sequence[GroupTest], weight: Floats) -> list[frozenset[str]]:
-    """Groups of nodes with the least `weight` over pairs within, of any number: correlation clustering, greedily.
+def groups_apart(weights: PairWeights) -> list[frozenset[str]]:
+    """Groups of nodes with the least weights over pairs within, of any number: correlation clustering, greedily.
 
     Each node begins alone; the two groups between which the sum is lowest become one, as long as it is below zero
     (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
     """
-    between: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for test, each in zip(tests, weight.clip(-_CAP, _CAP).tolist(), strict=True):
-        if len(set(test.nodes)) == 2:
-            a, b = set(test.nodes)
-            between[a][b] += each
-            between[b][a] += each
+    between: dict[str, dict[str, float]] = defaultdict(dict)
+    for (a, b), each in weights.items():
+        between[a][b] = between[b][a] = each
     members = {node: {node} for node in between}
     lowest = [(sum_, a, b) for a, others in between.items() for b, sum_ in others.items() if a < b and sum_ < 0]
     heapify(lowest)
@@ -57,11 +64,25 @@ def groups_apart(tests: Sequence[GroupTest], weight: Floats) -> list[frozenset[s
             del between[other][b]
             if other == a:
                 continue
-            between[a][other] += more
-            between[other][a] = between[a][other]
+            between[a][other] = between[other][a] = between[a].get(other, 0.0) + more
             if between[a][other] < 0:
                 heappush(lowest, (between[a][other], min(a, other), max(a, other)))
     return [frozenset(group) for group in members.values()]
+
+
+def joined_by(tests: Sequence[GroupTest], fine: Bools) -> dict[str, str]:
+    """Of each node, the first of those that chains of fine tests join it with."""
+    above = {node: node for test in tests for node in test.nodes}
+
+    def first(node: str) -> str:
+        while above[node] != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    for test, is_fine in zip(tests, fine, strict=True):
+        for node in test.nodes[1:] if is_fine else ():
+            above[first(node)] = first(test.nodes[0])
+    return {node: first(node) for node in above}
 
 
 class _Graph:

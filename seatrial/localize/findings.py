@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from seatrial.localize.causes import ALWAYS, Cause, CauseKind
-from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
+from seatrial.localize.cut import joined_by
+from seatrial.localize.next_test import NextTest, are_told_apart, dividing, most_telling, repeated
 from seatrial.localize.observations import BANDS, Band, Bools, GroupTest, Ints, Observed, observe
 from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior, infer
 from seatrial.model.reason import Reason, code_of, join
@@ -74,14 +75,21 @@ class Finding:
     slowdown: float  # median log slowdown of its slow tests; infinite where they fail
     band: Band = "large"  # of message sizes, that shows it
     told_apart: bool = True  # whether tests tell its GPUs from each other
+    unsure: tuple[str, ...] = ()  # nodes that belong to it, or not
 
     @property
     def named(self) -> bool:
         return self.confidence >= NAMED
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that surely belong to it."""
+        return tuple(node for node in self.cause.nodes if node not in self.unsure)
+
+    @property
     def title(self) -> str:
-        return _called(self.cause)
+        called = _called(replace(self.cause, nodes=self.nodes))
+        return called if self.told_apart else f"one or more of {called}"
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
@@ -89,7 +97,7 @@ class Finding:
         confidence = round(self.confidence, 3)
         if self.cause.kind == "socket":
             gpus = printable(" ".join(self.cause.gpus))
-            names = (f"{printable(node)}/{gpus}" for node in self.cause.nodes)
+            names = (f"{printable(node)}/{gpus}" for node in self.nodes)
             return tuple(Suspect("gpu", name, confidence, self.reason) for name in names)
         kind = _SUSPECTS.get(self.cause.kind)
         return (Suspect(kind, printable(self.cause.name), confidence, self.reason),) if kind else ()
@@ -100,7 +108,8 @@ class Finding:
             "kind": self.kind,
             "sides": [list(map(printable, side)) for side in self.sides],
             "confidence": round(self.confidence, 3),
-            "nodes": list(map(printable, self.cause.nodes)),
+            "nodes": list(map(printable, self.nodes)),
+            "unsure": list(map(printable, self.unsure)),
             "gpus": list(map(printable, self.cause.gpus)),
             "told_apart": self.told_apart,
             "sizes": self.band,
@@ -188,11 +197,21 @@ def _with_band(found: Localization, of_band: Localization) -> Localization:
 
 def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: Band) -> Localization:
     posterior = infer(observed, groups)
+    slowed = posterior.touched
+    if slowed.any():  # the level of the others, if the slowed ones were taken for it
+        again = observe(observed.tests, band, slowed)
+        if (np.abs(again.value - observed.value) > observed.scale).any():
+            posterior = infer(again, groups)
+            observed = again
     proven = tuple(effect for effect in posterior.effects if _supported(posterior, effect))
     posterior = replace(posterior, effects=proven)
-    findings = [finding for effect in proven for finding in _findings(posterior, effect, band)]
+    findings: list[Finding] = []
+    for finding in (finding for effect in proven for finding in _findings(posterior, effect, band)):
+        if not any(finding.sides == known.sides and finding.kind == known.kind for known in findings):
+            findings.append(finding)
     together = None
-    if apart := _never_together(posterior, findings):  # fine with each other behind a slow switch, or each of them slow
+    apart = posterior.either or _never_together(posterior, findings)
+    if apart:  # fine with each other behind a slow switch, or each of them slow
         findings = [f for f in findings if set(f.cause.nodes).isdisjoint(apart) or f.cause.kind not in ("cut", "node")]
         cut = Cause("cut", "", tuple(sorted(apart)))
         nodes = (c.cause for c in posterior.columns if c.cause.kind == "node" and c.cause.name in apart)
@@ -220,6 +239,8 @@ def _misfits(posterior: Posterior) -> bool:
     observed = posterior.observed
     left = int((unsettled(posterior) & observed.slow).sum())  # failures have reasons of their own
     usual = _STRAYS * int((~observed.alone).sum())
+    if any(effect.causes[0].penetrance < ALWAYS for effect in posterior.effects if effect.causes[0].kind != "rail"):
+        return left > usual + 1 and left > _MISFIT / 2 * int(observed.slow.sum())  # such causes fit many patterns
     return left > usual + 3 * usual**0.5 + 1 and left > _MISFIT * int(observed.slow.sum())
 
 
@@ -248,7 +269,7 @@ def _apart(posterior: Posterior, nodes: set[str], fine: bool = False) -> set[str
 def _behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
     """The named links whose ends no chain of fine tests joins: a cut between the ends explains them as well."""
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
-    sides = _joined(posterior.observed) if links else {}
+    sides = joined_by(posterior.observed.tests, posterior.observed.fine) if links else {}
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
 
 
@@ -301,24 +322,10 @@ def _with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None
     return NextTest(pair, (min(gpus),) * 2 if gpus and finding.kind == "rail" else ()) if pair else None
 
 
-def _joined(observed: Observed) -> dict[str, str]:
-    """Of each node, the first of those that chains of fine tests join it with."""
-    above = {node: node for test in observed.tests for node in test.nodes}
-
-    def first(node: str) -> str:
-        while above[node] != node:
-            above[node] = node = above[above[node]]
-        return node
-
-    for test, is_fine in zip(observed.tests, observed.fine, strict=True):
-        for node in test.nodes[1:] if is_fine else ():
-            above[first(node)] = first(test.nodes[0])
-    return {node: first(node) for node in above}
-
-
 def _across(posterior: Posterior, link: Finding) -> NextTest:
     """A pair that was not tested, of nodes that fine tests join with one end of the link each."""
-    sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
+    tests = posterior.observed.tests
+    sides, met = joined_by(tests, posterior.observed.fine), {frozenset(test.nodes) for test in tests}
     ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]
     return next(
         (NextTest(pair) for pair in product(*ends) if frozenset(pair) not in met), NextTest(link.cause.nodes[:2])
@@ -330,17 +337,18 @@ def _concluded(
 ) -> Localization:
     observed = posterior.observed
     named = [finding for finding in findings if finding.named]
-    open_effects = [effect for effect in posterior.effects if max(_shares(effect).values()) < NAMED]
+    settled = {finding.cause for finding in named}
+    open_effects = [effect for effect in posterior.effects if settled.isdisjoint(effect.causes)]
     odd = np.flatnonzero(unsettled(posterior))
     next_test: NextTest | None
     compared = int((~observed.alone & ~observed.failed).sum())
     if misfit:
         next_test = repeated(observed.tests[odd[0]])
         bad = int(observed.bad.sum())
-        best = _called(findings[0].cause) if findings else "none"
+        best = findings[0].title if findings else "none"
         doubt = Reason.of("localize-misfit", odd=len(odd), slow=bad, best=best, next_test=next_test)
     elif open_effects or together:
-        causes = [f"{_called(f.cause)} ({f.confidence:.2f})" for f in findings if not f.named]
+        causes = [f"{f.title} ({f.confidence:.2f})" for f in findings if not f.named]
         next_test = together or most_telling(posterior, open_effects[0])
         code = "localize-undecided" if len(causes) > 1 else "localize-unsure"
         doubt = Reason.of(code, causes=some_of(causes), next_test=next_test)
@@ -397,14 +405,6 @@ def unsettled(posterior: Posterior) -> Bools:
     return odd
 
 
-def _shares(effect: Effect) -> dict[tuple[CauseKind, str], float]:
-    """Shares of an effect by the part that is blamed."""
-    shares: dict[tuple[CauseKind, str], float] = {}
-    for cause, share in zip(effect.causes, effect.shares, strict=True):
-        shares[cause.key] = shares.get(cause.key, 0.0) + share
-    return shares
-
-
 def _supported(posterior: Posterior, effect: Effect) -> bool:
     """Whether enough tests that nothing else explains are slow or failed for it to be more than a stray."""
     odd = posterior.unexplained(without=effect)
@@ -422,26 +422,52 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
 
 
 def _findings(posterior: Posterior, effect: Effect, band: Band) -> list[Finding]:
-    first: dict[tuple[CauseKind, str], Cause] = {}
-    for cause in effect.causes:
-        first.setdefault(cause.key, cause)
-    shares = _shares(effect)
-    shown = [key for key, share in shares.items() if share >= SHOWN]
-    return [_finding(posterior, first[key], min(shares[key], 0.999), band) for key in shown]
+    """The parts that an effect may be; of those that differ by a node, the likeliest with the nodes that are sure."""
+    alike: dict[tuple[CauseKind, str], list[tuple[Cause, float]]] = defaultdict(list)
+    for cause, share in zip(effect.causes, effect.shares, strict=True):
+        alike[cause.key].append((cause, share))
+    found = []
+    for some in alike.values():
+        total = sum(share for _, share in some)
+        if total >= SHOWN:
+            best = max(some, key=lambda each: each[1])[0]
+            doubts = defaultdict[str, float](float)
+            for cause, share in some:
+                for node in {cause.moved} ^ {best.moved}:
+                    doubts[node] += share / total
+            doubts.pop("", None)
+            found.append(_of_family(posterior, best, min(total, 0.999), doubts, band))
+    return found
 
 
-def _finding(posterior: Posterior, cause: Cause, confidence: float, band: Band) -> Finding:
+def _of_family(posterior: Posterior, cause: Cause, share: float, doubts: Mapping[str, float], band: Band) -> Finding:
+    """A finding without the nodes that most likely are not of it, as many as leave the others named together."""
+    claimed = set(cause.nodes) if cause.kind != "cut" else set(doubts)
+    unsure = [node for node, doubt in doubts.items() if node not in claimed and doubt >= 1 - NAMED]
+    sure = sorted(claimed.intersection(doubts), key=lambda node: doubts[node])
+    while sum(doubts[node] for node in sure) > 1 - NAMED:
+        unsure.append(sure.pop())
+    finding = _finding(posterior, cause, share * (1 - sum(doubts[node] for node in sure)), band, tuple(sorted(unsure)))
+    enough = all(finding.sides) and finding.nodes
+    return finding if enough or not unsure else replace(finding, confidence=min(finding.confidence, 0.5))
+
+
+def _finding(
+    posterior: Posterior, cause: Cause, confidence: float, band: Band, unsure: tuple[str, ...] = ()
+) -> Finding:
     observed, tests = posterior.observed, posterior.tests_of(cause)
     slow = tests[observed.slow[tests]]
     hit = tests[observed.bad[tests]]
     slowdown = -float(np.median(observed.value[slow])) if len(slow) > (len(hit) - len(slow)) else float("inf")
     without = np.setdiff1d(np.arange(len(observed.tests)), tests)
-    sides = _sides(observed, cause)
+    sure = [node for node in cause.nodes if node not in unsure]
+    whole = _sides(observed, cause)
+    sides = tuple(tuple(name for name in side if name.partition("/")[0] not in unsure) for side in whole)
     partners = {node for i in hit for node in observed.tests[i].nodes} - set(cause.nodes)
     values = {
         "name": printable(cause.name),
         "gpus": printable(" ".join(cause.gpus)),
-        "on": some_of(map(printable, cause.nodes), _NODES_SHOWN),
+        "on": some_of(map(printable, sure), _NODES_SHOWN),
         "end": " at one end" if cause.at_one_end else "",
         "slow": len(hit),
         "tests": len(tests),
@@ -455,16 +481,21 @@ def _finding(posterior: Posterior, cause: Cause, confidence: float, band: Band) 
         "side": some_of(map(printable, sides[0]), _NODES_SHOWN),
         "other": some_of(map(printable, sides[1]), _NODES_SHOWN),
         "sides": " | ".join(some_of(map(printable, side), _NODES_SHOWN) for side in sides[:_NODES_SHOWN]),
-        "more": _circumstances(observed, tests, band),
+        "more": _circumstances(observed, tests, band) + _not_sure(unsure),
     }
-    code = _code(cause, dead=slowdown == float("inf"))
-    reason = Reason.of(code, **values)
+    told_apart = are_told_apart(posterior, cause)
+    reason = Reason.of(_code(cause, told_apart, dead=slowdown == float("inf")), **values)
     rows = _rows(observed, hit, tests)
-    told_apart = cause.kind != "socket" or dividing(posterior, cause) is None
-    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown, band, told_apart)
+    return Finding(cause, _FINDINGS[cause.kind], confidence, reason, sides, rows, slowdown, band, told_apart, unsure)
 
 
-def _code(cause: Cause, dead: bool) -> str:
+def _not_sure(nodes: Sequence[str]) -> str:
+    return f"; not sure of {some_of(map(printable, nodes), _NODES_SHOWN)}" if nodes else ""
+
+
+def _code(cause: Cause, told_apart: bool, dead: bool) -> str:
+    if not told_apart:
+        return "localize-one-of"
     if cause.kind == "node" and dead:
         return "localize-node-fails"
     return "localize-groups" if cause.sides else f"localize-{cause.kind}"
@@ -557,4 +588,4 @@ def _called(cause: Cause) -> str:
 def _placed(finding: Finding) -> str:
     if finding.cause.kind in ("cut", "placement"):
         return finding.reason
-    return Reason(f"{_called(finding.cause)}: {finding.reason}", code_of(finding.reason))
+    return Reason(f"{finding.title}: {finding.reason}", code_of(finding.reason))

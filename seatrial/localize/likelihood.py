@@ -1,5 +1,7 @@
 """How likely a test's value is if a cause slows it, against if none does. Pure."""
 
+from copy import copy
+
 import numpy as np
 
 from seatrial.localize.observations import Floats, Ints, Observed
@@ -11,6 +13,7 @@ _LEAST_GAIN = 4.0  # log likelihood, without which nothing is sought
 _SPREAD = 0.2  # of the slowdown: one cause does not slow all of its tests alike
 _STRAYS, _STRAY_TESTS = 0.02, 50  # the share of tests slow for a reason of their own, known as from that many tests
 _LEAST_STRAYS = 0.01
+SHARES = ((0.01, 0.6), (0.06, 0.35), (0.3, 0.05))  # of strays, each with its prior
 _WIDE = 1 / 4.5  # density of a stray's value: anything is as likely
 _FAILS, FAILS_IF_DEAD, _FAILS_IF_SLOW = 0.05, 0.9, 3.0  # a share, a share, and how many times as often
 
@@ -19,39 +22,41 @@ class Likelihood:
     """Densities of the tests' values, given what other causes explain already.
 
     A value is normal around what the causes of its test leave of the speed, or with probability `strays` that of a
-    stray. The share of strays, where they lie, and the share of tests that fail are fitted to what nothing explains
-    (empirical Bayes): many slow or failed tests without a pattern are then no proof of any cause.
+    stray. Where strays lie and the share of tests that fail are fitted to what nothing explains (empirical Bayes):
+    many failed tests without a pattern are then no proof of any cause.
     """
 
-    def __init__(
-        self,
-        observed: Observed,
-        base: Floats,
-        fails: Floats,
-        fitted: tuple[Floats, Floats] | None = None,
-        stray: Floats | None = None,
-    ) -> None:
-        """`base` is the log slowdown that is explained already, `fails` the probability of failing.
-
-        Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base` and `fails` do.
-        `stray` is the density of each test as a stray; default: fitted as well.
-        """
-        self._observed, self.base = observed, base
+    def __init__(self, observed: Observed, base: Floats, fails: Floats) -> None:
+        """`base` is the log slowdown that is explained already, `fails` the probability of failing."""
+        self._observed, self.base, self._explained_fails = observed, base, fails
         known = ~observed.failed & ~observed.alone
-        explained, failing = fitted or (base, fails)
-        others = observed.failed[failing < 0.5]
-        self._fails = np.maximum(fails, max(_FAILS, float(others.sum()) / max(1, len(others))))
-        odd = known & (observed.value + explained < -3 * self._width(explained))
+        others = observed.failed[fails < 0.5]
+        self._fails = np.maximum(fails, np.clip(others.sum() / max(1, len(others)), _FAILS, FAILS_IF_DEAD))
+        odd = known & (observed.value + base < -3 * width_of(observed.scale, base))
         count, of = float(observed.share[odd].sum()), float(observed.share[known].sum())  # as groups of nodes
         share = (count + _STRAYS * _STRAY_TESTS) / (of + _STRAY_TESTS)
         self.strays = float(np.clip(share, _LEAST_STRAYS, 0.5))
-        self.stray = np.full(len(base), _WIDE) if stray is None else stray
-        if stray is None and count >= 5:  # they lie together
+        self._stray = np.full(len(base), _WIDE)
+        if count >= 5:  # they lie together
             centre = float(np.median(observed.value[odd]))
-            self.stray = 0.5 * self.stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
-        self._usual = self._density(base, np.arange(len(base)))
+            self._stray = 0.5 * self._stray + 0.5 * _normal(observed.value - centre, np.abs(centre) * _SPREAD + 0.03)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        observed = self._observed
+        self._faster: tuple[Floats, Floats] | None = None
+        self._usual = self._density(self.base, np.arange(len(self.base)))
         usual = np.log(np.where(observed.failed, self._fails, (1 - self._fails) * self._usual))
         self.log_total = float((observed.weight * usual)[~observed.alone].sum())
+
+    def with_strays(self, share: float, where: "Likelihood | None" = None) -> "Likelihood":
+        """The same with another share of strays and of failures; strays lie where they lie in `where`."""
+        other = copy(self)
+        other.strays = share
+        other._fails = np.maximum(self._explained_fails, max(_FAILS, share))
+        other._stray = where._stray if where else self._stray
+        other._weigh()
+        return other
 
     @property
     def tests(self) -> int:
@@ -78,6 +83,23 @@ class Likelihood:
         tables *= self._observed.weight[tests, None]
         return tables
 
+    def faster(self) -> tuple[Floats, Floats]:
+        """Log likelihood ratio of each test if the level of its like is that of slowed ones, by each slowdown.
+
+        A test that nothing slows is then faster than the level by as much. Last are the sums over like tests.
+        """
+        if self._faster:
+            return self._faster
+        tests = np.arange(self.tests)
+        ratios = np.log(self._density(np.broadcast_to(-SLOWDOWNS, (self.tests, len(SLOWDOWNS))), tests))
+        ratios -= np.log(self._usual)[:, None]
+        ratios[self._observed.failed | self._observed.alone] = 0
+        ratios *= self._observed.weight[:, None]
+        order = np.argsort(self._observed.like, kind="stable")
+        starts = np.searchsorted(self._observed.like[order], np.arange(len(self._observed.like_sizes)))
+        self._faster = ratios, np.add.reduceat(ratios[order], starts, axis=0)
+        return self._faster
+
     def severities(self, penetrance: float) -> list[Floats]:
         """The log likelihood ratios of the tests of one operation at its likeliest little, medium and large slowdown.
 
@@ -95,12 +117,9 @@ class Likelihood:
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
         """Of those tests, for the slowdown of each or for several of them."""
         whole = (tests, None) if slowdown.ndim > 1 else tests
-        value, stray = self._observed.value[whole], self.stray[whole]
+        value, stray = self._observed.value[whole], self._stray[whole]
         width = width_of(self._observed.scale[whole], slowdown)
         return (1 - self.strays) * _normal(value + slowdown, width) + self.strays * stray
-
-    def _width(self, slowdown: Floats) -> Floats:
-        return width_of(self._observed.scale, slowdown)
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:

@@ -65,17 +65,24 @@ def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
     return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
 
 
+def are_told_apart(posterior: Posterior, cause: Cause) -> bool:
+    """Whether some test has a part of the GPUs of a cause on its nodes; True for a cause of one GPU or none."""
+    blamed = set(cause.gpus)
+    if len(blamed) < 2:
+        return True
+    for test in posterior.observed.tests:
+        for node, gpus in zip(test.nodes, test.gpus, strict=False):
+            if (node in cause.nodes or not cause.nodes) and 0 < len(blamed.intersection(gpus)) < len(blamed):
+                return True
+    return False
+
+
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
-    """A pair with half of the GPUs of a cause, which took part in the same tests; None for those told apart."""
-    node, where = cause.nodes[0], []
-    for address in cause.gpus:
-        with_it = (dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests)
-        where.append([address in gpus.get(node, ()) for gpus in with_it])
-    if len(where) < 2 or any(places != where[0] for places in where):
-        return None
+    """A pair with half of the GPUs of a cause, which no test tells apart."""
     half = cause.gpus[: len(cause.gpus) // 2]
-    helper = next(iter(_helpers(posterior, {*cause.nodes})), None)
-    return NextTest((node, helper), (half, half)) if helper else None
+    helpers = _helpers(posterior, {*cause.nodes})
+    nodes = [*cause.nodes[:1], *helpers][:2]
+    return NextTest((nodes[0], nodes[1]), (half, half)) if len(nodes) == 2 else None
 
 
 def repeated(test: GroupTest) -> NextTest:

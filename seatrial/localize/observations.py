@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _SIZES = 3  # the plateau is the median of the largest sizes, as in a run
-_FAST_SHARE = 0.1  # of like tests, at the least: a cut or a placement slows most of them
+_FAST_SHARE = 0.05  # of like tests, at the least: a cut or a placement slows most of them
 _SIGMA, _SIGMA_FLOOR, _PRIOR_TESTS = 0.03, 0.01, 4  # what a healthy pair scatters by, until tests show it
 _EFFICIENCY = 0.37  # of MAD, by which so many tests count
 _HALVES, _SHORTH = 20, 1.15  # tests from which their shortest half is wide enough, with its bias
@@ -170,8 +170,12 @@ class Observed:
         return ~self.failed & ~self.alone & (self.value > np.maximum(5 * self.scale, _FAST))
 
 
-def observe(tests: Sequence[GroupTest], band: Band = "large") -> Observed:
-    """Compare each test with its like, at the sizes of a band."""
+def observe(tests: Sequence[GroupTest], band: Band = "large", slowed: Bools | None = None) -> Observed:
+    """Compare each test with its like, at the sizes of a band.
+
+    The level is not that of tests that known causes have `slowed`, if others show a higher one.
+    """
+    others = np.ones(len(tests), dtype=bool) if slowed is None else ~slowed
     value, scale = np.zeros(len(tests)), np.full(len(tests), _SIGMA)
     failed = np.array([test.failed for test in tests], dtype=bool)
     alone = ~failed
@@ -180,7 +184,7 @@ def observe(tests: Sequence[GroupTest], band: Band = "large") -> Observed:
         if not test.failed:
             by_like[test.like].append(i)
     for members in by_like.values():
-        ratio, noise = _ratios([tests[i].busbw_gb_s for i in members], band)
+        ratio, noise = _ratios([tests[i].busbw_gb_s for i in members], band, others[members])
         known = ~np.isnan(ratio)
         where = np.array(members)[known]
         value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
@@ -211,21 +215,30 @@ def _weights(tests: Sequence[GroupTest], slow: Bools) -> Floats:
     return weight
 
 
-def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band) -> tuple[Floats, float]:
+def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band, others: Bools) -> tuple[Floats, float]:
     """The median log ratio over the sizes of a band of each sweep, and its noise by how these sizes scatter.
 
-    The ratio is NaN where no other has one of its sizes.
+    The level is that of the `others` where it is higher. The ratio is NaN where no other has one of its sizes.
     """
     sizes = sorted({size for sweep in sweeps for size in sweep})
     logs = np.array([[np.log(sweep[size]) if sweep.get(size, 0) > 0 else np.nan for size in sizes] for sweep in sweeps])
-    measured = [column[~np.isnan(column)] for column in logs.T]
-    logs -= [fast_level(values) if len(values) > 1 else np.nan for values in measured]
+    levels = [_level(column, others) for column in logs.T]
+    logs -= levels
     known = ~np.isnan(logs)
     largest = _of_band(known, band)
     ratios, some = np.full(len(sweeps), np.nan), largest.any(axis=1)
     plateau = np.where(largest, logs, np.nan)
     ratios[some] = np.nanmedian(plateau[some], axis=1)
     return ratios, _scatter(plateau[largest.sum(axis=1) > 1])
+
+
+def _level(column: Floats, others: Bools) -> float:
+    """The level of one size, NaN for one value alone."""
+    known = ~np.isnan(column)
+    if known.sum() < 2:
+        return np.nan
+    level, of_others = fast_level(column[known]), column[known & others]
+    return max(level, fast_level(of_others)) if 0 < len(of_others) < known.sum() else level
 
 
 def _of_band(known: Bools, band: Band) -> Bools:
@@ -261,9 +274,9 @@ def _shortest_half(values: Floats) -> float:
 
 
 def fast_level(values: Floats) -> float:
-    """The level of the fast tests: the highest at which a tenth of them agree; of two or three tests the highest.
+    """The level of the fast tests: the highest at which a twentieth of them agree; of two or three tests the highest.
 
-    A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from above, then the median around it.
+    A half-sample mode (Bickel and Fruehwirth, 2006) of a twentieth, taken from above, then the median around it.
     """
     if len(values) < 4:
         return float(values.max())

@@ -68,6 +68,12 @@ REASONS = {
         "Check the PCIe switch of these GPUs, its NICs, NUMA binding and ACS (`lspci -vvv`). Tests of one of the GPUs"
         " at a time tell them apart.",
     ),
+    "localize-one-of": Explanation(
+        f"{_WITH_IT}; {{fine}} of {{rest}} other tests are fine; these GPUs always took part together{{more}}",
+        "Tests with these GPUs are slow, and tests without them are not. They always took part together: one of them,"
+        " several, or what they share is slow.",
+        "Run the next test that the line names, with a part of the GPUs, and localize again with its log.",
+    ),
     "localize-leaf": Explanation(
         f"{_WITH_IT} on these nodes; {{fine}} of {{rest}} other tests are fine{{more}}",
         "Tests with this GPU address are slow on a part of the nodes: their leaf switch of that rail, or its uplinks.",

@@ -117,6 +117,33 @@ def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
     assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == ("leaf", (ADDRESSES[3],), leaf)
 
 
+def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_not_named_with_it() -> None:
+    leaf, unknown, drawn = set(nodes(16)[:8]), "n07", random.Random(4)
+    tests = []
+    for number, pair in enumerate(combinations(nodes(16), 2)):
+        used = drawn.choice((ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[1:3], ADDRESSES[3:5]))
+        if unknown in pair:  # its one test with the address is with a node of the leaf
+            used = ADDRESSES[:4] if pair == ("n00", unknown) else ADDRESSES[4:]
+        share = 0.6 if ADDRESSES[3] in used and leaf.intersection(pair) else 1.0
+        tests += tested([pair], lambda *_, share=share: share, gpus=lambda _, used=used: used, seed=number)
+    (finding,) = localize(tests).findings
+    assert (finding.kind, finding.cause.gpus) == ("leaf", (ADDRESSES[3],))
+    assert finding.named
+    assert set(finding.nodes) == leaf - {unknown}
+    assert finding.unsure == (unknown,)
+
+
+def test_a_fault_of_nearly_all_like_tests_is_not_taken_for_the_usual_speed() -> None:
+    groups = [*combinations(nodes(8), 2), *combinations(nodes(8), 4)][::2]
+    found = localize(
+        tested(groups, lambda _, group, *__: 0.4 if 0 < len({"n00", "n05"}.intersection(group)) < len(group) else 1)
+    )
+    assert {node for finding in found.findings if finding.named for node in finding.nodes} <= {"n00", "n05"}
+    observed = found.posterior.observed
+    across = [0 < len({"n00", "n05"}.intersection(test.nodes)) < len(test.nodes) for test in observed.tests]
+    assert observed.slow.tolist() == across
+
+
 def test_a_spine_is_a_cut_between_its_groups() -> None:
     leaves = [nodes(24)[i : i + 4] for i in range(0, 24, 4)]
     drawn = random.Random(1)
