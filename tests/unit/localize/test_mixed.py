@@ -37,6 +37,14 @@ def tested(
     return tests
 
 
+def steady(share: float) -> Speed:
+    return lambda *_: share
+
+
+def taking(gpus: Sequence[str]) -> Callable[[random.Random], Sequence[str]]:
+    return lambda _: gpus
+
+
 def named(found: Localization) -> list[tuple[str, str]]:
     return sorted((finding.cause.kind, finding.cause.name) for finding in found.findings if finding.named)
 
@@ -125,7 +133,7 @@ def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_not_named_with_it() -> 
         if unknown in pair:  # its one test with the address is with a node of the leaf
             used = ADDRESSES[:4] if pair == ("n00", unknown) else ADDRESSES[4:]
         share = 0.6 if ADDRESSES[3] in used and leaf.intersection(pair) else 1.0
-        tests += tested([pair], lambda *_, share=share: share, gpus=lambda _, used=used: used, seed=number)
+        tests += tested([pair], steady(share), gpus=taking(used), seed=number)
     (finding,) = localize(tests).findings
     assert (finding.kind, finding.cause.gpus) == ("leaf", (ADDRESSES[3],))
     assert finding.named
