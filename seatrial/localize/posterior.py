@@ -455,7 +455,7 @@ def _of_operations(log_factors: Floats, design: _Design) -> Floats:
     mixed = np.where(several, np.logaddexp(np.log(1 - _ACTS), np.log(_ACTS) + log_factors), log_factors)
     total = np.bincount(design.part_cause, mixed, len(design.columns))
     none = number * np.log(1 - _ACTS)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # of one operation or none it is not used
         some = total + np.log1p(-np.exp(np.minimum(none - total, 0))) - np.log1p(-np.exp(none))
     return np.where(number > 1, some, total)
 
