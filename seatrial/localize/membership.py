@@ -39,7 +39,11 @@ class Start:
 
 def likeliest(starts: Iterable[Start], weigh: Weigh) -> list[Column]:
     """The causes that are found from the likeliest starts, and those that are near them."""
-    begun = {(c.cause.name, c.cause.at_one_end): (start, c) for start in starts if (c := start.build(start.labels))}
+    begun = {
+        (c.cause.name, c.cause.at_one_end): (start, c)
+        for start in starts
+        if (c := start.build(start.labels)) and len(c.tests)
+    }
     if not begun:
         return []
     sought = [(start, column, penetrance) for start, column in begun.values() for penetrance in _PENETRANCES]
@@ -70,7 +74,11 @@ def _settled(start: Start, penetrance: float, weigh: Weigh) -> list[Column]:
         return [best]
     value = float(weigh([_slowing(best, penetrance)])[0])
     for _ in range(_MOST_MOVES):
-        moves = [(node, moved, column) for node, moved in _moves(labels) if (column := start.build(moved)) is not None]
+        moves = [
+            (node, moved, column)
+            for node, moved in _moves(labels)
+            if (column := start.build(moved)) and len(column.tests)
+        ]
         if not moves:
             return [best]
         weights = weigh([_slowing(column, penetrance) for _, _, column in moves])
