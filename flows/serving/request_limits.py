@@ -138,7 +138,7 @@ class SlowGuesses:
             self._waiting[address] -= 1
 
     def _forget(self, now: float) -> None:
-        """Drop addresses without a wrong login of late, where there are many."""
+        """Drop addresses whose last wrong login is older than the window, if there are many."""
         if len(self._wrong) <= _MOST_ADDRESSES:
             return
         for address in [each for each, wrong in self._wrong.items() if wrong[-1] < now - WINDOW_S]:

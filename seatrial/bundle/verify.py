@@ -100,7 +100,7 @@ class _Content:
     folders: set[str] = field(default_factory=set)
 
     def is_folder_too(self, path: PurePosixPath, *, is_folder: bool) -> bool:
-        """Whether a name is both a file's and a folder's, now that a member comes to it."""
+        """Whether a member makes a name both a file's and a folder's."""
         above = [str(parent) for parent in (path, *path.parents)[0 if is_folder else 1 :]]
         self.folders.update(above)
         small = {f"{self.top}/{name}" for name in self.small}

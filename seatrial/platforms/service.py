@@ -10,14 +10,14 @@ from seatrial.model.errors import InputError
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-# idle: no job has the node, and none is planned for it. gated: it waits for a test. out: somebody, or seatrial, has
-# taken it out of service. busy: all else.
+# idle: no job has the node, and none is planned for it. gated: it waits for a test. out: an operator or seatrial
+# took it out of service. busy: all else.
 State = Literal["idle", "gated", "out", "busy"]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceNode:
-    """A node of the cluster as its scheduler has it.
+    """A node and its state in the scheduler.
 
     `group` is its leaf switch, block or rack; empty where the platform does not know. `why` is the scheduler's reason
     of a node that is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a

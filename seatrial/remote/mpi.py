@@ -135,14 +135,12 @@ def mpirun(
     python = launcher.python if launcher else testbed.python
     program = [python, f"{testbed.workdir}/supervise.py"] if python else ["sh", f"{testbed.workdir}/supervise.sh"]
     sessions = f"{testbed.workdir}/sessions-{uuid4().hex}"  # on the head; of this mpirun alone
-    pipe = f"{sessions}/rank-0"
-    argv = ["sh", f"{testbed.workdir}/rank.sh", pipe, *argv]
+    argv = ["sh", f"{testbed.workdir}/rank.sh", _pipe(sessions), *argv]
     ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
     command = shlex.join([*program, str(timeout_s), *ranks])
     with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
         with suppress(OSError, EOFError):  # it ended at once; its output says why
-            own = {} if launcher else {**_agent(testbed, sessions), "SEATRIAL_PIPE": pipe}
-            environment = launcher.environment(ranks_env) if launcher else own | ranks_env
+            environment = _supervisor_env(testbed, ranks_env, sessions)
             process.send((json.dumps(environment).encode() if python else _for_shell(environment)) + b"\n")
         hidden = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
         with RawLog(log_file, hidden, max_characters=_MAX_LOG) as file:
@@ -162,6 +160,18 @@ def mpirun(
                 sessions=logins,
                 unreported=tuple(sorted(set(range(testbed.world_size)) - follower.reported)),
             )
+
+
+def _supervisor_env(testbed: Testbed, ranks_env: Mapping[str, str], sessions: str) -> Mapping[str, str]:
+    """The variables of the launcher; of mpirun also those of its remote shell and of rank 0's pipe."""
+    if testbed.launcher:
+        return testbed.launcher.environment(ranks_env)
+    return {**_agent(testbed, sessions), "SEATRIAL_PIPE": _pipe(sessions), **ranks_env}
+
+
+def _pipe(sessions: str) -> str:
+    """The named pipe into which rank 0 prints."""
+    return f"{sessions}/rank-0"
 
 
 def _for_shell(environment: Mapping[str, str]) -> bytes:

@@ -117,5 +117,5 @@ def read_record(folder: Path) -> RunAtWork | None:
 
 
 def killed_runs() -> list[RunAtWork]:
-    """The runs whose process has gone without a word."""
+    """The runs whose process was killed."""
     return [run for run in runs_at_work() if run.was_killed]
