@@ -1,6 +1,7 @@
 """Limits of requests to a lasting Prefect server: time for headers, bytes of a body, wrong logins of an address."""
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict, deque
 
@@ -11,6 +12,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 HEADER_TIMEOUT_S = 10.0  # from the connection, or from the end of a request, until the next one has all its headers
 MAX_BODY_BYTES = 16 * 1024**2  # Prefect's own requests stay far below
+LINGER_S = 5.0  # for the rest of a body that was refused, as nginx's lingering_timeout
 FREE_TRIES, WINDOW_S = 10, 60.0  # wrong logins of an address within that time that are answered at once
 DELAY_S = 1.0  # between the answers to further ones
 MOST_WAITING = 20  # of an address; more are refused before their login is looked at
@@ -68,9 +70,8 @@ class BoundedBodies:
             return
         left, has_begun = MAX_BODY_BYTES, False
         given = Headers(scope=scope).get("Content-Length", "0")
-        refusal = PlainTextResponse(f"a body may have {MAX_BODY_BYTES} bytes", 413, {"Connection": "close"})
         if not given.isdecimal() or int(given[:20]) > left:
-            await refusal(scope, receive, send)
+            await _refuse(receive, send)
             return
 
         async def receive_some() -> Message:
@@ -91,7 +92,31 @@ class BoundedBodies:
             if left >= 0:
                 raise
         if left < 0 and not has_begun:
-            await refusal(scope, receive, send)
+            await _refuse(receive, send)
+
+
+async def _refuse(receive: Receive, send: Send) -> None:
+    """Answer 413, and read on for a while before the connection is closed.
+
+    A connection that is closed with bytes unread is reset, and a client that still sends loses the answer.
+    """
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    text = f"a body may have {MAX_BODY_BYTES} bytes".encode()
+    await send({"type": "http.response.body", "body": text, "more_body": True})
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(_read_on(receive), LINGER_S)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _read_on(receive: Receive) -> None:
+    """Drop what still comes of a body, MAX_BODY_BYTES at most."""
+    left = MAX_BODY_BYTES
+    while left > 0:
+        message = await receive()
+        if not message.get("more_body"):
+            return
+        left -= len(message["body"])
 
 
 class SlowGuesses:
