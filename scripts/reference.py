@@ -18,7 +18,7 @@ from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.config.fields import Field, Section, sections
-from seatrial.model.reason import Explanation
+from seatrial.model.explanations import Explanation
 from seatrial.readers.table import READERS
 from seatrial.report.listings import rounded
 from seatrial.runs.explanations import AREAS

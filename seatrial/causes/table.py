@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from seatrial.model.reason import Explanation, register
+from seatrial.model.explanations import Explanation, register
 
 Severity = Literal["fatal", "status", "note", "follows"]
 Who = Literal["node", "peer", "setup"]

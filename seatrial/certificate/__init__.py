@@ -1,15 +1,12 @@
 """The acceptance certificate of a cluster: requirements held against runs, with the evidence of each, signed."""
 
-from seatrial.runs import REASONS
-
 __all__ = [
     "CERTIFICATE",
     "EVIDENCE",
     "PAGE",
     "PAPER",
-    "REASONS",
     "REQUIREMENTS",
-]  # REASONS: the codes that modules here give
+]
 
 CERTIFICATE = "certificate.json"
 PAGE = "certificate.html"

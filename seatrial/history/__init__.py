@@ -7,12 +7,11 @@ import os
 from typing import TYPE_CHECKING
 
 from seatrial.history.rows import Pin, RunRow
-from seatrial.model.reason import Explanation, register
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-__all__ = ["REASONS", "Pin", "RunRow", "check_history", "open_store"]
+__all__ = ["Pin", "RunRow", "check_history", "open_store"]
 
 
 def open_store(url: str | None = None) -> "Store":
@@ -34,30 +33,3 @@ def check_history() -> None:
         from seatrial.history.engine import make_usable, parse_url
 
         make_usable(parse_url(text))
-
-
-REASONS = {
-    "history-failed": Explanation(
-        "history {place}: {action}: {problem}{next_step}",
-        "The store of earlier runs cannot be read or written.",
-        "Follow the end of the line: another process holds the file, the path, the server, or `SEATRIAL_HISTORY`.",
-    ),
-    "history-driver-missing": Explanation(
-        "history {place}: {action}: {problem}; install seatrial with its extra `postgres`",
-        "The PostgreSQL driver is not installed.",
-        "Install seatrial with its extra `postgres`: `uv tool install 'seatrial[postgres] @ WHEEL'`.",
-    ),
-    "history-too-new": Explanation(
-        "history {place}: a newer seatrial wrote it ({problem}); upgrade seatrial",
-        "A newer version of seatrial changed the tables of the store.",
-        "Upgrade seatrial on this machine.",
-    ),
-    "run-overdue": Explanation(
-        "{late}; check its schedule and its worker",
-        "The flow `watch` found no run of the suite on this cluster within the time that is allowed.",
-        "Check the schedule, the worker and `SEATRIAL_HISTORY`, and whether an earlier run still holds the cluster.",
-        formerly=("run-never-recorded",),
-    ),
-}
-
-register(REASONS)

@@ -16,11 +16,9 @@ tests from logs.
 from seatrial.localize.findings import Finding, Localization, localize
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import GroupTest
-from seatrial.localize.reasons import REASONS
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 
 __all__ = [
-    "REASONS",
     "Budget",
     "Finding",
     "Group",

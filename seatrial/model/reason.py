@@ -1,38 +1,11 @@
 """A reason is data: a stable code and its values, from which its explanation makes the sentence that people read."""
 
-import string
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Self
 
+from seatrial.model.explanations import explanation_of
+
 Value = str | int | float
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The sentence of a code as a template for `str.format`, its meaning, and the next step if it has one.
-
-    `formerly`: codes of earlier versions that it stands for; a run.json may hold them.
-    """
-
-    template: str
-    meaning: str
-    next_step: str | None = None
-    formerly: tuple[str, ...] = ()
-
-    @property
-    def pattern(self) -> str:
-        """The sentence with an ellipsis for each value."""
-        parts = string.Formatter().parse(self.template)
-        return "".join(f"{text}…" if field is not None else text for text, field, _, _ in parts)
-
-
-_EXPLANATIONS: dict[str, Explanation] = {}
-
-
-def register(explanations: Mapping[str, Explanation]) -> None:
-    """Make codes known to `Reason.of`. A package does so with its `REASONS`."""
-    _EXPLANATIONS.update(explanations)
 
 
 class Reason(str):
@@ -65,12 +38,10 @@ class Reason(str):
         What is neither text nor number is kept as its text.
         """
         plain = {name: value if isinstance(value, Value) else str(value) for name, value in values.items()}
-        return cls(_EXPLANATIONS[code].template.format(**plain), code, plain)
-
-
-def explanation_of(code: str) -> Explanation | None:
-    """The explanation of a code, if the package that it comes from is imported."""
-    return _EXPLANATIONS.get(code)
+        explanation = explanation_of(code)
+        if explanation is None:
+            raise KeyError(code)
+        return cls(explanation.template.format(**plain), code, plain)
 
 
 def join(reasons: Iterable[str]) -> str:

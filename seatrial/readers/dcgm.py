@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items, listed
 from seatrial.readers.nvidia_smi import FABRIC, MEMORY, NVLINK, PCIE, SLOWED
@@ -236,19 +235,3 @@ def _health_rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.lstrip().startswith("|"):
             yield cells[0], cells[1] if len(cells) > 1 else ""
-
-
-REASONS = {
-    _SETTING: Explanation(
-        "{tool}: {what}",
-        "A test of DCGM failed for a setting of the node. It says nothing of the GPU, and DCGM may have left out the"
-        " tests that follow (`degraded`).",
-        "Correct the setting that the line names (`nvidia-smi -pm 1` for persistence mode); then `dcgmi diag` again.",
-    ),
-    _NOT_RUN: Explanation(
-        "{tool}: {what}",
-        "A test of DCGM broke off before it had a result.",
-        "Read `/var/log/nvidia-dcgm` and `dmesg` on that node, restart nv-hostengine (`systemctl restart nvidia-dcgm`),"
-        " and run `dcgmi diag` again.",
-    ),
-}

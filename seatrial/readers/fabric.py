@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seatrial.causes.xid import meaning_of
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
@@ -99,24 +98,3 @@ def _of_domain(nodes: Sequence[tuple[str, str]], state: str) -> Iterator[Result]
             yield Result(Verdict.FAIL, _IMEX, f"IMEX on {host} is {status}: no NVLink between nodes there")
     if state not in ("UP", "") and all(status == "READY" for _, status in nodes):
         yield Result(Verdict.FAIL, _IMEX, f"the domain is {state}, though each node is ready")
-
-
-REASONS = {
-    _SWITCH: Explanation(
-        "{tool}: {what}",
-        "Fabric manager saw an error of an NVSwitch that ends NVLink traffic.",
-        "Drain the node, reset all its GPUs and switches, or power-cycle it; replace the board if it comes again.",
-    ),
-    _FABRIC: Explanation(
-        "{tool}: {what}",
-        "Fabric manager reports an error: GPUs may be without NVLink.",
-        "`systemctl restart nvidia-fabricmanager` on that node; its version must be the driver's; then `nvidia-smi -q`"
-        " must say `Fabric State: Completed`.",
-    ),
-    _IMEX: Explanation(
-        "{tool}: {what}",
-        "A node of the NVLink domain is not ready for memory exports between nodes (IMEX).",
-        "`systemctl restart nvidia-imex` on that node, check its nodes_config.cfg and port 50000 between the nodes;"
-        " `nvidia-imex-ctl -N` must say `Domain State: UP`.",
-    ),
-}

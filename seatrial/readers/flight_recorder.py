@@ -19,39 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.model.reason import Explanation, Reason, register
+from seatrial.model.reason import Reason
 from seatrial.text.printable import printable
-
-REASONS = {
-    "collective-not-entered": Explanation(
-        "rank {rank}{place} did not enter {operation} {number} of group {group}{stands}{gpu}",
-        "All others of the group wait in a collective that this rank did not enter.",
-        "Look at what the rank does there (its data loader, its file system, its GPU): `py-spy dump --pid PID`.",
-    ),
-    "rank-left-no-dump": Explanation(
-        "rank {rank}{place} left no dump, and the others wait",
-        "A rank that is killed, stopped or unreachable writes nothing; the others then wait for it.",
-        "Look for its process on its node, and at the kernel's log there: `dmesg -T | tail`.",
-    ),
-    "rank-stands-elsewhere": Explanation(
-        "rank {rank}{place} does not wait for the others, who wait{stands}{gpu}",
-        "All ranks but this one stand in communication; what they wait for has no number.",
-        "Run `py-spy dump --native --pid PID` on that rank: it shows the data loader, the file system or the GPU"
-        " that it waits for.",
-    ),
-    "ranks-wait-in-a-circle": Explanation(
-        "ranks {ranks} wait for each other in groups {groups}",
-        "The ranks entered the collectives of several groups in different orders.",
-        "Make every rank enter the groups' collectives in the same order.",
-    ),
-    "no-rank-behind": Explanation(
-        "all {ranks} ranks that left a dump have entered the same collectives",
-        "The collectives do not tell who is late: it hangs in one that all have entered, or outside of all.",
-        "Look at the network between the nodes: `seatrial run CLUSTER --suite quick`.",
-    ),
-}
-
-register(REASONS)
 
 _MOST_BYTES = 64 << 20  # of a dump: 2,000 entries with stacks have some 5 MB
 _MOST_OPERATIONS = 5_000_000

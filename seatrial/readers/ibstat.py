@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
@@ -145,22 +144,3 @@ def _of_port(port: _Port, fastest_gb: float) -> Iterator[Result]:
     else:
         verdict = Verdict.DEGRADED if port.layer == "ethernet" or physical == "disabled" else Verdict.FAIL
         yield Result(verdict, PORT_DOWN, f"{port.name} has no link ({', '.join(filter(None, (state, physical)))})")
-
-
-REASONS = {
-    PORT_DOWN: Explanation(
-        "{tool}: {what}",
-        "A port of the node has no link.",
-        "`mlxlink -d DEVICE -m` on that node; reseat or replace the cable or module, then look at the switch port.",
-    ),
-    _NO_SUBNET: Explanation(
-        "{tool}: {what}",
-        "The link is up, and no subnet manager has configured the port.",
-        "`sminfo` on that node; start the subnet manager (`systemctl status opensm`), or check UFM.",
-    ),
-    _PORT_SLOW: Explanation(
-        "{tool}: {what}",
-        "A port runs at less than its speed.",
-        "`mlxlink -d DEVICE` and `lspci -vv` on that node: width and speed of the link and of PCIe; then the cable.",
-    ),
-}

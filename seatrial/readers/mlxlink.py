@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
@@ -86,12 +85,3 @@ def _outside(field: str) -> list[int]:
 
 def _named_lanes(lanes: Sequence[int]) -> str:
     return f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes[:8]))}"
-
-
-REASONS = {
-    _MODULE: Explanation(
-        "{tool}: {what}",
-        "The optical module or its fibre is at fault.",
-        "Clean the fibre's ends and reseat the module; replace the module, then the fibre, and run `mlxlink` again.",
-    ),
-}

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
 
@@ -106,20 +105,3 @@ def _out_of_step(section: _Section, named: str) -> str:
     if behind > ahead:
         return f"{what}: {behind} ranks at {low} are behind {ahead} at {high}, which only are ahead: {named}"
     return f"{what}: at {low}, {high - low} behind {ahead} ranks: {named}"
-
-
-_LOOK = "Run `py-spy dump --native --pid PROCESS` on that node, and look for an Xid in its dmesg."
-REASONS = {
-    MISSING: Explanation(
-        "{tool}: {what}",
-        "A rank of a communicator does not answer NCCL's RAS network: its process died or hangs, or its node is gone.",
-        _LOOK,
-    ),
-    FAILED: Explanation("{tool}: {what}", "A rank of a communicator reports an error to NCCL's RAS network.", _LOOK),
-    OUT_OF_STEP: Explanation(
-        "{tool}: {what}",
-        "Ranks of a communicator were at different operations when RAS asked them, which is usual for a moment.",
-        "Run `ncclras -v` again after a minute: if the counts stay, the ranks that are behind hang; run `py-spy dump`"
-        " there.",
-    ),
-}

@@ -6,7 +6,6 @@ Reference: docs.nvidia.com/deploy/nvidia-smi. `ERR!` and `GPU requires reset` st
 import re
 from collections.abc import Iterator, Sequence
 
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
@@ -241,44 +240,3 @@ def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
 def _links(links: Sequence[str]) -> str:
     more = " and more" if len(links) > 8 else ""
     return f"link{'s' if len(links) > 1 else ''} {', '.join(links[:8])}{more}"
-
-
-REASONS = {
-    RESET: Explanation(
-        "{tool}: {what}",
-        "The driver asks for a reset of the GPU: a remapped row, or a fault that only a reset clears.",
-        "Drain the node, then `nvidia-smi --gpu-reset -i GPU`, or reboot it; `nvidia-smi -q` must be clean after.",
-    ),
-    MEMORY: Explanation(
-        "{tool}: {what}",
-        "The GPU counts memory errors that it could not correct, or has no spare rows left.",
-        "Drain the node, reset the GPU (`nvidia-smi --gpu-reset -i GPU`), and run `dcgmi diag -r 3`; replace the GPU if"
-        " remapping failed or the count grows.",
-    ),
-    SLOWED: Explanation(
-        "{tool}: {what}",
-        "The hardware keeps the GPU's clocks down: heat, power brake, or a fault of the supply.",
-        "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` on that node; check airflow, coolant and power supplies.",
-    ),
-    FABRIC: Explanation(
-        "{tool}: {what}",
-        "The GPU is not registered with the fabric manager, or its NVLink fabric is not healthy.",
-        "`systemctl status nvidia-fabricmanager` and its log on that node; restart it, then reset all GPUs.",
-    ),
-    LOST: Explanation(
-        "{tool}: {what}",
-        "The driver cannot read fields of the GPU: it hangs or fell off the bus.",
-        "Drain the node, look for Xid 79 in `dmesg`, and reboot it; reseat or replace the GPU if it comes again.",
-    ),
-    PCIE: Explanation(
-        "{tool}: {what}",
-        "The PCIe link of the GPU has fewer lanes than it could have, or errors.",
-        "`lspci -vv -s BUSID` on that node, and AER in `dmesg`; reseat the GPU, its riser or its cable.",
-    ),
-    NVLINK: Explanation(
-        "{tool}: {what}",
-        "An NVLink of the GPU is down, or counts errors.",
-        "`nvidia-smi nvlink -s` and `-e` on that node, Xid 74 or 144 to 150 in `dmesg`; reset all its GPUs, reseat or"
-        " replace the GPU or its NVLink bridge if it comes again.",
-    ),
-}

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from statistics import median
 
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
@@ -148,18 +147,3 @@ def _slow_memory(matrix: Matrix) -> Iterator[Result]:
     for gpu, value in enumerate(own):
         if value < _SLOW * usual:
             yield Result(Verdict.DEGRADED, MEMORY, f"GPU {gpu}: memory at {value:g} GB/s, others at {usual:g}")
-
-
-REASONS = {
-    _NO_PEER: Explanation(
-        "{tool}: {what}",
-        "A GPU cannot reach the memory of the others, which can reach each other.",
-        "`nvidia-smi topo -p2p r` on that node; check NVLink (`nvidia-smi nvlink -s`), ACS and the IOMMU.",
-    ),
-    _PEER_SLOW: Explanation(
-        "{tool}: {what}",
-        "Copies between GPUs are slower with peer access than through the memory of the host: the IOMMU or ACS sends"
-        " them through the root complex.",
-        "Run `lspci -vvv | grep ACSCtl` and `cat /proc/cmdline` on that node: turn ACS off, and boot with `iommu=pt`.",
-    ),
-}

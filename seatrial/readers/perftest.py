@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
 
@@ -71,12 +70,3 @@ def _of_row(
             yield Measurement("rdma_bandwidth", gb_s, "GB/s", subject, conditions, (gb_s,))
         elif words.startswith("t_typical") and unit == "usec":
             yield Measurement("rdma_latency", value, "us", subject, conditions, (value,), better="lower")
-
-
-REASONS = {
-    _RDMA: Explanation(
-        "{tool}: {what}",
-        "A test of RDMA did not get through.",
-        "`ibstat` on both nodes, then the GID index, MTU and routes between them; the firewall must let its port pass.",
-    ),
-}

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 
@@ -59,12 +58,3 @@ def _of_counters(counts: dict[str, dict[str, int]]) -> Report:
 
 def _is_congestion(counter: str) -> bool:
     return counter.endswith(("XmitWait", "XmtWait", "XmitDiscards", "XmtDiscards"))
-
-
-REASONS = {
-    PORT_ERRORS: Explanation(
-        "{tool}: {what}",
-        "A link counts errors of the cable: it lost symbols, recovered or went down.",
-        "`ibqueryerrors` again after an hour of traffic; if the counts grow, replace the cable or module there.",
-    ),
-}

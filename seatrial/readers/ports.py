@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from seatrial.catalog import nic_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Explanation, Reason, join
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict, worst
 
@@ -58,22 +58,3 @@ def _judged(measurement: Measurement, port_gb_s: float) -> Judgement:
     )
     expected = Expected(low=enough * ways * port_gb_s)
     return Judgement(measurement, verdict, reason, "physics", expected, share - 1, share=share)
-
-
-REASONS = {
-    "port-below-rate": Explanation(
-        "{device} reaches {value} of {rate} Gb/s, {percent} % of its port",
-        "A test of RDMA, or the port itself, has less than the rate that `--fabric` gives a NIC: below 80 % is"
-        " `degraded`, below half is `fail`.",
-        "`mlxlink -d DEVICE` and `lspci -vv` on that node: width and speed of the link and of PCIe, then its cable.",
-    ),
-    "port-above-rate": Explanation(
-        "{device} reaches {value} Gb/s, {percent} % of the {rate} Gb/s of a port: it is no port of that fabric",
-        "The number is above what a NIC of `--fabric` can carry (`inconclusive`).",
-        "Correct `--fabric`: `ibstat DEVICE` on that node says the port's rate.",
-    ),
-    "port-as-rated": Explanation(
-        "{device} reaches {value} of {rate} Gb/s, {percent} % of its port",
-        "The port has the rate that `--fabric` gives it.",
-    ),
-}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Explanation, Reason, join
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
@@ -91,26 +91,3 @@ def _listed(texts: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(secrets.out_of_line(printable(text)[:MAX_WORDS]) for text in texts))
     more = f" and {len(distinct) - _MAX_SHOWN} more" if len(distinct) > _MAX_SHOWN else ""
     return "; ".join(distinct[:_MAX_SHOWN]) + more
-
-
-REASONS = {
-    "tool-says-bad": Explanation(
-        "{tool}: {what}",
-        "A tool whose output was given found a fault by its own tests (`fail`), or warns of one (`degraded`).",
-        "Drain the node, reset the device that the line names (`nvidia-smi --gpu-reset -i N`), and run the tool again.",
-    ),
-    "tool-wrong-data": Explanation(
-        "{tool}: {what}",
-        "A tool whose output was given read other data than it had written (`corrupt`).",
-        "Drain the node, look for Xids and ECC errors, and test its GPUs one by one (`dcgmi diag -r 3`).",
-    ),
-    "tool-unfinished": Explanation(
-        "{tool}: its output holds no result",
-        "The tool's output was recognised, and ends before any result.",
-        "Run the tool again, and keep all that it prints.",
-    ),
-    "tool-noted": Explanation(
-        "{tool} notes: {what}",
-        "A note to the verdict. The tool reports it, and it is no fault.",
-    ),
-}

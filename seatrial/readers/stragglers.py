@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
 
@@ -58,13 +57,3 @@ def _result(key: tuple[str, int], scored: tuple[str, float] | None, named: str) 
 
 def _measured(kind: str, rank: int, node: str, score: float) -> Measurement:
     return Measurement("straggler_score", score, "1", Subject("node", node), {"kind": kind, "rank": rank}, (score,))
-
-
-REASONS = {
-    STRAGGLER: Explanation(
-        "{tool}: {what}",
-        "The GPU kernels of a rank take longer than those of the others, or than its own did before.",
-        "Run `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` on that node for a GPU that is slowed down, then"
-        " `dcgmi diag -r 3`; drain the node if it stays slow.",
-    ),
-}

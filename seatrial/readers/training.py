@@ -12,7 +12,6 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers import training_setup, training_steps
 from seatrial.readers.report import Report, Result
@@ -187,20 +186,3 @@ def _change(costs: Sequence[float]) -> int:
             lowest, place = total, at
         total += deviation - usual
     return place
-
-
-REASONS = {
-    NOT_FINITE: Explanation(
-        "{tool}: {what}",
-        "The loss or the gradient of a training is NaN or infinite. A rank that finds it in its own loss, before any"
-        " collective, is named with its node and GPU.",
-        "Go back to the checkpoint before that step and run it again: the same step again is the data or the program,"
-        " another is hardware; then run `dcgmi diag -r 3` on the node that is named.",
-    ),
-    SLOWER: Explanation(
-        "{tool}: {what}",
-        "The steps of a training take longer than its earlier ones, and it stays so until the log ends.",
-        "Run `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` on the nodes for a GPU that is slowed down,"
-        " and `seatrial run` for one that is slower than the others.",
-    ),
-}

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Explanation
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items
 from seatrial.readers.report import Report, Result
@@ -129,27 +128,3 @@ def _finite(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and abs(value) < 1e15 else None
-
-
-REASONS = {
-    NOT_FINITE: Explanation(
-        "{tool}: {what}",
-        "A loss became NaN or infinite, so a GPU computed wrongly or data arrived wrong (`corrupt`).",
-        "Take the node of that rank out, and test its memory (`dcgmi diag -r 3`).",
-    ),
-    DIFFER: Explanation(
-        "{tool}: {what}",
-        "The ranks ended with different parameters: all_reduce gave them different sums (`corrupt`).",
-        "Take the node of that rank out, and run `seatrial probe all_reduce` on the others.",
-    ),
-    NOT_LEARNED: Explanation(
-        "{tool}: {what}",
-        "The training ran, and its loss did not fall.",
-        "Train for more steps, then run `dcgmi diag -r 3` on the nodes.",
-    ),
-    WRONG_SUM: Explanation(
-        "{tool}: {what}",
-        "A GPU, a link or the network changed data (`corrupt`).",
-        "Take the nodes of those ranks out, and run `seatrial probe all_reduce` on the others.",
-    ),
-}

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.reason import code_of, explanation_of, parts_of
+from seatrial.model.explanations import explanation_of
+from seatrial.model.reason import code_of, parts_of
 from seatrial.model.result import Check, Expected, NextStep, RunResult, Suspect, next_line, verdict_line
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
+from seatrial.model.explanations import explanation_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, code_of, explanation_of, extended, parts_of, placed, recorded
+from seatrial.model.reason import Reason, code_of, extended, parts_of, placed, recorded
 from seatrial.model.result import (
     SURE,
     Check,

@@ -2,18 +2,19 @@
 
 import ast
 import copy
+import csv
 import json
 import pickle
 import string
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from seatrial import causes, readers
+from seatrial import causes
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
@@ -32,7 +33,6 @@ from seatrial.model.reason import (
 )
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.readers import flight_recorder
 from seatrial.runs.explanations import AREAS, CATALOG
 from seatrial.runs.load import load_result
 from seatrial.text.docs import with_addresses
@@ -49,16 +49,9 @@ def _fields(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
-def _tables() -> list[Path]:
-    """The modules with the codes of a package."""
-    return [
-        path for path in modules() if path.stem in ("reasons", "__init__") and "\nregister(REASONS)" in path.read_text()
-    ]
-
-
 def _sources() -> list[Path]:
     """The modules that make reasons."""
-    return [path for path in modules() if path not in _tables() and path.name != "explanations.py"]
+    return [path for path in modules() if path.name != "explanations.py"]
 
 
 def _constants(path: Path) -> set[str]:
@@ -78,19 +71,6 @@ def _made(path: Path) -> Iterator[tuple[str, str, set[str] | None]]:
                 yield f"{path.name}:{node.lineno}", code, names if all(v.arg for v in values) else None
 
 
-@cache
-def _imported(path: Path) -> set[str]:
-    """The packages that the module imports, and those that the packages import that hold it."""
-    files = [path, *(folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))]
-    names = {".".join(path.relative_to(ROOT).parts[:-1])}
-    for file in filter(Path.exists, files):
-        for node in nodes(file):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    parts = [name.split(".") for name in names]
-    return {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
-
-
 def test_every_reason_in_the_code_is_explained_with_its_values() -> None:
     made = [each for path in _sources() for each in _made(path)]
     assert len(made) > 20
@@ -107,18 +87,13 @@ def test_every_code_is_used() -> None:
     assert len(CATALOG) == sum(map(len, AREAS.values())), "a code is in two areas"
 
 
-def test_a_code_is_registered_where_it_is_raised() -> None:
-    package_of = {
-        code: ".".join(path.relative_to(ROOT).parts[:-1])
-        for path in _tables()
-        for code in _constants(path) & set(CATALOG)
-    }
-    package_of |= dict.fromkeys(readers.REASONS, "seatrial.readers")  # each reader has its own
-    package_of |= dict.fromkeys(flight_recorder.REASONS, "seatrial.readers")
-    assert set(package_of) == set(CATALOG) - set(causes.REASONS), "those of logs stand in a table"
-    for path in _sources():
-        for place, code, _ in _made(path):
-            assert package_of[code] in _imported(path), f"{place}: {code} is of {package_of[code]}, not imported there"
+def test_the_table_is_in_order_and_whole() -> None:
+    with (ROOT / "seatrial/model/reasons.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    places = [row["area"] for row in rows]
+    assert [area for area, _ in groupby(places)] == list(dict.fromkeys(places)), "an area is in two places"
+    assert len({row["code"] for row in rows}) == len(rows), "a code is there twice"
+    assert all(row["sentence"] and row["meaning"] for row in rows)
 
 
 def test_former_codes_are_explained() -> None:

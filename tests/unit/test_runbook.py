@@ -134,7 +134,7 @@ def _plain(text: str) -> str:
 
 
 def test_every_reason_has_a_code() -> None:
-    """A reason is `Reason.of(code, ...)`, with the code in the `REASONS` of its package."""
+    """A reason is `Reason.of(code, ...)`, with the code in reasons.csv."""
     without = [f"{where}: {reason}" for reason, where in reasons().items()]
     assert not without, "reasons without a code:\n" + "\n".join(without)
 
