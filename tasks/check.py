@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEAST_REPEATS_S = 30.0  # of the quickest suite, whose checks take less
+STATES = {0: Completed, 1: Failed, 3: Crashed}  # by exit status
 
 
 def _is_no_dump(record: logging.LogRecord) -> bool:
@@ -39,8 +40,6 @@ def _is_no_dump(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("prefect.task_runs").addFilter(_is_no_dump)
-
-STATES = {0: Completed, 1: Failed, 3: Crashed}  # by exit status
 
 
 def shown(value: T, checks: Iterable[Check | None]) -> T:

@@ -35,6 +35,11 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.launch")
+_GIVEN = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled"})  # codes of nodes that the scheduler took
+COLLECT_S = 60.0
+CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
+_NODE_S = 15.0
+_FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a node
 
 
 def launch(run: Run) -> Testbed:
@@ -92,9 +97,6 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
         else:
             lines.append(f"{node} is out of service already")
     return lines
-
-
-_GIVEN = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled"})  # codes of nodes that the scheduler took
 
 
 def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> str | None:
@@ -164,11 +166,6 @@ def reap(platform: Platform) -> list[Leftover]:
 
 
 launch_task = task(name="launch", cache_policy=NO_CACHE)(launch)
-
-COLLECT_S = 60.0
-CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
-_NODE_S = 15.0
-_FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a node
 
 
 def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> None:

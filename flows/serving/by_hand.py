@@ -17,6 +17,22 @@ from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 
 log = logging.getLogger("seatrial")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What later steps need, in the order of their need.
+_IMPORTED_AHEAD = (
+    "fastapi",
+    "prefect.task_engine",
+    "alembic.command",
+    "seatrial.history.store",
+    "seatrial.history.engine",
+    "paramiko",
+    "pandas",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_svg",
+    "jinja2",
+    "seatrial.report.html",
+    "seatrial.report.terminal",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +41,6 @@ class Unfinished:
 
     exit_status: int
     reason: str
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Terminated(BaseException):
@@ -68,23 +81,6 @@ class _Listening:
             return None
         how, status = ("interrupted", 130) if self.number == signal.SIGINT else ("terminated", 143)
         return Unfinished(status, Reason.of("cut-off", how=f"{how}; everything is taken down"))
-
-
-# What later steps need, in the order of their need.
-_IMPORTED_AHEAD = (
-    "fastapi",
-    "prefect.task_engine",
-    "alembic.command",
-    "seatrial.history.store",
-    "seatrial.history.engine",
-    "paramiko",
-    "pandas",
-    "matplotlib.figure",
-    "matplotlib.backends.backend_svg",
-    "jinja2",
-    "seatrial.report.html",
-    "seatrial.report.terminal",
-)
 
 
 def _import_ahead() -> None:

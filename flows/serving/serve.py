@@ -45,6 +45,17 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
 
 REAP_CRON = "*/15 * * * *"
+_LOOK_S = 0.5
+_STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
+_QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
+_DEFAULTS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the next UI talks to its makers' servers, analytics or not
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # not pickle, where a result is kept at all
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +172,6 @@ def local_timezone() -> str:
     """Return the name of the machine's time zone, or UTC."""
     where = Path("/etc/localtime").resolve().as_posix()
     return where.partition("/zoneinfo/")[2].removeprefix("posix/") or "UTC"
-
-
-_LOOK_S = 0.5
-_STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
-_QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
-_DEFAULTS = {
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the next UI talks to its makers' servers, analytics or not
-    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
-    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # not pickle, where a result is kept at all
-}
 
 
 def serve(site: ServeConfig, host: str, port: int) -> None:

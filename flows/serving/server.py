@@ -35,6 +35,41 @@ SERVER_AUTH = "PREFECT_SERVER_API_AUTH_STRING"  # what a server asks for
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"  # what a client gives
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 _USER_AND_PASSWORD = re.compile(r"[^\s:]+:\S+")
+log = logging.getLogger("seatrial")
+_SERVER_SETTINGS = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    # A lasting server, and a client that saves a block, register its type. Looking for types takes a second.
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
+    # Events are for automations. Deleting old ones delays first requests on SQLite by two seconds.
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "0",
+    # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of the start.
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "0",
+    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
+}
+HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
+TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
+_IN_MEMORY = {
+    "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
+        "sqlite+aiosqlite:///file::memory:?cache=shared&uri=true&check_same_thread=false"
+    )
+}
+_DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
+# PR_SET_PDEATHSIG (1) with SIGKILL (9): the server ends with the run, even where that is killed.
+_SERVE = """
+import ctypes, gc, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+gc.disable()  # as collect_apart does: imports make no garbage, and to look for it takes a fifth of the start
+import uvicorn
+from prefect.server.api.server import create_app
+from flows.serving.server import collect_apart
+from flows.serving.webserver import own_pages_alone
+app = create_app(ephemeral=True, final=True)  # without the services that only a lasting server needs
+collect_apart()
+own = own_pages_alone(app, ["127.0.0.1"], [])
+uvicorn.run(own, fd=int(sys.argv[1]), log_level="error", lifespan="on")
+"""
 
 
 def random_auth_string() -> str:
@@ -134,46 +169,6 @@ def _collect() -> None:
     for second in count(1):
         time.sleep(1.0)
         gc.collect(1 if second % 60 else 2)  # old objects are seldom garbage, and there are many
-
-
-log = logging.getLogger("seatrial")
-
-_SERVER_SETTINGS = {
-    "PREFECT_UI_ENABLED": "0",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    # A lasting server, and a client that saves a block, register its type. Looking for types takes a second.
-    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
-    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
-    # Events are for automations. Deleting old ones delays first requests on SQLite by two seconds.
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "0",
-    # Automations are of a lasting server. Their consumer makes the whole app twice more: a fifth of the start.
-    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "0",
-    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
-}
-
-HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
-TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
-_IN_MEMORY = {
-    "PREFECT_SERVER_DATABASE_CONNECTION_URL": (
-        "sqlite+aiosqlite:///file::memory:?cache=shared&uri=true&check_same_thread=false"
-    )
-}
-_DATABASE_BYTES = 4 << 20  # what a run adds at most, and SQLite's journal
-
-# PR_SET_PDEATHSIG (1) with SIGKILL (9): the server ends with the run, even where that is killed.
-_SERVE = """
-import ctypes, gc, sys
-ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
-gc.disable()  # as collect_apart does: imports make no garbage, and to look for it takes a fifth of the start
-import uvicorn
-from prefect.server.api.server import create_app
-from flows.serving.server import collect_apart
-from flows.serving.webserver import own_pages_alone
-app = create_app(ephemeral=True, final=True)  # without the services that only a lasting server needs
-collect_apart()
-own = own_pages_alone(app, ["127.0.0.1"], [])
-uvicorn.run(own, fd=int(sys.argv[1]), log_level="error", lifespan="on")
-"""
 
 
 class TemporaryServer:

@@ -48,6 +48,7 @@ _OF_FILES = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "private, no-cache",
 }
+FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 
 
 def own_hosts(host: str, public_host: str) -> list[str]:
@@ -151,9 +152,6 @@ def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) 
     Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
     """
     return TrustedHostMiddleware(_OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False)
-
-
-FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 
 
 def own_names(environment: Mapping[str, str]) -> list[str]:

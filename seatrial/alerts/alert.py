@@ -23,6 +23,10 @@ ROWS = 3  # as many as convince
 _OPEN = {"fault": "{} {}", "unmeasured": "{} could not be checked", "silent": "{}: the check did not run"}
 _FAULTS = {Verdict.DEGRADED: "is degraded", Verdict.FAIL: "fails", Verdict.CORRUPT: "computes wrong numbers"}
 _OVER = {"fault": "{} recovered: {}", "unmeasured": "{} is measured again", "silent": "{}: the check runs again"}
+Part = tuple[str, list[str], int]  # title, lines, and how many more there are
+SCHEMA = 1
+MAX_SUSPECTS = 10
+LINE_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +111,6 @@ def numbers(since: Difference) -> list[str]:
         was, now = words.number(row.before), words.quantity(row.after, row.unit)
         lines.append(f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})")
     return lines
-
-
-Part = tuple[str, list[str], int]  # title, lines, and how many more there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +212,6 @@ def hours(span: timedelta) -> str:
 
 def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
     return RunOutcome(run_id, now, "silent", Verdict.NOT_RUN, reason)
-
-
-SCHEMA = 1
-MAX_SUSPECTS = 10
-LINE_CHARS = 600
 
 
 def subject(alert: Alert) -> str:

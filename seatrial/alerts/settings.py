@@ -20,6 +20,12 @@ from seatrial.text.words import plain
 
 URLLIB3 = ("urllib3.connectionpool", "urllib3.util.retry")  # both name the path of what they try again
 APPRISE = ("apprise",)
+SAFE = "must start with https:// (http:// only to this machine), then a host, and a port of 1 to 65535 if any"
+SLACK_HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
+HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
+_ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")  # how requests and urllib3 quote an address in their errors
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,19}://")
+_WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
 
 
 @contextmanager
@@ -34,10 +40,6 @@ def muted(names: tuple[str, ...]) -> Iterator[None]:
     finally:
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled
-
-
-SAFE = "must start with https:// (http:// only to this machine), then a host, and a port of 1 to 65535 if any"
-SLACK_HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,6 @@ def safe(url: str) -> bool:
     if parts is None:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
-
-
-HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
-
-_ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")  # how requests and urllib3 quote an address in their errors
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,19}://")
-_WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
 
 
 @dataclass(frozen=True, slots=True)

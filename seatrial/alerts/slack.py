@@ -17,6 +17,17 @@ TEXT_CHARS = 3000
 MAX_ELEMENTS = 10
 
 Block = dict[str, Any]
+MAX_SUSPECTS = 3
+DIGEST_CHARS = 600
+_EMOJI: dict[str, str] = {
+    Verdict.PASS: ":large_green_circle:",
+    Verdict.DEGRADED: ":large_orange_circle:",
+    Verdict.FAIL: ":red_circle:",
+    Verdict.CORRUPT: ":large_purple_circle:",
+    Verdict.INCONCLUSIVE: ":large_blue_circle:",
+    Verdict.NOT_RUN: ":white_circle:",
+}
+TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
 
 
 def escape(text: object) -> str:
@@ -66,18 +77,7 @@ def _text(text: str) -> Block:
     return {"type": "mrkdwn", "text": clip(text, TEXT_CHARS), "verbatim": True}
 
 
-MAX_SUSPECTS = 3
-DIGEST_CHARS = 600
 _MARKUP = Markup(lambda text, limit: clip(escape(text), limit), bold="*")
-
-_EMOJI: dict[str, str] = {
-    Verdict.PASS: ":large_green_circle:",
-    Verdict.DEGRADED: ":large_orange_circle:",
-    Verdict.FAIL: ":red_circle:",
-    Verdict.CORRUPT: ":large_purple_circle:",
-    Verdict.INCONCLUSIVE: ":large_blue_circle:",
-    Verdict.NOT_RUN: ":white_circle:",
-}
 
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
@@ -117,9 +117,6 @@ def mention(who: str) -> str:
     if who in ("here", "channel", "everyone"):
         return f"<!{who}>"
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
-
-
-TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:

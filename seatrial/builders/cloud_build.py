@@ -42,6 +42,11 @@ log = logging.getLogger("seatrial.image")
 
 _ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"  # https://HOST/, or http:// to a stand-in
 _HOST = "https://cloudbuild.googleapis.com/"
+POLL_S = 1.0
+PATIENCE_S = 120  # how long Google may be out of reach before a build that runs there is given up
+MACHINE = "E2_HIGHCPU_32"
+_VARIABLE = re.compile(r"\$(?:\{([A-Z0-9_]+)\}|([A-Z0-9_]+))")
+Request = dict[str, Any]  # the Build resource, in JSON's names
 
 
 class GoogleClients:
@@ -135,10 +140,6 @@ class LogCopy:
     def _debug(text: str) -> None:
         for line in text.splitlines():
             log.debug("%s", line)
-
-
-POLL_S = 1.0
-PATIENCE_S = 120  # how long Google may be out of reach before a build that runs there is given up
 
 
 class CloudBuildImage:
@@ -323,12 +324,6 @@ def _default(client: "Client", project: str) -> "Bucket":
     if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
         raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
     return bucket
-
-
-MACHINE = "E2_HIGHCPU_32"
-_VARIABLE = re.compile(r"\$(?:\{([A-Z0-9_]+)\}|([A-Z0-9_]+))")
-
-Request = dict[str, Any]  # the Build resource, in JSON's names
 
 
 def recipe(config: CloudBuild) -> Request:

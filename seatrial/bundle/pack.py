@@ -21,6 +21,23 @@ from seatrial.text.lines import last_line
 from seatrial.text.redact import Secrets
 
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_TIMEOUT_S = 120  # somebody may have to type a passphrase, or to touch a key
+_SIGNER = "signer"
+_KEY = re.compile(r"with (\S+) key (\S+)")
+_EXPLAINED = f"""\
+This is run {{run_id}} of {{cluster}}. Its report is report.html; logs/ is what every command printed.
+
+To verify that the files are what they were, in this folder:
+
+    sha256sum -c {MANIFEST}
+
+If it is signed ({SIGNATURE}), and signer.pub is the public key that you have from the signer by another way:
+
+    echo "signer $(cat signer.pub)" > allowed_signers
+    ssh-keygen -Y verify -f allowed_signers -I signer -n {NAMESPACE} -s {SIGNATURE} < {MANIFEST}
+
+The same in one step, before it is unpacked:  seatrial verify BUNDLE --key signer.pub
+"""
 
 
 def read_manifest(text: str) -> dict[str, str]:
@@ -45,11 +62,6 @@ def first_difference(listed: Mapping[str, str], digests: Mapping[str, str]) -> s
             return f"{name}: is not what it was"
     added = [name for name in digests if name not in listed]
     return f"{added[0]}: was added" if added else ""
-
-
-_TIMEOUT_S = 120  # somebody may have to type a passphrase, or to touch a key
-_SIGNER = "signer"
-_KEY = re.compile(r"with (\S+) key (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +152,6 @@ def _ssh_keygen(action: str | None, *arguments: str, given: bytes | None = None)
 
 def _output_text(text: bytes) -> str:
     return last_line(text.decode(errors="replace")) or "ssh-keygen does not say why"
-
-
-_EXPLAINED = f"""\
-This is run {{run_id}} of {{cluster}}. Its report is report.html; logs/ is what every command printed.
-
-To verify that the files are what they were, in this folder:
-
-    sha256sum -c {MANIFEST}
-
-If it is signed ({SIGNATURE}), and signer.pub is the public key that you have from the signer by another way:
-
-    echo "signer $(cat signer.pub)" > allowed_signers
-    ssh-keygen -Y verify -f allowed_signers -I signer -n {NAMESPACE} -s {SIGNATURE} < {MANIFEST}
-
-The same in one step, before it is unpacked:  seatrial verify BUNDLE --key signer.pub
-"""
 
 
 def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None) -> list[str]:

@@ -24,6 +24,11 @@ MAX_SIGNATURE = 64 << 10
 MAX_UNPACKED = 64 << 30  # bytes
 MAX_SECONDS = 1800.0
 CHUNK = 64 << 10  # bytes: the longest piece that is read at once, a header's included
+_HERE = "."  # the top of a folder, which has no name of its own
+_IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
+# RecursionError: headers of headers of headers; ValueError: numbers that are none
+_ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID and the like, executable, writable for all
+_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
 
 class OutOfBoundsError(tarfile.TarError):
@@ -71,13 +76,6 @@ class BoundedStream(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
-
-
-_HERE = "."  # the top of a folder, which has no name of its own
-_IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
-# RecursionError: headers of headers of headers; ValueError: numbers that are none
-_ODD_MODE, _ODD_FOLDER_MODE = 0o7113, 0o7002  # set-user-ID and the like, executable, writable for all
-_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,6 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import some_of
 
 Complaints = Sequence[re.Match[str]]  # last words of a probe's ranks, with the groups `host`, `rank` and `cause`
-
-
-def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """The node that mpirun's mapping by slot puts the rank on; the host name that it reports if there is none."""
-    return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
-
-
-def _slots(testbed: Testbed) -> list[tuple[str, int]]:
-    """Node and place on it, by rank."""
-    return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
-
-
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
@@ -62,6 +50,27 @@ _SETUP = {  # causes that lie with the set-up, and what they leave the check as
 }
 _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
+_MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
+_BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
+_SIGNAL = re.compile(r"\((\d{1,2})\b")
+_BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
+_SRUN_ENDS_ALL = re.compile(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
+_FIRST_TO_LEAVE = re.compile(
+    r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: {1,8}(?P<status>\d{1,3})"
+)
+_DEVICE_ERROR = re.compile(r"\b(?:CUDA|HIP) error: ")
+_RANK_ON = re.compile(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
+_PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
+
+
+def node_of(rank: int, host: str, testbed: Testbed) -> str:
+    """The node that mpirun's mapping by slot puts the rank on; the host name that it reports if there is none."""
+    return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
+
+
+def _slots(testbed: Testbed) -> list[tuple[str, int]]:
+    """Node and place on it, by rank."""
+    return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
 
 
 def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> tuple[Verdict, str]:
@@ -229,19 +238,6 @@ def _complaints(result: MpiResult) -> Complaints:
 def log_reason(finding: Finding) -> Reason:
     """The cause with the line that shows it, which may hold a secret."""
     return Reason.of(finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence))
-
-
-_MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
-_BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
-_SIGNAL = re.compile(r"\((\d{1,2})\b")
-_BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
-_SRUN_ENDS_ALL = re.compile(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
-_FIRST_TO_LEAVE = re.compile(
-    r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: {1,8}(?P<status>\d{1,3})"
-)
-_DEVICE_ERROR = re.compile(r"\b(?:CUDA|HIP) error: ")
-_RANK_ON = re.compile(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
-_PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
 _STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}  # as processes of their own
+_LOG = Path("logs", "run.log")
 
 
 def single_file(name: str) -> bytes:
@@ -199,9 +200,6 @@ def dial(run: str, node: str) -> None:
 
     logging.getLogger("seatrial").setLevel(logging.ERROR)
     dial_node(run, node)
-
-
-_LOG = Path("logs", "run.log")
 
 
 @click.command()

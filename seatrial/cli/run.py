@@ -18,6 +18,8 @@ from seatrial.system.other_programs import watch_from_now
 from seatrial.text.printable import printable
 
 _TERMINATED = 143  # exit status: 128 and the number of SIGTERM
+LIST = "list"
+_MOST_S = 86_400
 
 
 @click.command()
@@ -50,10 +52,6 @@ def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *,
         print_json(suites_json(listed))
     else:
         print_suites(listed)
-
-
-LIST = "list"
-_MOST_S = 86_400
 
 
 def _seconds(context: click.Context, option: click.Parameter, given: str | None) -> float | None:

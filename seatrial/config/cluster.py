@@ -35,6 +35,16 @@ from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
 from seatrial.system.shipped import example
 
+NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
+THIS_MACHINE = "this-machine"
+_USUAL = ("gs", "s3", "abfs", "az", "file", "memory")  # known without loading fsspec: rendering starts in no time
+DEFAULT_PORT = 222
+Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(no_boolean)]
+Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
+Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(no_boolean)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
+
 
 def _legal_name(value: str) -> str:
     # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
@@ -53,12 +63,6 @@ def _printable(value: str) -> str:
 
 
 ShownName = Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_printable)]
-
-
-NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
-
-
-THIS_MACHINE = "this-machine"
 
 
 def this_machine() -> dict[str, Any]:
@@ -83,9 +87,6 @@ def _gpu_models() -> list[str]:
         problem = f"nvidia-smi does not answer ({type(error).__name__}); see what it prints"
         raise InputError(f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu") from error
     return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:1024]  # as many as a node may have
-
-
-_USUAL = ("gs", "s3", "abfs", "az", "file", "memory")  # known without loading fsspec: rendering starts in no time
 
 
 def _legal_address(url: str) -> str:
@@ -130,9 +131,6 @@ def missing_package(url: str) -> str | None:
     return None
 
 
-DEFAULT_PORT = 222
-
-
 def _legal_env(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
@@ -158,13 +156,8 @@ def _not_expanded(value: str) -> str:
     return value
 
 
-Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(no_boolean)]
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
 MpiWord = Annotated[str, AfterValidator(_not_expanded)]
-Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(no_boolean)]
-Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(no_boolean)]
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
-Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(no_boolean)]
 
 
 class Hardware(Strict):

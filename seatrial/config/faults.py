@@ -10,6 +10,11 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
 
+After = Annotated[
+    Literal["connectivity"] | None,
+    Field(description="begins after this check; with the launch when unset"),
+]
+
 
 def _legal_rate(value: str) -> str:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)", value)
@@ -28,10 +33,6 @@ def _legal_loss(value: str) -> str:
 
 Rate = Annotated[str, AfterValidator(_legal_rate)]
 Loss = Annotated[str, AfterValidator(_legal_loss)]
-After = Annotated[
-    Literal["connectivity"] | None,
-    Field(description="begins after this check; with the launch when unset"),
-]
 
 
 class _Fault(Strict):

@@ -12,6 +12,24 @@ from seatrial.config.yamlfile import Strict, no_boolean
 from seatrial.system.shipped import IMAGES, REPOSITORY
 from seatrial.text.redact import looks_secret
 
+Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(no_boolean)]
+LimitName = Literal[
+    "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
+    "sigpending", "stack",
+]  # fmt: skip
+Ulimits = dict[LimitName, Limit]
+FILES = (".sqsh", ".sif")  # of Enroot, and of Apptainer and Singularity
+TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
+Platform = Literal["linux/amd64", "linux/arm64"]
+Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
+_REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
+_ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
+_LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
+# Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
+_PREDEFINED = frozenset(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "FTP", "NO", "ALL"))
+
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
     """Yield (keyword, rest) of each instruction of a Dockerfile, without comments, continued lines joined."""
@@ -74,28 +92,6 @@ class Mount(Strict):
     source: FullPath = Field(description="full path on the machine that runs the container")
     target: FullPath = Field(description="full path in the containers")
     read_only: bool = Field(True, description="containers may only read it")
-
-
-Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(no_boolean)]
-LimitName = Literal[
-    "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
-    "sigpending", "stack",
-]  # fmt: skip
-Ulimits = dict[LimitName, Limit]
-
-
-FILES = (".sqsh", ".sif")  # of Enroot, and of Apptainer and Singularity
-TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
-Platform = Literal["linux/amd64", "linux/arm64"]
-Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
-
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
-_REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
-_ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
-_LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
-# Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
-_PREDEFINED = frozenset(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "FTP", "NO", "ALL"))
 
 
 def _legal_reference(value: str) -> str:

@@ -7,6 +7,8 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.yamlfile import Strict
 
+Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
+
 
 def legal_channel(value: str) -> str:
     if not re.fullmatch(r"#?[\w][\w.-]{0,79}", value):
@@ -36,7 +38,6 @@ def _legal_address(value: str) -> str:
 
 Channel = Annotated[str, AfterValidator(legal_channel)]
 Mention = Annotated[str, AfterValidator(_legal_mention)]
-Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
 
 
 class SlackNotify(Strict):

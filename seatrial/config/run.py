@@ -19,6 +19,11 @@ from seatrial.system.state_home import unusable
 from seatrial.text.redact import Secrets
 
 Section = TypeVar("Section", bound=Strict)
+_PART = " (only "
+RESULT = ("run.json", "measurements.csv", "report.html")  # the files with the results of a run
+RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`, under `seatrial serve`
+PICTURE = "busbw.png"  # of its curves, for Prefect's UI
+_WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's folder holds
 
 
 class Suite(Strict):
@@ -30,9 +35,6 @@ class Suite(Strict):
     def section(self, model: type[Section]) -> Section | None:
         """Return the section of that model; None if the suite leaves its check out."""
         return next((value for value in vars(self).values() if isinstance(value, model)), None)
-
-
-_PART = " (only "
 
 
 def part_name(suite: str, checks: str) -> str:
@@ -57,12 +59,6 @@ def setup_of(cluster: Cluster) -> Setup:
         hardware.gpu_link_gb_s,
         hardware.node_link_gb_s,
     )
-
-
-RESULT = ("run.json", "measurements.csv", "report.html")  # the files with the results of a run
-RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`, under `seatrial serve`
-PICTURE = "busbw.png"  # of its curves, for Prefect's UI
-_WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's folder holds
 
 
 @dataclass(frozen=True, slots=True)

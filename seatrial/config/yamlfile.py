@@ -34,6 +34,7 @@ _WORDS = {  # by pydantic's type of error
     "too_long": "must have at most {max_length} entries",
     "union_tag_invalid": "{discriminator} {tag!r} is unknown; legal: {expected_tags}",
 }
+MAX_BYTES = 1_000_000
 
 
 def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node | None) -> list[str]:
@@ -178,8 +179,6 @@ try:
     from yaml import CSafeLoader as Loader  # libyaml's is many times faster
 except ImportError:  # PyYAML was built without it
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
-
-MAX_BYTES = 1_000_000
 
 
 class Strict(BaseModel):

@@ -26,6 +26,11 @@ log = logging.getLogger("seatrial.history")
 _LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
 _LOGIN = re.compile(r"^[^:/]*(?::[^@]*)?@")  # as SQLAlchemy reads it
 _OPTION = re.compile(r"[?&]\w+=[^&]*")
+# Any number that all processes share.
+_ADVISORY_LOCK = 7228465
+# alembic keeps the migration it is in, in module globals.
+_one_thread = threading.Lock()
+LOCK_TIMEOUT_S = 30
 
 
 def parse_url(text: str) -> URL:
@@ -107,12 +112,6 @@ def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
     return None
 
 
-# Any number that all processes share.
-_ADVISORY_LOCK = 7228465
-# alembic keeps the migration it is in, in module globals.
-_one_thread = threading.Lock()
-
-
 def migrate(engine: Engine) -> None:
     """Upgrade the schema to HEAD; several processes may do it at once.
 
@@ -155,9 +154,6 @@ def lock(connection: Connection, key: int) -> None:
     """Take an advisory lock of PostgreSQL for the transaction; a writer of SQLite has a lock already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
-
-
-LOCK_TIMEOUT_S = 30
 
 
 def connect(url: str | None) -> Engine:

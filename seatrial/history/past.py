@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 Hardware = Mapping[str, NodeHardware]  # by node
 EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_REFERENCE_RUNS = 30  # a month of nightly runs
+RECENT_RUNS = 5  # a working week of nightly runs
+_CHANGES_SHOWN = 3
 
 
 def earlier_names(current: Hardware, earlier: Hardware) -> dict[str, str | None]:
@@ -110,15 +116,6 @@ def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
     subject = m.subject
     name = "--".join(names) if subject.kind == "link" else names[0] + subject.name[len(subject.nodes[0]) :]
     return replace(m, subject=replace(subject, name=name)).series()
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_REFERENCE_RUNS = 30  # a month of nightly runs
-RECENT_RUNS = 5  # a working week of nightly runs
-_CHANGES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)

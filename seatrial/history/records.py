@@ -24,6 +24,8 @@ from seatrial.model.setup import NodeHardware, Setup, hardware_by_node
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
+Key = tuple[str, str, str]  # of a series: digest, check, unit
+_NOT_KEPT = "its own result was not kept"
 
 
 def series_key(series: str) -> str:
@@ -50,9 +52,6 @@ def run_record(result: RunResult, out: Path) -> Record:
 
 def check_records(result: RunResult) -> list[Record]:
     return [{"run_id": result.run_id, "nth": nth, **check.summary()} for nth, check in enumerate(result.checks)]
-
-
-Key = tuple[str, str, str]  # of a series: digest, check, unit
 
 
 def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
@@ -207,9 +206,6 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
     cursor = connection.execute(query).cursor
     assert cursor is not None
     return list(cursor.fetchall())
-
-
-_NOT_KEPT = "its own result was not kept"
 
 
 def run_row(row: Row[Any]) -> RunRow:

@@ -14,6 +14,8 @@ from seatrial.model.verdict import Verdict
 SCHEMA = 1
 
 Extent = Literal["none", "some", "all"]
+SURE = 0.5  # a suspect of less confidence is more likely innocent than not
+SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,6 @@ class Judgement:
             "share": finite(self.share),
             **_outcome(self.verdict, self.reason),
         }
-
-
-SURE = 0.5  # a suspect of less confidence is more likely innocent than not
-SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,13 @@ from seatrial.nccl.transport import TransportReader
 MAX_ROWS = 100_000
 """Rows that are kept of one file: -N 0 prints rows for ever."""
 MAX_DEVICES = 65_536
+MAX_ERRORS = 32
+_WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
+_OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"})
+CAUSE = (
+    "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and Rank 0, so each one "
+    "measured only itself; build nccl-tests with MPI=1"
+)
 
 
 class Phase(IntEnum):
@@ -178,10 +185,6 @@ def _listed(devices: list[Device]) -> int | None:
     return max(d.rank for d in devices) + 1
 
 
-MAX_ERRORS = 32
-_WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
-
-
 def finish(draft: Draft, name: str | None = None) -> Sweep:
     """The sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
     findings, trailing = draft.findings.findings(), draft.trailing.findings()
@@ -239,9 +242,6 @@ def _is_survived(finding: Finding, draft: Draft) -> bool:
     return finding.program == "nccl" and (not writers or any(writer in finding.evidence for writer in writers))
 
 
-_OF_THIS_RUN = frozenset({"nccl", "nccl-tests", "cuda", "rocm", "torch", "mpirun", "program", "slurm", "driver"})
-
-
 def never_started(finding: Finding) -> bool:
     """Whether a finding after a footer means that the next program was kept from starting: the set-up is to blame."""
     return finding.severity == "fatal" and finding.who == "setup" and finding.program != "driver"
@@ -276,12 +276,6 @@ def _notes(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> Itera
 
 def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(finding) for finding in findings))[:MAX_ERRORS]
-
-
-CAUSE = (
-    "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and Rank 0, so each one "
-    "measured only itself; build nccl-tests with MPI=1"
-)
 
 
 def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:

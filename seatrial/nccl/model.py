@@ -9,6 +9,8 @@ from seatrial.model.measurement import finite
 from seatrial.nccl.transport import Transport
 
 Outcome = Literal["ok", "failed", "truncated", "error"]
+NO_ROWS = "footer without a data row: nothing was measured"
+_HEADER = ("size", "count", "type", "redop", "root", *("time_us", "algbw", "busbw", "wrong") * 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,6 @@ class Device:
     device: int
     pci: str
     name: str
-
-
-NO_ROWS = "footer without a data row: nothing was measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +152,6 @@ class Sweep:
             "outcome": self.outcome,
             "errors": list(self.errors),
         }
-
-
-_HEADER = ("size", "count", "type", "redop", "root", *("time_us", "algbw", "busbw", "wrong") * 2)
 
 
 def render(sweeps: Iterable[Sweep]) -> str:

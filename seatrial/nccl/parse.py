@@ -24,6 +24,12 @@ from seatrial.text.wrapping import MAX_LINE
 
 _NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
 _INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")
+MAX_JSON = 96 << 20
+"""Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write some 20 million."""
+_LEGAL = (
+    "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
+)
+PEEK = 4096
 
 
 def looks_like_json_log(head: str) -> bool:
@@ -205,14 +211,6 @@ def _integer(value: Any) -> int | None:
     """A whole number; root is a padded string there."""
     number = _number(value)
     return round(number) if number is not None and abs(number) < 1e18 else None
-
-
-MAX_JSON = 96 << 20
-"""Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write some 20 million."""
-_LEGAL = (
-    "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
-)
-PEEK = 4096
 
 
 def parse_file(path: str | Path) -> list[Sweep]:

@@ -32,6 +32,10 @@ _NCCL = re.compile(
 # Of a mark, or of a row cut before its type.
 _BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
 _IN_PLACE_ONLY = re.compile(r"\A#?\s*in-place\s*$")
+_MAX_SWEEPS = 10_000
+_LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
+_MAX_EXPORTS = 64
+_HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +229,6 @@ def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
 
 def _endings(host: str, known: set[str]) -> list[str]:
     return [name for name in known if host.endswith(name) and len(name) < len(host)]
-
-
-_MAX_SWEEPS = 10_000
-_LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
-_MAX_EXPORTS = 64
-_HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
 
 
 class SweepReader:

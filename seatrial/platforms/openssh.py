@@ -20,43 +20,9 @@ from seatrial.platforms.commands import tail
 from seatrial.text.printable import printable
 
 _JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
-
-
-def _legal_jump(value: str) -> str:
-    if not all(_JUMP.fullmatch(part) for part in value.split(",")):
-        raise ValueError(f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}")
-    return value
-
-
-def legal_path(value: str) -> str:
-    if not re.fullmatch(r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*", value):
-        raise ValueError(f"must be a path of letters, digits, spaces and _ . / + @ -, is {value!r}")
-    return value
-
-
-Jump = Annotated[str, AfterValidator(_legal_jump)]
-PathText = Annotated[str, AfterValidator(legal_path)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", max_length=255)]
 User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
-
-
-class LoginSettings(Strict):
-    """Login to a host; ssh's configuration provides what is unset."""
-
-    user: User | None = Field(None, description="who logs in; ssh's configuration when unset")
-    port: Port | None = Field(None, description="of its own sshd; ssh's configuration when unset")
-    jump: Jump | None = Field(None, description="[USER@]HOST[:PORT],... to go through")
-    key_file: PathText | None = Field(None, description="private key; those that ssh finds, or its agent's, when unset")
-
-
-class SshSettings(LoginSettings):
-    """Login by the system's own ssh."""
-
-    ssh_config: PathText | None = Field(None, description="in place of ~/.ssh/config and /etc/ssh/ssh_config")
-    login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
-
-
 # ssh takes the first value that it finds: nothing below these, in the user's configuration, changes them. They hold for
 # the jump hosts too, which ssh reaches with the same file.
 _STRICT = {
@@ -75,6 +41,61 @@ _STRICT = {
 }
 _NAMES_PER_LINE = 32
 _USUAL = ("~/.ssh/config", "/etc/ssh/ssh_config")
+# Messages of OpenSSH 7 to 10, which are the same in every language.
+_UNKNOWN = re.compile(r"No (\S+) host key is known for (\S+) and you have requested strict checking")
+_CHANGED = re.compile(r"Host key for (\S+) has changed and you have requested strict checking")
+_REVOKED = re.compile(r"host key for (\S+) is marked as revoked", re.IGNORECASE)
+_OFFENDING = re.compile(r"Offending \S+ key in (.+?):(\d+)")
+_REFUSED = re.compile(r"Permission denied \(([a-z0-9,@.-]+)\)")
+_SILENT = re.compile(
+    r"Connection timed out|Connection refused|No route to host|Network is unreachable|Could not resolve hostname"
+    r"|Operation timed out|Name or service not known|timed out during banner exchange"
+)
+_BEFORE_THE_LOGIN = (
+    "baremetal-unreachable",
+    "baremetal-login-refused",
+    "baremetal-host-key-unknown",
+    "baremetal-host-key-changed",
+    "baremetal-host-key-revoked",
+)
+_LOST = re.compile(
+    r"Connection (?:closed|reset)|Broken pipe|closed by remote host|Timeout, server \S+ not responding|^\s*$"
+)
+_SHOWN = 300
+Options = Callable[[], dict[str, str]]
+SSH_FAILED = 255  # the exit status of ssh itself
+
+
+def _legal_jump(value: str) -> str:
+    if not all(_JUMP.fullmatch(part) for part in value.split(",")):
+        raise ValueError(f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}")
+    return value
+
+
+def legal_path(value: str) -> str:
+    if not re.fullmatch(r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*", value):
+        raise ValueError(f"must be a path of letters, digits, spaces and _ . / + @ -, is {value!r}")
+    return value
+
+
+Jump = Annotated[str, AfterValidator(_legal_jump)]
+PathText = Annotated[str, AfterValidator(legal_path)]
+
+
+class LoginSettings(Strict):
+    """Login to a host; ssh's configuration provides what is unset."""
+
+    user: User | None = Field(None, description="who logs in; ssh's configuration when unset")
+    port: Port | None = Field(None, description="of its own sshd; ssh's configuration when unset")
+    jump: Jump | None = Field(None, description="[USER@]HOST[:PORT],... to go through")
+    key_file: PathText | None = Field(None, description="private key; those that ssh finds, or its agent's, when unset")
+
+
+class SshSettings(LoginSettings):
+    """Login by the system's own ssh."""
+
+    ssh_config: PathText | None = Field(None, description="in place of ~/.ssh/config and /etc/ssh/ssh_config")
+    login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
 
 
 def client_config(
@@ -117,31 +138,6 @@ def read_options(printed: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-# Messages of OpenSSH 7 to 10, which are the same in every language.
-_UNKNOWN = re.compile(r"No (\S+) host key is known for (\S+) and you have requested strict checking")
-_CHANGED = re.compile(r"Host key for (\S+) has changed and you have requested strict checking")
-_REVOKED = re.compile(r"host key for (\S+) is marked as revoked", re.IGNORECASE)
-_OFFENDING = re.compile(r"Offending \S+ key in (.+?):(\d+)")
-_REFUSED = re.compile(r"Permission denied \(([a-z0-9,@.-]+)\)")
-_SILENT = re.compile(
-    r"Connection timed out|Connection refused|No route to host|Network is unreachable|Could not resolve hostname"
-    r"|Operation timed out|Name or service not known|timed out during banner exchange"
-)
-_BEFORE_THE_LOGIN = (
-    "baremetal-unreachable",
-    "baremetal-login-refused",
-    "baremetal-host-key-unknown",
-    "baremetal-host-key-changed",
-    "baremetal-host-key-revoked",
-)
-_LOST = re.compile(
-    r"Connection (?:closed|reset)|Broken pipe|closed by remote host|Timeout, server \S+ not responding|^\s*$"
-)
-_SHOWN = 300
-
-Options = Callable[[], dict[str, str]]
-
-
 def reason_of(host: str, errors: str, options: Options) -> Reason:
     """Explain a failed login. `options()` returns ssh's configuration for the host, as `ssh -G` prints it."""
     if match := _REVOKED.search(errors):
@@ -181,9 +177,6 @@ def _files(options: dict[str, str]) -> str:
     """The known_hosts files that ssh looks into."""
     own = options.get("userknownhostsfile", "~/.ssh/known_hosts").split()
     return printable(", ".join(str(Path(file).expanduser()) for file in own))
-
-
-SSH_FAILED = 255  # the exit status of ssh itself
 
 
 def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> socket.socket:

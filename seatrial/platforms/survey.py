@@ -24,6 +24,24 @@ if TYPE_CHECKING:
     from seatrial.platforms.slurm.login import Login
 
 _MOST = 10_000  # nodes that a cluster file takes
+_PRODUCT = "nvidia.com/gpu.product"
+_GKE = "cloud.google.com/gke-accelerator"
+_INSTANCE = "node.kubernetes.io/instance-type"
+_NICS = 32  # of p5; a plugin offers a device that pods share 63 times and more
+_NOT_OF_A_SITE = re.compile(
+    r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
+)
+_CONTROL = "node-role.kubernetes.io/control-plane"
+_TOPOLOGY = re.compile(r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)")
+_FABRICS = {  # as the clouds' lists of machine types have it
+    **dict.fromkeys(("a3-mega", "a3-megagpu-8g"), "GPUDirect-TCPXO"),
+    **dict.fromkeys(("a3-ultra", "a4"), "RoCE-8x400G"),
+    **dict.fromkeys(("p4d.24xlarge", "p4de.24xlarge"), "EFA-400G"),
+    **dict.fromkeys(("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), "EFA-3200G"),
+    **dict.fromkeys(("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"), "IB-8x400G"),
+    **dict.fromkeys(("Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"), "IB-8x200G"),
+}
+_UP = re.compile(r"(idle|mix|mixed|alloc|allocated|comp|completing|resv|reserved|plnd|planned)[~#$@^-]?\+?")
 
 
 def present(site: Site) -> list[str]:
@@ -57,24 +75,6 @@ def _has_kubeconfig(site: Site) -> bool:
 
 
 # --- Kubernetes
-
-_PRODUCT = "nvidia.com/gpu.product"
-_GKE = "cloud.google.com/gke-accelerator"
-_INSTANCE = "node.kubernetes.io/instance-type"
-_NICS = 32  # of p5; a plugin offers a device that pods share 63 times and more
-_NOT_OF_A_SITE = re.compile(
-    r"(nvidia|amd)\.com/gpu|node\.kubernetes\.io/|kubernetes\.io/arch|cloud\.google\.com/impend"
-)
-_CONTROL = "node-role.kubernetes.io/control-plane"
-_TOPOLOGY = re.compile(r"(cloud\.google\.com/gce-topology|topology\.k8s\.aws/|network\.topology\.nvidia\.com/)")
-_FABRICS = {  # as the clouds' lists of machine types have it
-    **dict.fromkeys(("a3-mega", "a3-megagpu-8g"), "GPUDirect-TCPXO"),
-    **dict.fromkeys(("a3-ultra", "a4"), "RoCE-8x400G"),
-    **dict.fromkeys(("p4d.24xlarge", "p4de.24xlarge"), "EFA-400G"),
-    **dict.fromkeys(("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), "EFA-3200G"),
-    **dict.fromkeys(("Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"), "IB-8x400G"),
-    **dict.fromkeys(("Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"), "IB-8x200G"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +218,6 @@ def _of_nodes(nodes: Sequence[Any], is_family: bool) -> Draft:
 
 
 # --- Slurm
-
-_UP = re.compile(r"(idle|mix|mixed|alloc|allocated|comp|completing|resv|reserved|plnd|planned)[~#$@^-]?\+?")
 
 
 @dataclass(slots=True)

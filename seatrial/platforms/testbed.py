@@ -17,6 +17,8 @@ from seatrial.remote.ssh import KeyPair, answers, connected, fan_out, on_each
 from seatrial.system.shipped import IMAGES
 
 log = logging.getLogger("seatrial.launch")
+MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
+_WRITE_TIMEOUT_S = 30.0
 
 
 def node_of(cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None) -> Node:
@@ -85,9 +87,6 @@ def wait_for_sshd(
     return True
 
 
-MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
-
-
 def default_folder(run_id: str) -> str:
     """The folder on the node, private to its user, and removed when sshd ends."""
     return f"/tmp/seatrial-{run_id}"
@@ -113,9 +112,6 @@ def node_script(
     functions = (IMAGES / "common/bin/seatrial-functions").read_text()  # which the entry point of images uses too
     script = Path(__file__).with_name("sshd").joinpath("node.sh").read_text()
     return assignments + functions.removeprefix("#!/bin/sh\n") + script
-
-
-_WRITE_TIMEOUT_S = 30.0
 
 
 def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:

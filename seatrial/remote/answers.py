@@ -16,6 +16,8 @@ from pydantic import (
 MAX_TEXT = 300
 
 Answer = TypeVar("Answer", bound="NodeAnswer")
+HardwareId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+Unreached = Literal["refused", "timeout", "no-route", "closed", "other-banner", "max-startups", "local"]
 
 
 def printable(text: str) -> str:
@@ -29,7 +31,6 @@ def shown(output: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(printable)]
-HardwareId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 
 
 class NodeAnswer(BaseModel):
@@ -66,9 +67,6 @@ class PeerAnswer(NodeAnswer):
 
     peer: str
     error: str
-
-
-Unreached = Literal["refused", "timeout", "no-route", "closed", "other-banner", "max-startups", "local"]
 
 
 class ReachAnswer(NodeAnswer):

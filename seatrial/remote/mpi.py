@@ -27,6 +27,23 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import fraction
 
 _MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
+log = logging.getLogger("seatrial.mpi")
+SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
+SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
+SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
+_LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
+OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
+_SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2  # of each node, and of all
+_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
+_RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
+_LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
+_MAX_LOG = 1 << 30  # characters; bounds the disk likewise
+# Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
+_SUPERVISOR = "seatrial-supervisor: "
+_CANNOT_START = "cannot start "
+_WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
+_BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
+_BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
 
 
 class KeptLines:
@@ -51,24 +68,6 @@ class KeptLines:
     def kept(self) -> tuple[str, ...]:
         note = (f"[{self._left_out} lines are left out here; the log has them]",) if self._left_out else ()
         return (*self._head, *note, *self._tail)
-
-
-log = logging.getLogger("seatrial.mpi")
-
-SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
-SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
-SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
-_LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
-OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
-_SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2  # of each node, and of all
-_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
-_RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
-_LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
-_MAX_LOG = 1 << 30  # characters; bounds the disk likewise
-# Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
-_SUPERVISOR = "seatrial-supervisor: "
-_CANNOT_START = "cannot start "
-_WAITED = re.compile(r"time is up; (?P<seconds>\d{1,9}\.\d) s of it a process waited")
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
@@ -352,10 +351,6 @@ class _Follower:
             lost=status is None and not message and not past_deadline,
             waited_s=float(waited["seconds"]) if waited else 0.0,
         )
-
-
-_BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
-_BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:

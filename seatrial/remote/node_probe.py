@@ -18,6 +18,10 @@ from seatrial.text.lines import last_line
 if TYPE_CHECKING:
     import paramiko
 
+Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
+Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
+Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"]
+
 
 def run_probe(
     testbed: Testbed, node: Node, probe: str, options: Sequence[str], model: type[Answer], timeout_s: float
@@ -51,11 +55,6 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
         except ValueError:
             continue
     return answers
-
-
-Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
-Counters = Annotated[dict[Text, Annotated[int, Field(ge=0, lt=1 << 63)]], Field(max_length=512)]
-Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"]
 
 
 class GpuState(NodeAnswer):

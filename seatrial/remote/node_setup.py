@@ -30,6 +30,31 @@ if TYPE_CHECKING:
 _MARK = "seatrial-system"
 _FILE = r"\d{1,20}:\d{1,20}"  # device and inode: within one boot of one kernel, no two files have both
 _ANSWER = re.compile(rf"^{_MARK} (\S{{1,253}}) ([0-9a-f-]{{36}}) ({_FILE})(?: ({_FILE}))?$", re.MULTILINE)
+_ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
+_PAUSE_S = 0.3
+FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
+_SCRIPTS = ("rsh_agent.sh", "rank.sh")  # of mpirun, beside the probes
+_NOT_WRITTEN = 73  # EX_CANTCREAT
+# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
+# namespaces of one machine): each file appears whole or not at all.
+_INSTALL = f"""
+import json, os, sys
+request = json.load(sys.stdin)
+try:
+    os.makedirs(request["folder"], exist_ok=True)
+    for name, text in request["files"].items():
+        path = os.path.join(request["folder"], name)
+        new = path + "." + os.urandom(8).hex()
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        os.replace(new, path)
+except OSError as problem:
+    print(problem)
+    sys.exit({_NOT_WRITTEN})
+sys.argv[:] = sys.argv[1:]
+if sys.argv:
+    exec(compile(request["files"][os.path.basename(sys.argv[0])], sys.argv[0], "exec"), {{"__name__": "__main__"}})
+"""
 
 
 class System(NamedTuple):
@@ -54,34 +79,6 @@ def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) ->
     command = f"echo {_MARK} $(uname -n) $(cat /proc/sys/kernel/random/boot_id) {files}"
     answer = _ANSWER.search(run_command(transport, command, timeout_s=timeout_s).output)
     return System(*(part or "" for part in answer.groups())) if answer else None
-
-
-_ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
-_PAUSE_S = 0.3
-FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
-_SCRIPTS = ("rsh_agent.sh", "rank.sh")  # of mpirun, beside the probes
-_NOT_WRITTEN = 73  # EX_CANTCREAT
-
-# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
-# namespaces of one machine): each file appears whole or not at all.
-_INSTALL = f"""
-import json, os, sys
-request = json.load(sys.stdin)
-try:
-    os.makedirs(request["folder"], exist_ok=True)
-    for name, text in request["files"].items():
-        path = os.path.join(request["folder"], name)
-        new = path + "." + os.urandom(8).hex()
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        os.replace(new, path)
-except OSError as problem:
-    print(problem)
-    sys.exit({_NOT_WRITTEN})
-sys.argv[:] = sys.argv[1:]
-if sys.argv:
-    exec(compile(request["files"][os.path.basename(sys.argv[0])], sys.argv[0], "exec"), {{"__name__": "__main__"}})
-"""
 
 
 @dataclass(slots=True)

@@ -36,6 +36,21 @@ from seatrial.remote.ssh import fan_out, on_each
 
 LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
+CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
+_REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
+    "refused": ("ssh-refused", {}),
+    "timeout": ("ssh-timeout", {}),
+    "no-route": ("ssh-unreachable", {"problem": "no route to host"}),
+    "closed": ("ssh-no-server", {"problem": "the connection was closed before the banner"}),
+    "other-banner": ("ssh-no-server", {"problem": "the banner is not SSH-2.0"}),
+    "max-startups": ("ssh-max-startups", {}),
+    "local": ("node-cannot-connect", {}),
+}
+log = logging.getLogger("seatrial.streams")
+Answered = TypeVar("Answered")
+STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+STREAM_S = 0.5
+_STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
 
 
 def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
@@ -76,19 +91,6 @@ def log_in_to_peers(
     return answers
 
 
-CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
-
-_REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
-    "refused": ("ssh-refused", {}),
-    "timeout": ("ssh-timeout", {}),
-    "no-route": ("ssh-unreachable", {"problem": "no route to host"}),
-    "closed": ("ssh-no-server", {"problem": "the connection was closed before the banner"}),
-    "other-banner": ("ssh-no-server", {"problem": "the banner is not SSH-2.0"}),
-    "max-startups": ("ssh-max-startups", {}),
-    "local": ("node-cannot-connect", {}),
-}
-
-
 def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
     """The peers whose sshd sends no banner to the node that printed the lines: why, by name. Raises RemoteError."""
     for line in lines:
@@ -103,15 +105,6 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
 def _reason(peer: Node, unreached: Unreached) -> str:
     code, values = _REASONS[unreached]
     return Reason.of(code, address=peer.address, port=peer.port, **values)
-
-
-log = logging.getLogger("seatrial.streams")
-
-Answered = TypeVar("Answered")
-
-STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
-STREAM_S = 0.5
-_STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
 
 
 def try_streams(

@@ -46,6 +46,16 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "path.simplify": True,
 }
+_CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"<!--.*?-->", re.DOTALL), ""),
+    (re.compile(r"<metadata>.*?</metadata>", re.DOTALL), ""),
+    (re.compile(r"<style.*?</style>", re.DOTALL), ""),  # its "*" rule would reach the whole page
+    (re.compile(r"font-family: [^;\"]*;? ?"), ""),
+    (re.compile(r"xlink:href="), "href="),
+    (re.compile(r"\s*\n\s*"), " "),
+)
+LastValue = Callable[[Point], float | None]  # what the last good run reached there
+_WORST = (Verdict.FAIL, Verdict.CORRUPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +134,6 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
     frame = f'{view_box[0] if view_box else ""} class="chart" role="img" aria-label="{label}"'
     drawn = body[body.index(">") + 1 : body.rindex("</svg>")]
     return f"<svg {frame}><title>{label}</title>{drawn}{hits}</svg>"
-
-
-_CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"<!--.*?-->", re.DOTALL), ""),
-    (re.compile(r"<metadata>.*?</metadata>", re.DOTALL), ""),
-    (re.compile(r"<style.*?</style>", re.DOTALL), ""),  # its "*" rule would reach the whole page
-    (re.compile(r"font-family: [^;\"]*;? ?"), ""),
-    (re.compile(r"xlink:href="), "href="),
-    (re.compile(r"\s*\n\s*"), " "),
-)
-
-
-LastValue = Callable[[Point], float | None]  # what the last good run reached there
 
 
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
@@ -274,9 +271,6 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     stride = -(-len(losses) // 200)
     steps = list(enumerate(losses, 1))[::stride]
     return [Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}")) for n, loss in steps if math.isfinite(loss)]
-
-
-_WORST = (Verdict.FAIL, Verdict.CORRUPT)
 
 
 def trend_chart(name: str, headline: Headline) -> str:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 
 RUNS_SHOWN = 60
+log = logging.getLogger("seatrial.report")
+LOG_TAIL_LINES = 25
+MAX_LOGS = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +201,6 @@ def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
             software = changes(before.fingerprint, row.fingerprint) if before else ""
             yield HeadlinePoint(row.run_id, row.started, number.value, number.verdict, software)
         before = row
-
-
-log = logging.getLogger("seatrial.report")
-
-LOG_TAIL_LINES = 25
-MAX_LOGS = 3000
 
 
 @dataclass(frozen=True, slots=True)

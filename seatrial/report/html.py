@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 
 
 OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
+log = logging.getLogger("seatrial.report")
+MAX_SUSPECTS = 40
+MAX_BAD_ROWS = 200
+MAX_GOOD_ROWS = 300
+MAX_NODES = 128
+MAX_TRENDS = 24
+LOGS_OPEN = 24  # more are folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +107,6 @@ def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
     placement = str(m.conditions.get("placement", ""))
     at = size if isinstance(size, int) else 0
     return at, "" if placement == "out_of_place" else placement, row.judgement.verdict.severity, m.subject.name
-
-
-log = logging.getLogger("seatrial.report")
-
-MAX_SUSPECTS = 40
-MAX_BAD_ROWS = 200
-MAX_GOOD_ROWS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +195,6 @@ def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
         parts = (m.conditions.get("operation"), arm, m.subject.name if arm == INTRA else "")
         names.add("-".join(str(part) for part in parts if part))
     return tuple(file for file in logs if file.name.removesuffix(".log") in names)
-
-
-MAX_NODES = 128
-MAX_TRENDS = 24
-LOGS_OPEN = 24  # more are folded
 
 
 def page(result: RunResult, context: ReportContext) -> dict[str, Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _COLLECTIVES = ("hardware", "nodes", "fabric", "collective", "algorithm", "arm", "size", "busbw", "kind", "source")
 _DEVICES = ("hardware", "metric", "value", "kind", "source")
 _TRAININGS = ("hardware", "GPUs", "model", "precision", "batch per GPU", "throughput", "kind", "source")
+_PINS = ("series", "expected", "unit", "by", "on", "run", "note")
+_DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
 
 
 def catalog_json(listing: Listing) -> dict[str, Any]:
@@ -103,10 +105,6 @@ def rounded(seconds: float) -> str:
     if seconds < 120:
         return f"{max(10, round(seconds, -1)):.0f} s"
     return words.duration(60 * round(seconds / 60)).removesuffix(" 0 s")
-
-
-_PINS = ("series", "expected", "unit", "by", "on", "run", "note")
-_DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
 
 
 def show_pins(pins: Iterable[Pin]) -> None:

@@ -18,6 +18,8 @@ from seatrial.text.headline import lines
 _DECLARED = re.compile(r"(--[\w-]+): (#[0-9a-f]{3,6})")
 _USED = re.compile(r"var\((--[\w-]+)\)")
 _MIXED = re.compile(r"color-mix\(in srgb, ([^,]+?) (\d+)%, transparent\)")
+DPI = 144
+MAX_CURVES = 3
 
 
 def pdf_of(html: str) -> bytes:
@@ -67,10 +69,6 @@ def _mixed(mix: re.Match[str]) -> str:
 
 def _refuse(url: str, *_: Any, **__: Any) -> Any:
     raise ValueError(f"{url}: a report asks for nothing")
-
-
-DPI = 144
-MAX_CURVES = 3
 
 
 def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | None:

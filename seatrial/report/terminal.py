@@ -32,6 +32,11 @@ STYLES: dict[str, str] = {
     Verdict.INCONCLUSIVE: "bold blue",
     Verdict.NOT_RUN: "bold bright_black",
 }
+MAX_SUSPECTS = 10
+_BARS = "▁▂▃▄▅▆▇█"
+_COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
+MAX_ROWS = 20
+_STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
 
 def output() -> Console:
@@ -86,11 +91,6 @@ def print_rows(console: Console, lines: Sequence[str]) -> None:
     """Lines of a picture in characters, whose spaces are kept."""
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-MAX_SUSPECTS = 10
-
-_BARS = "▁▂▃▄▅▆▇█"
 
 
 def show_summary(result: RunResult, console: Console) -> None:
@@ -167,9 +167,6 @@ def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], e
     if len(suspects) > MAX_SUSPECTS:
         rows.append((Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), "", ""))
     return table(headings, rows, encoding, folded=headings)
-
-
-_COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 
 
 def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
@@ -258,11 +255,6 @@ def _judgement_cells(check: Check) -> tuple[str, ...]:
         words.interval(next(intervals, Expected()), "GB/s") if plateau else "",
         words.quantity(latency.value, "us") if latency else "",
     )
-
-
-MAX_ROWS = 20
-
-_STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
 
 def show_difference(difference: "Difference") -> None:

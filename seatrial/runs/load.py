@@ -36,6 +36,29 @@ MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the mem
 MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
 MAX_NODES = 10_000
 MAX_TESTS = 100_000  # of the localisation
+Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None  # none in older files
+MAX_LINE = 8_000_000  # characters: all samples of a measurement are one cell, so 100,000 steps of training
+MAX_COLUMNS = 200
+MAX_ROWS = 100_000
+MAX_TABLE_VALUES = 2_000_000  # cells and samples: bounds the memory that they take
+FIXED_COLUMNS = (
+    "run_id",
+    "cluster",
+    "suite",
+    "check",
+    "metric",
+    "subject_kind",
+    "subject",
+    "value",
+    "unit",
+    "better",
+    "verdict",
+    "expected_low",
+    "expected_high",
+    "source",
+    "samples",
+    "printed",
+)
 
 
 def _at_most(characters: int) -> AfterValidator:
@@ -51,7 +74,6 @@ def _at_most(characters: int) -> AfterValidator:
 
 Text = Annotated[str, _at_most(MAX_TEXT)]
 Name = Annotated[str, _at_most(MAX_NAME)]
-Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None  # none in older files
 
 
 class _Model(BaseModel):
@@ -290,31 +312,6 @@ def _validate(file: Path, document: dict[str, Any]) -> _RunDocument:
         field = ".".join(str(part) for part in first["loc"])
         message = first["msg"]
         raise InputError(f"{file}: {field}: {message[:1].lower()}{message[1:]}") from error
-
-
-MAX_LINE = 8_000_000  # characters: all samples of a measurement are one cell, so 100,000 steps of training
-MAX_COLUMNS = 200
-MAX_ROWS = 100_000
-MAX_TABLE_VALUES = 2_000_000  # cells and samples: bounds the memory that they take
-
-FIXED_COLUMNS = (
-    "run_id",
-    "cluster",
-    "suite",
-    "check",
-    "metric",
-    "subject_kind",
-    "subject",
-    "value",
-    "unit",
-    "better",
-    "verdict",
-    "expected_low",
-    "expected_high",
-    "source",
-    "samples",
-    "printed",
-)
 
 
 class _BoundError(ValueError):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("seatrial.report")
+_SHOWN = 8  # names in an error; a testbed may have thousands
 
 
 def find_run(run: str) -> Path:
@@ -81,9 +82,6 @@ def _is_still_in(out: str, run_id: str) -> bool:
 
 def _unknown(run: str) -> InputError:
     return InputError(f"RUN {run}: neither a folder nor a run of the history; `seatrial history` lists those")
-
-
-_SHOWN = 8  # names in an error; a testbed may have thousands
 
 
 def testbed_of(run: str) -> Testbed:

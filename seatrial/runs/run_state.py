@@ -25,6 +25,11 @@ from seatrial.text.redact import Secrets
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
+log = logging.getLogger("seatrial")
+# Of each node, in run.json.
+_SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_clock_mhz", "hardware_ids")
+Clean = Callable[[str], str]
+
 
 def without_details(result: RunResult, why: str) -> RunResult:
     """Return the run without judgements and facts, to fit on a full disk."""
@@ -51,12 +56,6 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     alone = [Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds) for check in checks]
     alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
     return replace(result, verdict=verdict, reason=join((bad, failed)) if bad else failed, checks=tuple(alone))
-
-
-log = logging.getLogger("seatrial")
-
-# Of each node, in run.json.
-_SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_clock_mhz", "hardware_ids")
 
 
 @dataclass(slots=True)
@@ -237,9 +236,6 @@ def _explain(error: Exception) -> tuple[Verdict, str]:
         case _:
             reason = Reason.of("internal-error", error=type(error).__name__, message=str(error))
             return Verdict.INCONCLUSIVE, reason
-
-
-Clean = Callable[[str], str]
 
 
 @lru_cache(1)

@@ -14,6 +14,23 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+PERSISTENCE = 0.9
+LOUDNESS = 3.0
+FIRST_NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
+GPUS = 8  # of a node
+# The subjects of a metric in a fleet of so many nodes: kind, name, node, and the GPU of it or the other end of a link.
+Subjects = Callable[[int], Iterator[tuple[str, str, int, int]]]
+FACTS = {"model": "H100-SXM", "driver": "570.86", "clock": "1980"}
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
+KINDS: Mapping[str, Mapping[str, float]] = {
+    "slow node": {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2},
+    "slow GPU": {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2},
+    "slow NVLink": {"10 %": 0.1, "50 %": 0.5},
+    "slow NIC": {"10 %": 0.1, "50 %": 0.5},
+    "flaky node": {"15 %, every third night": 0.15},
+    "slow decay": {"1 % per week": 0.01},
+    "upgrade": {"6 %": 0.06, "15 %": 0.15},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +53,6 @@ class Noise:
     stray: float = 0.0
     stray_loss: float = 0.0
     tick: float = 0.0
-
-
-PERSISTENCE = 0.9
-LOUDNESS = 3.0
 
 
 @dataclass(slots=True)
@@ -82,13 +95,6 @@ class Draws:
     def _next(self, state: Floats) -> Floats:
         fresh = self.rng.standard_normal(len(state))
         return np.asarray(PERSISTENCE * state + np.sqrt(1 - PERSISTENCE**2) * fresh, dtype=np.float64)
-
-
-FIRST_NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
-GPUS = 8  # of a node
-
-# The subjects of a metric in a fleet of so many nodes: kind, name, node, and the GPU of it or the other end of a link.
-Subjects = Callable[[int], Iterator[tuple[str, str, int, int]]]
 
 
 def node_name(node: int) -> str:
@@ -167,8 +173,6 @@ def all_rows(nights: Sequence["DataFrame"]) -> "DataFrame":
     return concat(nights, ignore_index=True)
 
 
-FACTS = {"model": "H100-SXM", "driver": "570.86", "clock": "1980"}
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
 RUN = (
     Metric("matmul", "TFLOP/s", 700.0, of_gpus, FACTS),
     Metric("memory_copy", "GB/s", 3000.0, of_gpus, FACTS),
@@ -195,17 +199,6 @@ class Fault:
     def names(self, suspect: str) -> bool:
         """Return whether the name is the culprit, its node, or a GPU of it."""
         return suspect in (self.culprit, self.culprit.partition("/")[0]) or suspect.partition("/")[0] == self.culprit
-
-
-KINDS: Mapping[str, Mapping[str, float]] = {
-    "slow node": {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2},
-    "slow GPU": {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2},
-    "slow NVLink": {"10 %": 0.1, "50 %": 0.5},
-    "slow NIC": {"10 %": 0.1, "50 %": 0.5},
-    "flaky node": {"15 %, every third night": 0.15},
-    "slow decay": {"1 % per week": 0.01},
-    "upgrade": {"6 %": 0.06, "15 %": 0.15},
-}
 
 
 def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) -> Fault:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NIGHTS_BEFORE = 10
 READINGS = 8  # of each series in a night, of which the judge takes those that it asks for
 _MOST_HEALTHY = 30  # nights of one fleet
+_HEADINGS = ("fault", "size", "night 1", "found", "missed", "others", "nights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,6 @@ def _finds(run: ReplayedRun, fault: Fault) -> bool:
     if fault.culprit:
         return any(fault.names(suspect.name) for suspect in run.suspects)
     return run.verdict is not Verdict.PASS
-
-
-_HEADINGS = ("fault", "size", "night 1", "found", "missed", "others", "nights")
 
 
 def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:

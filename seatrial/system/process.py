@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+_OWN = 64  # of the run itself: its logs, its libraries, its server
+_PER_NODE = 4  # a connection, the stream under it and, on Kubernetes, its port-forward
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -104,10 +107,6 @@ def _status(pid: int) -> _Status | None:
         return None if fields[0] in "ZX" else _Status(int(fields[1]), int(fields[3]), int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None
-
-
-_OWN = 64  # of the run itself: its logs, its libraries, its server
-_PER_NODE = 4  # a connection, the stream under it and, on Kubernetes, its port-forward
 
 
 def open_files_problem(nodes: int) -> str | None:

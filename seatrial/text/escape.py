@@ -9,6 +9,8 @@ import re
 from seatrial.text import words
 
 _MARKUP = re.compile(r"([\\`*_\[\]|~#!])")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 
 
 def escape(text: object) -> str:
@@ -20,10 +22,6 @@ def escape(text: object) -> str:
 def code(text: object) -> str:
     """Text from outside for between backticks, where it is literal."""
     return words.plain(text).replace("`", "'")
-
-
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 
 
 def as_text(cell: object) -> object:

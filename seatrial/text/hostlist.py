@@ -6,6 +6,10 @@ from itertools import groupby
 
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 MAX_CHARS = 200
+MAX_HOSTS = 10_000
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_BRACKETS = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def host_list(names: Iterable[str]) -> str:
@@ -34,12 +38,6 @@ def _ranges(stem: str, width: int, values: list[int]) -> str:
     ]
     texts = [f"{run[0]:0{width}d}" if len(run) == 1 else f"{run[0]:0{width}d}-{run[-1]:0{width}d}" for run in runs]
     return f"{stem}{texts[0]}" if len(values) == 1 else f"{stem}[{','.join(texts)}]"
-
-
-MAX_HOSTS = 10_000
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-_BRACKETS = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def expand(patterns: Sequence[str]) -> tuple[str, ...]:

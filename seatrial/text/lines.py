@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
+MAX_BYTES = 1024**2
+
 
 def one_line(text: object) -> str:
     """All of it, with single blanks; empty for None."""
@@ -23,9 +25,6 @@ def last_line(text: str) -> str:
 
 def _first(lines: Iterable[str]) -> str:
     return next((line.strip() for line in lines if line.strip()), "")
-
-
-MAX_BYTES = 1024**2
 
 
 def tail_of(path: Path) -> bytes:

@@ -49,6 +49,47 @@ _IDENTIFIER = re.compile(
 )
 _RANDOM = re.compile(r"(?!/)[A-Za-z0-9+/=_-]{20,512}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+_URL_SAFE = str.maketrans("+/", "-_")
+_HIDDEN = "***"
+_MAX_PENDING = 64 * 1024  # characters of a line that has no end yet; then it is written as far as it is safe
+_WORD_BACK = 8 * 1024  # characters: how far back a cut is moved so that it falls between two words
+_MAX_KEY_LINES = 256  # a private key that does not end sooner is none: nobody hides a whole log behind its first line
+# As SECRET_NAME; what is an everyday word in small letters ("auth: ...") counts only in the capitals of a variable.
+_ASSIGNED = r"[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?)"
+_VALUE = rf"(?![\d.,eE+-]{{1,40}}+(?:[\s}}\]]|$))[^\s\"',;&<>]{{{SHORTEST},}}+"  # numbers are none: tokens_per_s: 123.4
+_NAMES = "token|secret|passw(?:or)?d|passphrase|credential|api_?key|access_?key|webhook|cookie|_pass(?=\\W)|_pwd(?=\\W)"
+_Shape = tuple[tuple[str, ...], re.Pattern[str], str]
+_SHAPES: tuple[_Shape, ...] = (  # what stands in every match, in small letters; the pattern; what stays of it
+    (
+        ("token", "secret", "passw", "passph", "credential", "key", "webhook", "cookie", "_pass", "_pwd"),
+        re.compile(rf"((?i:{_NAMES})[\w.-]{{0,40}}+{_ASSIGNED}{_VALUE}"),
+        rf"\1{_HIDDEN}",
+    ),
+    (
+        ("auth", "private", "_key", "_dsn", "_pat"),
+        re.compile(
+            rf"(\b(?=[A-Z])(?=[A-Z0-9_]{{0,80}}?(?:AUTH|PRIVATE|_KEY|_DSN|_PAT\b))[\w.-]{{0,120}}+{_ASSIGNED}{_VALUE}"
+        ),
+        rf"\1{_HIDDEN}",
+    ),
+    (
+        ("authorization",),
+        re.compile(
+            r"(?i)(authorization[\"']?[ \t]{0,20}[:=][ \t]{0,20}[\"']?"
+            r"(?:(?:basic|bearer|token|digest|negotiate)[ \t]{1,20})?)[^\s\"']+"
+        ),
+        rf"\1{_HIDDEN}",
+    ),
+    (("bearer",), re.compile(r"(?i)(\bbearer[ \t]{1,20})[\w.~+/=-]{16,}+"), rf"\1{_HIDDEN}"),
+    (("://",), re.compile(r"(\w://[^/\s:@\"']*+:)[^\s/\"']+@"), rf"\1{_HIDDEN}@"),
+    (("://",), re.compile(r"(\w://)[^/\s:@\"']{16,}+@"), rf"\1{_HIDDEN}@"),
+    (("hooks.slack.com/",), re.compile(r"(hooks\.slack\.com/\w{1,20}+/)[\w/-]++"), rf"\1{_HIDDEN}"),
+    (TOKEN_MARKS, TOKEN, _HIDDEN),
+)
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY")
+_ASSIGNMENT = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])")
+_ASSIGNED_VALUE = re.compile(r"[^\s\"']+")
 
 
 def looks_secret(name: str) -> bool:
@@ -104,49 +145,6 @@ def _base64(value: str) -> Iterator[str]:
         text = base64.b64encode(bytes(before) + data).decode()[shared : (before + len(data)) * 8 // 6]
         yield text
         yield text.translate(_URL_SAFE)
-
-
-_URL_SAFE = str.maketrans("+/", "-_")
-
-_HIDDEN = "***"
-_MAX_PENDING = 64 * 1024  # characters of a line that has no end yet; then it is written as far as it is safe
-_WORD_BACK = 8 * 1024  # characters: how far back a cut is moved so that it falls between two words
-_MAX_KEY_LINES = 256  # a private key that does not end sooner is none: nobody hides a whole log behind its first line
-
-# As SECRET_NAME; what is an everyday word in small letters ("auth: ...") counts only in the capitals of a variable.
-_ASSIGNED = r"[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?)"
-_VALUE = rf"(?![\d.,eE+-]{{1,40}}+(?:[\s}}\]]|$))[^\s\"',;&<>]{{{SHORTEST},}}+"  # numbers are none: tokens_per_s: 123.4
-_NAMES = "token|secret|passw(?:or)?d|passphrase|credential|api_?key|access_?key|webhook|cookie|_pass(?=\\W)|_pwd(?=\\W)"
-_Shape = tuple[tuple[str, ...], re.Pattern[str], str]
-_SHAPES: tuple[_Shape, ...] = (  # what stands in every match, in small letters; the pattern; what stays of it
-    (
-        ("token", "secret", "passw", "passph", "credential", "key", "webhook", "cookie", "_pass", "_pwd"),
-        re.compile(rf"((?i:{_NAMES})[\w.-]{{0,40}}+{_ASSIGNED}{_VALUE}"),
-        rf"\1{_HIDDEN}",
-    ),
-    (
-        ("auth", "private", "_key", "_dsn", "_pat"),
-        re.compile(
-            rf"(\b(?=[A-Z])(?=[A-Z0-9_]{{0,80}}?(?:AUTH|PRIVATE|_KEY|_DSN|_PAT\b))[\w.-]{{0,120}}+{_ASSIGNED}{_VALUE}"
-        ),
-        rf"\1{_HIDDEN}",
-    ),
-    (
-        ("authorization",),
-        re.compile(
-            r"(?i)(authorization[\"']?[ \t]{0,20}[:=][ \t]{0,20}[\"']?"
-            r"(?:(?:basic|bearer|token|digest|negotiate)[ \t]{1,20})?)[^\s\"']+"
-        ),
-        rf"\1{_HIDDEN}",
-    ),
-    (("bearer",), re.compile(r"(?i)(\bbearer[ \t]{1,20})[\w.~+/=-]{16,}+"), rf"\1{_HIDDEN}"),
-    (("://",), re.compile(r"(\w://[^/\s:@\"']*+:)[^\s/\"']+@"), rf"\1{_HIDDEN}@"),
-    (("://",), re.compile(r"(\w://)[^/\s:@\"']{16,}+@"), rf"\1{_HIDDEN}@"),
-    (("hooks.slack.com/",), re.compile(r"(hooks\.slack\.com/\w{1,20}+/)[\w/-]++"), rf"\1{_HIDDEN}"),
-    (TOKEN_MARKS, TOKEN, _HIDDEN),
-)
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY")
-_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY")
 
 
 @dataclass(frozen=True)
@@ -289,10 +287,6 @@ def _trie(words: Sequence[str]) -> str:
 def _common_prefix(first: str, last: str) -> str:
     """Return the common prefix of all that is sorted between the two."""
     return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
-
-
-_ASSIGNMENT = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])")
-_ASSIGNED_VALUE = re.compile(r"[^\s\"']+")
 
 
 def _without_assigned(text: str, names: frozenset[str]) -> str:

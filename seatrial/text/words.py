@@ -13,14 +13,6 @@ from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
 
-
-def nearest_of(name: str, legal: Iterable[str]) -> str:
-    """The legal names that `name` resembles, as "nearest: A, B"; empty where none does."""
-    by_lower = {each.lower(): each for each in legal}
-    near = difflib.get_close_matches(name[:100].lower(), by_lower, 3, 0.5)
-    return f"nearest: {', '.join(by_lower[each] for each in near)}" if near else ""
-
-
 # A verdict is never told by colour alone.
 GLYPHS: dict[str, str] = {
     Verdict.PASS: "✓",
@@ -30,7 +22,6 @@ GLYPHS: dict[str, str] = {
     Verdict.INCONCLUSIVE: "?",
     Verdict.NOT_RUN: "–",
 }
-
 MEANINGS: dict[str, str] = {
     Verdict.PASS: "measured, and within what is expected",
     Verdict.DEGRADED: "slower than expected, but above the floor",
@@ -39,8 +30,31 @@ MEANINGS: dict[str, str] = {
     Verdict.INCONCLUSIVE: "could not be measured; the reason says why, and it is never counted as a pass",
     Verdict.NOT_RUN: "a prerequisite is missing; the reason says which",
 }
-
 _UNITS = {"us": "µs", "percent": "%"}
+# The order in which conditions are read, and how each is put.
+_WORDS = {
+    "operation": "{}",
+    "arm": "{} arm",
+    "message_bytes": "{}",
+    "max_bytes": "up to {}",
+    "dtype": "{}",
+    "ranks": "{} ranks",
+    "placement": "{}",
+}
+_ASCII = str.maketrans(
+    {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "○": "o", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
+)
+_FORMATS = str.maketrans({"`": "'", "*": "∗", "~": "∼"})
+_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a word it formats nothing
+# Escapes differ from chat to chat, and a letter would show them, so these stay readable instead.
+_LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200b"})
+
+
+def nearest_of(name: str, legal: Iterable[str]) -> str:
+    """The legal names that `name` resembles, as "nearest: A, B"; empty where none does."""
+    by_lower = {each.lower(): each for each in legal}
+    near = difflib.get_close_matches(name[:100].lower(), by_lower, 3, 0.5)
+    return f"nearest: {', '.join(by_lower[each] for each in near)}" if near else ""
 
 
 def number(value: float | None) -> str:
@@ -200,28 +214,6 @@ def unformatted(line: str) -> str:
 def harmless(text: object) -> str:
     """`text` on one line for mail, and for chats with unknown markup: without mentions and links."""
     return unformatted(plain(text)).translate(_LINKS)
-
-
-# The order in which conditions are read, and how each is put.
-_WORDS = {
-    "operation": "{}",
-    "arm": "{} arm",
-    "message_bytes": "{}",
-    "max_bytes": "up to {}",
-    "dtype": "{}",
-    "ranks": "{} ranks",
-    "placement": "{}",
-}
-
-_ASCII = str.maketrans(
-    {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "○": "o", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
-)
-
-_FORMATS = str.maketrans({"`": "'", "*": "∗", "~": "∼"})
-_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a word it formats nothing
-
-# Escapes differ from chat to chat, and a letter would show them, so these stay readable instead.
-_LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200b"})
 
 
 def _condition(key: str, value: ConditionValue) -> str:

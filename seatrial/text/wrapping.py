@@ -29,6 +29,8 @@ _PREFIX = re.compile(
 )
 _COMPILED_AFTER = 2000  # texts: a search for each word takes twice as long, and compiling as long as some thousand
 _ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
+_TEXTS = frozenset({"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"})
+_FIELD = re.compile(r'\s*+"[\w.-]{1,64}": (?=".*\\n)')  # of a document that stands on several lines
 
 
 class LogLine(NamedTuple):
@@ -63,10 +65,6 @@ def _without_more(tag: str, text: str) -> str:
         return text
     joined = re.sub(re.escape(tag) + (r"(?=\s)" if is_number else ""), "", text)
     return joined if _ROW_BEGINS.match(joined) else text
-
-
-_TEXTS = frozenset({"log", "message", "msg", "output", "stdout", "stderr", "text", "textpayload", "line", "body"})
-_FIELD = re.compile(r'\s*+"[\w.-]{1,64}": (?=".*\\n)')  # of a document that stands on several lines
 
 
 def unwrapped(raw: str) -> list[str]:

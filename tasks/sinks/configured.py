@@ -28,6 +28,8 @@ from tasks.sinks.slack import slack_sink
 TIMEOUT_S = 10
 RETRIES = 2
 MAX_WAIT_S = 10  # of what the receiver asks for: a run does not wait longer
+_CAUSE = "Exception: "  # prefix of causes in apprise's debug log
+log = logging.getLogger("seatrial.notify")
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,6 @@ def _session() -> Any:
     session.mount("http://", HTTPAdapter(max_retries=retries))
     session.mount("https://", HTTPAdapter(max_retries=retries))
     return session
-
-
-_CAUSE = "Exception: "  # prefix of causes in apprise's debug log
 
 
 @dataclass(frozen=True)
@@ -193,9 +192,6 @@ def _captured_log() -> Iterator[list[str]]:
         logger.removeHandler(listener)
         logger.setLevel(before[0])
         logger.propagate = before[1]
-
-
-log = logging.getLogger("seatrial.notify")
 
 
 def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str | None]:

@@ -40,6 +40,9 @@ _NEXT_STEPS = {
     **dict.fromkeys(("no_service", "no_service_id", "no_team", "invalid_token"), "make a new SEATRIAL_SLACK_WEBHOOK"),
     "channel_is_archived": "make a new SEATRIAL_SLACK_WEBHOOK for another channel",
 }
+_QUIET = {"unfurl_links": False, "unfurl_media": False}
+_GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
+_FIXED = ("cant_update_message", "edit_window_closed")  # it is there: the workspace's rules, or it is another app's
 
 
 class SlackRefusedError(Exception):
@@ -128,11 +131,6 @@ def _mute() -> logging.Logger:
     logger = logging.Logger("seatrial.notify.slack_sdk", level=logging.CRITICAL + 1)
     logger.addHandler(logging.NullHandler())
     return logger
-
-
-_QUIET = {"unfurl_links": False, "unfurl_media": False}
-_GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
-_FIXED = ("cant_update_message", "edit_window_closed")  # it is there: the workspace's rules, or it is another app's
 
 
 def slack_sink(

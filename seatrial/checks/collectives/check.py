@@ -50,6 +50,7 @@ from seatrial.nccl.busbw import plateau_sizes
 log = logging.getLogger("seatrial.collectives")
 
 _NAME = "collectives"
+NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests (images/common/build-nccl-tests)")
 
 
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
@@ -176,8 +177,6 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], ope
     reason = too_small(run, testbed)
     return caused(not_tried(reason=reason), reason) if reason else None
 
-
-NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests (images/common/build-nccl-tests)")
 
 COLLECTIVES = CheckType(
     name=_NAME,

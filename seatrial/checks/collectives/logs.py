@@ -24,6 +24,9 @@ from seatrial.remote.mpi_result import MpiResult
 from seatrial.text.words import number
 
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
+# Two tools on one machine agree within 1 %; what NVLink or a fabric brings is a factor.
+_AS_FAST = 0.95
+_OFF = frozenset({"0", "off", "false"})
 
 
 def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
@@ -131,11 +134,6 @@ def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> str | None:
     if len(sweep.devices) != ranks or sweep.groups > 1 or len(hosts) <= nodes:
         return None
     return Reason.of("log-of-more-hosts", ranks=ranks, hosts=len(hosts), nodes=nodes)
-
-
-# Two tools on one machine agree within 1 %; what NVLink or a fabric brings is a factor.
-_AS_FAST = 0.95
-_OFF = frozenset({"0", "off", "false"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,23 @@ from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.words import number
 
+Problem = tuple[Verdict, str]
+Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
+SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
+_ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
+_LARGE_BYTES = 128 << 20  # from here on an iteration takes so long that no hiccup makes it this much slower
+# From one size to a larger one no published sweep falls below 0.81 (tests/golden/nccl-logs), and 0.72 is what a ring
+# reaches of a tree over two nodes (https://github.com/NVIDIA/nccl-tests/issues/196).
+_SLOWER = 0.7
+_SMALL_BYTES = 64 << 10
+# Published medians up to 64K are 5 to 223 us over up to 128 ranks, and 3.8 ms over 512.
+_SLOW_US, _SLOW_US_PER_RANK = 350.0, 8.0
+_MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
+# How many sizes in a row take how many times what latency and bandwidth explain. In published sweeps three take up to
+# 3.7 times as long, and five up to 2.5 times.
+_SLOW_RUNS = ((3, 3.9), (5, 2.9))
+_MAX_TORN = 1  # lines of a header that another process's output may have torn
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -55,24 +72,6 @@ class Setting:
 def network_of(fabric: str | None) -> str | None:
     """Return the network that data between nodes must use; None if sockets or the GPUs' own links will do."""
     return None if fabric is None or fabric in INSIDE_A_NODE or is_sockets(fabric) else fabric
-
-
-Problem = tuple[Verdict, str]
-Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
-
-SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
-_ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
-_LARGE_BYTES = 128 << 20  # from here on an iteration takes so long that no hiccup makes it this much slower
-# From one size to a larger one no published sweep falls below 0.81 (tests/golden/nccl-logs), and 0.72 is what a ring
-# reaches of a tree over two nodes (https://github.com/NVIDIA/nccl-tests/issues/196).
-_SLOWER = 0.7
-_SMALL_BYTES = 64 << 10
-# Published medians up to 64K are 5 to 223 us over up to 128 ranks, and 3.8 ms over 512.
-_SLOW_US, _SLOW_US_PER_RANK = 350.0, 8.0
-_MIDDLE_BYTES = range(1 << 20, (64 << 20) + 1)
-# How many sizes in a row take how many times what latency and bandwidth explain. In published sweeps three take up to
-# 3.7 times as long, and five up to 2.5 times.
-_SLOW_RUNS = ((3, 3.9), (5, 2.9))
 
 
 def interleaved(rows: Sequence[Row]) -> Problem | None:
@@ -163,9 +162,6 @@ def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
             )
         best = max(best, reached)
     return None
-
-
-_MAX_TORN = 1  # lines of a header that another process's output may have torn
 
 
 def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:

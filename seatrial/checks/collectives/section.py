@@ -22,6 +22,16 @@ else:
 
 ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
+_OWN_FLAGS = frozenset(  # the suite's own fields say them, or seatrial does; -t and -p change what a rank is
+    {"-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h"}
+    | {f"--{name}" for name in ("minbytes", "maxbytes", "stepfactor", "stepbytes", "ngpus", "iters", "warmup_iters")}
+    | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
+)
+# GB/s (1e9 bytes) of busbw.
+_NVLINK, _FABRIC, _NIC, _GLOO = 300.0, 100.0, 20.0, 0.2
+_LATENCY_S = {True: 50e-6, False: 1e-3}  # of one operation, by GPUs
+_CHECKING_GB_S = {True: 20.0, False: 1.0}  # data is made and compared
+_SIDES = 2  # out of place and in place
 
 
 class SweepSizes(Strict):
@@ -48,13 +58,6 @@ class SweepSizes(Strict):
         while sizes[-1] * self.step_factor <= self.max_bytes:
             sizes.append(sizes[-1] * self.step_factor)
         return sizes
-
-
-_OWN_FLAGS = frozenset(  # the suite's own fields say them, or seatrial does; -t and -p change what a rank is
-    {"-b", "-e", "-f", "-i", "-g", "-n", "-w", "-d", "-J", "-t", "-p", "-h"}
-    | {f"--{name}" for name in ("minbytes", "maxbytes", "stepfactor", "stepbytes", "ngpus", "iters", "warmup_iters")}
-    | {"--datatype", "--output_file", "--nthreads", "--parallel_init", "--help"}
-)
 
 
 def _words(value: object) -> object:
@@ -146,13 +149,6 @@ class Collectives(Strict):
                 sizes = self.latency_sizes(gpus=gpus) if arm == LATENCY else usual
                 sweeps.append(PlannedSweep(ARM_OPERATION, sizes, arm))
         return sweeps
-
-
-# GB/s (1e9 bytes) of busbw.
-_NVLINK, _FABRIC, _NIC, _GLOO = 300.0, 100.0, 20.0, 0.2
-_LATENCY_S = {True: 50e-6, False: 1e-3}  # of one operation, by GPUs
-_CHECKING_GB_S = {True: 20.0, False: 1.0}  # data is made and compared
-_SIDES = 2  # out of place and in place
 
 
 def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -55,6 +55,13 @@ from seatrial.remote.ssh import allow_many_connections
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import count, some_of
 
+_BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
+MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
+Attempt = Callable[[Testbed], str | None]  # why MPI fails over that testbed, None when it works
+Guilty = tuple[str, str]  # a node, and why
+log = logging.getLogger("seatrial.connectivity")
+_CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
+
 
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
     """Nodes that have no mpirun."""
@@ -131,13 +138,6 @@ def _gpus_found(contact: NodeConnection, expected: int) -> str:
         reason = Reason.of("gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s")
         return recorded(str(reason), cause.code) if cause else reason
     return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)
-
-
-_BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
-MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
-
-Attempt = Callable[[Testbed], str | None]  # why MPI fails over that testbed, None when it works
-Guilty = tuple[str, str]  # a node, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +219,6 @@ class _Search:
             return [(names[0], why)]
         middle = len(names) // 2
         return self.among(names[:middle]) + self.among(names[middle:])
-
-
-log = logging.getLogger("seatrial.connectivity")
-
-_CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 
 
 def connectivity(context: CheckContext) -> StepResult:

@@ -23,6 +23,10 @@ _LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segme
 # The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
 # (docs.nvidia.com/deploy/cuda-compatibility).
 _LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
+_NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", "success"})  # to do, or to say
+COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
+_OF_THE_HOST = frozenset({"kernel", "driver"})  # another model may need others; the rest must agree between all ranks
+Versions = Mapping[str, str | None]  # "" is not installed, None is not known: only reported versions can differ
 
 
 def broken_gpus(inventories: Inventories) -> list[Suspect]:
@@ -32,9 +36,6 @@ def broken_gpus(inventories: Inventories) -> list[Suspect]:
         for node, gpu in _gpus(inventories)
         for reason in _broken(gpu)
     ]
-
-
-_NOTHING = frozenset({"", "none", "n/a", "[n/a]", "not supported", "completed", "success"})  # to do, or to say
 
 
 def _broken(gpu: GpuState) -> Iterator[Reason]:
@@ -212,12 +213,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     parts = version.split(".")
     count = next((i for i, part in enumerate(parts) if not (part.isascii() and part.isdigit())), len(parts))
     return tuple(int(part[:9]) for part in parts[:count])
-
-
-COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
-_OF_THE_HOST = frozenset({"kernel", "driver"})  # another model may need others; the rest must agree between all ranks
-
-Versions = Mapping[str, str | None]  # "" is not installed, None is not known: only reported versions can differ
 
 
 def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None) -> list[Suspect]:

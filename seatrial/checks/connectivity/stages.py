@@ -28,22 +28,22 @@ from seatrial.remote.ssh import fan_out, on_each
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 
+MAX_PEERS = 2048  # that one node tries; above, the list of peers alone is gigabytes that the control host sends
+PAIRS_PER_CORE = 128  # where all nodes share the cores of one machine: some seconds of sshd's work
+TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (routed_radix, plm_rsh)
+WITNESSES = 3  # nodes that try a login which failed for another one
+MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
+Contacts = Mapping[str, NodeConnection]  # by node name
+Peers = Mapping[str, Sequence[str]]  # whom each node tries
+log = logging.getLogger("seatrial.connectivity")
+Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # the error by peer, "" if none
+
 
 class Connectivity(Strict):
     """Time limits for answers of nodes, and the largest difference between their clocks."""
 
     timeout_s: float = Field(30, gt=0, le=600, description="seconds for one node, or one pair, to answer")
     max_clock_skew_s: float = Field(1.0, gt=0, description="seconds between a node's clock and the median node's")
-
-
-MAX_PEERS = 2048  # that one node tries; above, the list of peers alone is gigabytes that the control host sends
-PAIRS_PER_CORE = 128  # where all nodes share the cores of one machine: some seconds of sshd's work
-TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (routed_radix, plm_rsh)
-WITNESSES = 3  # nodes that try a login which failed for another one
-MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
-
-Contacts = Mapping[str, NodeConnection]  # by node name
-Peers = Mapping[str, Sequence[str]]  # whom each node tries
 
 
 def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> dict[str, list[str]]:
@@ -88,9 +88,6 @@ def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> dict[str, lis
         for witness in others[:WITNESSES]:
             logins.setdefault(witness, []).append(target)
     return logins
-
-
-log = logging.getLogger("seatrial.connectivity")
 
 
 def settings_of(run: Run) -> Connectivity:
@@ -169,9 +166,6 @@ def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None
         more = _ask_nodes(findings, contacts, second_logins(names, logins.failed), log_in)
         logins = merged(logins, more)
     _judge(findings, logins)
-
-
-Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # the error by peer, "" if none
 
 
 def _ask_nodes(findings: Findings, contacts: Contacts, peers: Peers, question: Question) -> TriedPairs:

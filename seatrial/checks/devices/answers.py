@@ -20,23 +20,7 @@ from seatrial.remote.answers import NodeAnswer, Text
 from seatrial.remote.node_probe import run_probe
 from seatrial.text.words import number, some_of
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A verdict with its reason and, if known, its suspect."""
-
-    verdict: Verdict
-    reason: str
-    suspect: Suspect | None = None
-
-    @classmethod
-    def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
-        """Make the problem of a suspect, whose evidence is the reason."""
-        return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
-
-
 PROBE = "devices"
-
 Rate = Annotated[float, Field(gt=0, lt=1e9)]
 Samples = Annotated[tuple[Rate, ...], Field(max_length=1000)]
 ThoroughMetric = Literal[
@@ -52,6 +36,21 @@ ThoroughMetric = Literal[
 ]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+_CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A verdict with its reason and, if known, its suspect."""
+
+    verdict: Verdict
+    reason: str
+    suspect: Suspect | None = None
+
+    @classmethod
+    def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
+        """Make the problem of a suspect, whose evidence is the reason."""
+        return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
 
 
 class RateConditions(NodeAnswer):
@@ -142,9 +141,6 @@ def summary(measured: Sequence[DeviceMeasurement]) -> str:
     matmul, copy = min(rates)
     which = "" if len(rates) == 1 else f"{len(rates)} devices, the slowest "
     return f"{which}matmul {number(matmul)} TFLOP/s, memory copy {number(copy)} GB/s"
-
-
-_CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise
 
 
 @dataclass(frozen=True, slots=True)

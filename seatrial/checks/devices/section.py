@@ -10,6 +10,9 @@ from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
 
 NumberFormat = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+_MEMORY_S = 5.0  # for the memory of one GPU
+_PEER_S = 0.1  # for a pair of GPUs, at most
+_ROUND_S = 0.05  # of the search for wrong results, of one device
 
 
 class Disk(Strict):
@@ -66,11 +69,6 @@ class Devices(Strict):
         left_out |= {} if {"host_to_device", "device_to_host"} & set(metrics) else {"host_link": False}
         left_out |= {} if "peer_copy" in metrics else {"peers": False}
         return self.model_copy(update=left_out | ({} if "matmul_stress" in metrics else {"stress_s": 0.0}))
-
-
-_MEMORY_S = 5.0  # for the memory of one GPU
-_PEER_S = 0.1  # for a pair of GPUs, at most
-_ROUND_S = 0.05  # of the search for wrong results, of one device
 
 
 def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -19,6 +19,9 @@ from seatrial.remote.ssh import KeyPair
 from seatrial.text.printable import printable
 from seatrial.text.words import count, some_of
 
+log = logging.getLogger("seatrial.launch")
+Started = dict[str, HostAddress | SeatrialError]
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -79,9 +82,6 @@ def by_hand(container: Container) -> str:
     return f"#!/bin/sh\nexec {container.program} {arguments} -s <node.sh\n"
 
 
-log = logging.getLogger("seatrial.launch")
-
-
 def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Container) -> None:
     """Pull the image on hosts that lack it.
 
@@ -129,9 +129,6 @@ def _raise_refusals(answers: dict[str, Answer | SeatrialError]) -> None:
     ]
     if problems:
         raise LaunchError(some_reasons(problems))
-
-
-Started = dict[str, HostAddress | SeatrialError]
 
 
 def run_folder(settings: BaremetalPlatform, run_id: str) -> str:

@@ -33,6 +33,17 @@ from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 
 MARK = "seatrial-host: "
+_PACKAGE = "seatrial.platforms.baremetal.on_host"
+_MODULES = ("host", "verbs")  # each imports only those before it
+_LOADER = """\
+import json, sys, types
+for name, source in json.loads({modules!r}).items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+"""
+AT_ONCE = 32
+_SHOWN = 8  # reasons in one line
+Item = TypeVar("Item")
 
 
 class Holder(BaseModel):
@@ -97,16 +108,6 @@ class BaremetalState(PlatformState):
         return self.nodes[0].cores if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels) else None
 
 
-_PACKAGE = "seatrial.platforms.baremetal.on_host"
-_MODULES = ("host", "verbs")  # each imports only those before it
-_LOADER = """\
-import json, sys, types
-for name, source in json.loads({modules!r}).items():
-    module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(source, name, "exec"), module.__dict__)
-"""
-
-
 def program(request: Mapping[str, object]) -> str:
     """The program and its request, for the standard input of `python3 -`. The request may hold keys."""
     return f"{_modules()}module.main(json.loads({json.dumps(request)!r}))\n"
@@ -132,10 +133,6 @@ def ssh_config(settings: BaremetalPlatform) -> str:
     return client_config(options_of, settings.login_timeout_s, settings.ssh_config)
 
 
-AT_ONCE = 32
-_SHOWN = 8  # reasons in one line
-
-Item = TypeVar("Item")
 Answers = dict[str, Answer | SeatrialError]  # by host
 
 

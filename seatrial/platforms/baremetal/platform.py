@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 _NEVER = 1e11
+_LOG_BYTES = 1024**2  # of each host
 
 
 def deadline_of(folder: Path) -> float:
@@ -121,9 +122,6 @@ def _host_problems(
         yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
     if answer.held is not None:
         yield Reason.of("baremetal-host-busy", host=host, holder=answer.held)
-
-
-_LOG_BYTES = 1024**2  # of each host
 
 
 class Baremetal(RunsWithState[BaremetalState]):

@@ -10,6 +10,7 @@ from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import FullPath, Ulimits
 
 MAX_NODES = 64  # one host's containers; a bridge network of Docker has 254 addresses or more
+Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 
 
 def _legal_target(value: str) -> str:
@@ -30,7 +31,6 @@ Gpu = Annotated[
     Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"),
     BeforeValidator(_as_text, json_schema_input_type=int | str),
 ]
-Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 
 
 class Mount(image.Mount):

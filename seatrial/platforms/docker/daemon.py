@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 MIN_API = (1, 41)  # Docker 20.10 and Podman 4
 _TIMEOUT_S = 60
 _SOCKET = "unix:///var/run/docker.sock"
+# One device file per GPU; a MIG device is a part of one.
+_COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
 
 
 class GoneError(SeatrialError):
@@ -186,10 +188,6 @@ def _label(run_id: str | None) -> str:
 def _index(node: str) -> int:
     number = node.rpartition("-")[2]
     return int(number) if number.isdecimal() and len(number) < 6 else 0
-
-
-# One device file per GPU; a MIG device is a part of one.
-_COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
 
 
 def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:

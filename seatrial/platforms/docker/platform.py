@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial.launch")
 
 AT_ONCE = 8  # requests to one daemon
+Labels = Mapping[str, str]
+_LOG_BYTES = 64 * 1024**2
 
 
 class ContainerAddress(NodeAddress):
@@ -142,9 +144,6 @@ def why_ended(container: "Container") -> str:
     )
 
 
-Labels = Mapping[str, str]
-
-
 def is_abandoned(run_id: str, labels: Labels) -> bool:
     """Whether the run's process is gone, as far as its labels and this machine show."""
     now = time.time()
@@ -165,9 +164,6 @@ def _is_of(folder: Path, settings: DockerPlatform) -> bool:
     except InputError:
         return True
     return isinstance(other, DockerPlatform) and (other.host, other.context) == (settings.host, settings.context)
-
-
-_LOG_BYTES = 64 * 1024**2
 
 
 class DockerState(PlatformState):

@@ -20,6 +20,13 @@ from seatrial.platforms.kubernetes.plan import Kind, Object
 from seatrial.text.lines import last_bytes, one_line
 from seatrial.text.redact import Secrets, redacted
 
+_ASKS_NOTHING = ("gke-gcloud-auth-plugin", "aws", "aws-iam-authenticator", "gcloud")
+POD, NODE, SECRET, EVENT = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret"), Kind("v1", "Event")
+TIMEOUT_S = 30  # of one request
+LIMIT = {"_request_timeout": TIMEOUT_S}
+_TAIL_LINES = 20_000
+_LAST_LINES = 5
+
 
 class UnknownKindError(MissingError):
     """The cluster does not know a kind of object."""
@@ -103,9 +110,6 @@ def _plugin_errors(asks: bool) -> Iterator[None]:
             "its words are above" if "NoneType" in words else Secrets.of(os.environ).out_of_text(short(words))
         )  # the library's, without its output
         raise MissingError(Reason.of("login-plugin-failed", problem=problem))
-
-
-_ASKS_NOTHING = ("gke-gcloud-auth-plugin", "aws", "aws-iam-authenticator", "gcloud")
 
 
 def _require_plugin(kubeconfig: str, context: str | None) -> bool:
@@ -200,14 +204,6 @@ class Discovery:
         except NotFoundError:
             return None
         return served
-
-
-POD, NODE, SECRET, EVENT = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret"), Kind("v1", "Event")
-
-TIMEOUT_S = 30  # of one request
-LIMIT = {"_request_timeout": TIMEOUT_S}
-_TAIL_LINES = 20_000
-_LAST_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)

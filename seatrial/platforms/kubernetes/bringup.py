@@ -20,6 +20,8 @@ log = logging.getLogger("seatrial.kubernetes")
 
 _WATCH_S = 300  # the API server ends watches by itself; they are begun anew
 _PAUSE_S = 1.0  # before a watch that broke is begun anew
+_ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
+_LOOK_S = 0.2  # between two looks at all pods, while changes come in
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,6 @@ class Watches:
                     time.sleep(_PAUSE_S)
             finally:
                 self._watchers.remove(watcher)
-
-
-_ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
-_LOOK_S = 0.2  # between two looks at all pods, while changes come in
 
 
 class BringUp:

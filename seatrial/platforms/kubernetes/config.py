@@ -32,6 +32,12 @@ _OWN_CONTAINER = {
 }
 _LIST, _MAP = re.compile(r"[Ll]ist\[(\w+)\]"), re.compile(r"[Dd]ict[\[(]")
 _SCALARS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": (int, float), "datetime": str}
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+# What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
+_TAKEN = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"),
+    *("/opt/hpcx", "/root/.ssh", "/third_party", "/tmp/seatrial"),
+)
 
 
 def _checked(model: str, own: Mapping[str, str]) -> AfterValidator:
@@ -110,8 +116,6 @@ def text(pattern: str, legal: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-
 DnsLabel = Annotated[
     str, text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
 ]
@@ -132,12 +136,6 @@ Quantity = Annotated[
     str, text(r"(0|[1-9]\d{0,17})(\.\d{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?", "quantity, such as 8, 500m or 64Gi")
 ]
 LabelValue = Annotated[str, text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")]
-
-# What a node is made of: its keys, shared memory, NCCL's plugins, MPI, where the run works.
-_TAKEN = (
-    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"),
-    *("/opt/hpcx", "/root/.ssh", "/third_party", "/tmp/seatrial"),
-)
 
 
 def _legal_mount(value: str) -> str:

@@ -29,6 +29,15 @@ from seatrial.text.words import some_of
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
+_MADE = ("create", "patch", "list", "deletecollection")
+LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not see
+    Permission("", "persistentvolumeclaims", ("list",), "see whether volumes are there"),
+    Permission("", "serviceaccounts", ("list",), "see whether the nodes' account is there"),
+    Permission("scheduling.k8s.io", "priorityclasses", ("list",), "see whether the class is there", cluster_wide=True),
+    Permission("storage.k8s.io", "storageclasses", ("list",), "tell a claim that waits for pods", cluster_wide=True),
+    Permission("storage.k8s.io", "csidrivers", ("list",), "see whether buckets can be mounted", cluster_wide=True),
+)
+
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
     """Everything that would keep a run from starting."""
@@ -271,17 +280,6 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
         yield Reason.of("image-missing", image=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
-
-
-_MADE = ("create", "patch", "list", "deletecollection")
-
-LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not see
-    Permission("", "persistentvolumeclaims", ("list",), "see whether volumes are there"),
-    Permission("", "serviceaccounts", ("list",), "see whether the nodes' account is there"),
-    Permission("scheduling.k8s.io", "priorityclasses", ("list",), "see whether the class is there", cluster_wide=True),
-    Permission("storage.k8s.io", "storageclasses", ("list",), "tell a claim that waits for pods", cluster_wide=True),
-    Permission("storage.k8s.io", "csidrivers", ("list",), "see whether buckets can be mounted", cluster_wide=True),
-)
 
 
 def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:

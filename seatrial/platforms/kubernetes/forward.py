@@ -25,6 +25,7 @@ _PAUSE_S = 2.0
 _FAREWELL_S = 1.0
 _STATUS = re.compile(r"Handshake status (\d{3})")
 _KUBELET = "error dialing backend"  # how the API server says that the node's kubelet does not answer
+_limit_s: ContextVar[float | None] = ContextVar("limit of a handshake", default=None)
 
 
 class _Stream:
@@ -109,9 +110,6 @@ def _ending(api: Api, pod: str) -> str | None:
         return termination_message(api.find(POD, pod), pod)
     except SeatrialError:
         return None
-
-
-_limit_s: ContextVar[float | None] = ContextVar("limit of a handshake", default=None)
 
 
 @contextmanager

@@ -7,6 +7,13 @@ from seatrial.platforms.kubernetes.machines import profile_of
 from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, holding
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
+EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
+    Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer"),
+    Kind("resource.nvidia.com/v1beta1", "ComputeDomain", needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)"),
+    Kind("resource.k8s.io/v1", "ResourceClaimTemplate", needs="a Kubernetes with dynamic resource allocation"),
+)
+_ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
+
 
 class Launcher(Protocol):
     """The contract of launchers. `service`: it needs our headless Service; others make their own of that name."""
@@ -260,14 +267,6 @@ def claims(plan: KubernetesPlan) -> list[Object]:
             }
         )
     return made
-
-
-EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
-    Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer"),
-    Kind("resource.nvidia.com/v1beta1", "ComputeDomain", needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)"),
-    Kind("resource.k8s.io/v1", "ResourceClaimTemplate", needs="a Kubernetes with dynamic resource allocation"),
-)
-_ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
 
 
 def kinds() -> tuple[Kind, ...]:

@@ -19,6 +19,42 @@ GIB = "/usr/local/gib"
 GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"
 GIB_INSTALLER_ARM64 = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
 TCPXO_DAEMON = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.19"
+# What the A4 recipe sets for gIB; NCCL_NET=gIB comes with the plugin. Google's advice is to source the script and copy
+# no values, so they hold only where it is not there or says nothing.
+_A4_RECIPE = {
+    "NCCL_CROSS_NIC": "0",
+    "NCCL_NET_GDR_LEVEL": "PIX",
+    "NCCL_P2P_NET_CHUNKSIZE": "131072",
+    "NCCL_NVLS_CHUNKSIZE": "524288",
+    "NCCL_IB_ADAPTIVE_ROUTING": "1",
+    "NCCL_IB_QPS_PER_CONNECTION": "4",
+    "NCCL_IB_TC": "52",
+    "NCCL_IB_FIFO_TC": "84",
+    "NCCL_MIN_NCHANNELS": "32",
+}
+_TCPXO_DEVICES = [
+    *(f"/dev/nvidia{i}" for i in range(8)),
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/dmabuf_import_helper",
+]
+_TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds no Job open
+    "name": "tcpxo-daemon",
+    "image": TCPXO_DAEMON,
+    "restartPolicy": "Always",
+    "command": ["/bin/sh", "-c"],
+    "args": [
+        "set -e; chmod 755 /fts/entrypoint_rxdm_container.sh;"
+        " /fts/entrypoint_rxdm_container.sh --num_hops=2 --num_nics=8 --uid= --alsologtostderr"
+    ],
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]}},
+    "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+    "volumeMounts": [
+        {"name": "nvidia", "mountPath": "/usr/local/nvidia"},
+        {"name": "sys", "mountPath": "/hostsysfs"},
+        {"name": "proc-sys", "mountPath": "/hostprocsysfs"},
+    ],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,46 +162,8 @@ def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
     }
 
 
-# What the A4 recipe sets for gIB; NCCL_NET=gIB comes with the plugin. Google's advice is to source the script and copy
-# no values, so they hold only where it is not there or says nothing.
-_A4_RECIPE = {
-    "NCCL_CROSS_NIC": "0",
-    "NCCL_NET_GDR_LEVEL": "PIX",
-    "NCCL_P2P_NET_CHUNKSIZE": "131072",
-    "NCCL_NVLS_CHUNKSIZE": "524288",
-    "NCCL_IB_ADAPTIVE_ROUTING": "1",
-    "NCCL_IB_QPS_PER_CONNECTION": "4",
-    "NCCL_IB_TC": "52",
-    "NCCL_IB_FIFO_TC": "84",
-    "NCCL_MIN_NCHANNELS": "32",
-}
-
 _GOOGLE_RDMA = (("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(8))
 
-_TCPXO_DEVICES = [
-    *(f"/dev/nvidia{i}" for i in range(8)),
-    "/dev/nvidiactl",
-    "/dev/nvidia-uvm",
-    "/dev/dmabuf_import_helper",
-]
-
-_TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds no Job open
-    "name": "tcpxo-daemon",
-    "image": TCPXO_DAEMON,
-    "restartPolicy": "Always",
-    "command": ["/bin/sh", "-c"],
-    "args": [
-        "set -e; chmod 755 /fts/entrypoint_rxdm_container.sh;"
-        " /fts/entrypoint_rxdm_container.sh --num_hops=2 --num_nics=8 --uid= --alsologtostderr"
-    ],
-    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]}},
-    "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
-    "volumeMounts": [
-        {"name": "nvidia", "mountPath": "/usr/local/nvidia"},
-        {"name": "sys", "mountPath": "/hostsysfs"},
-        {"name": "proc-sys", "mountPath": "/hostprocsysfs"},
-    ],
-}
 
 _MACHINES = {
     "generic": Machine(),

@@ -15,6 +15,7 @@ TENDED_BY = "seatrial/pod"  # annotation of its Secret: the pod of this namespac
 EXPIRES = "seatrial/expires"  # annotation: when anybody may take it for abandoned
 
 Object = dict[str, Any]
+_LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,6 @@ class KubernetesPlan:
         queue_labels = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
         kueue = {f"kueue.x-k8s.io/{label}": value for label, value in queue_labels.items() if value}
         return self.metadata(labels={**self.settings.labels, **self.labels, **kueue})
-
-
-_LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal
 
 
 def plan(run: Run, owner: str | None = None, pod: str | None = None) -> KubernetesPlan:

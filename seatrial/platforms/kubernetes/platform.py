@@ -56,6 +56,19 @@ POD_LOGS, EVENTS = "pod-logs", "events.txt"
 _AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
 _REQUEST_S = 15.0
 _MAX_EVENTS = 10_000  # the last ones
+# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
+LEVELS = (
+    "topology.kubernetes.io/zone",
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    "network.topology.nvidia.com/accelerator",
+    "network.topology.nvidia.com/block",
+    "kubernetes.io/hostname",
+)
+_KIND = "kubernetes"
+_TRIES = 10  # a second apart
+_OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +153,6 @@ def _time(event: Object) -> str:
     return next(filter(None, times), None) or str(event["metadata"].get("creationTimestamp") or "")
 
 
-# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
-LEVELS = (
-    "topology.kubernetes.io/zone",
-    "cloud.google.com/gce-topology-block",
-    "cloud.google.com/gce-topology-subblock",
-    "cloud.google.com/gce-topology-host",
-    "network.topology.nvidia.com/accelerator",
-    "network.topology.nvidia.com/block",
-    "kubernetes.io/hostname",
-)
-
-
 def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
     """The topology of a node, as a sort key."""
     return tuple(labels.get(level, "") for level in LEVELS)
@@ -197,10 +198,6 @@ def _index(pod: Object) -> tuple[bool, int]:
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"
     in_job = labels.get("batch.kubernetes.io/job-completion-index")
     return worker, int(in_job or labels.get("training.kubeflow.org/replica-index") or 0)
-
-
-_KIND = "kubernetes"
-_TRIES = 10  # a second apart
 
 
 class Kubernetes:
@@ -358,9 +355,6 @@ class _Plain(Dumper):
 
     def ignore_aliases(self, data: object) -> bool:
         return True
-
-
-_OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
 
 
 def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:

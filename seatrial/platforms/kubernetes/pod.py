@@ -25,6 +25,15 @@ _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's 
     {"key": "amd.com/gpu", "operator": "Exists"},
     {"key": "cloud.google.com/impending-node-termination", "operator": "Exists"},
 )
+# Words in the names of such resources: rdma/hca_shared_devices_a and rdma/ib of NVIDIA's shared device plugin,
+# nvidia.com/mlnxnics and nvidia.com/hostdev of its network operator, vpc.amazonaws.com/efa, openshift.io/sriov_ib.
+_FABRIC_WORDS = frozenset({"rdma", "hca", "ib", "infiniband", "roce", "mlnxnics", "hostdev", "efa", "sriov"})
+_MAX_NAMED = 4
+# Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts), GoogleCloudPlatform/gcs-fuse-csi-driver.
+GCS_FUSE = "gcsfuse.csi.storage.gke.io"
+_LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"  # where GKE puts the disks of a node pool with ephemeral SSD
+# Without limits: what a sidecar may use is what the node has, and a small one throttles or ends what reads from it.
+_UNLIMITED = {f"gke-gcsfuse/{what}-limit": "0" for what in ("cpu", "memory", "ephemeral-storage")}
 
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
@@ -189,12 +198,6 @@ def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object
     return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *requested]
 
 
-# Words in the names of such resources: rdma/hca_shared_devices_a and rdma/ib of NVIDIA's shared device plugin,
-# nvidia.com/mlnxnics and nvidia.com/hostdev of its network operator, vpc.amazonaws.com/efa, openshift.io/sriov_ib.
-_FABRIC_WORDS = frozenset({"rdma", "hca", "ib", "infiniband", "roce", "mlnxnics", "hostdev", "efa", "sriov"})
-_MAX_NAMED = 4
-
-
 def limits(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
     """The limits of a node's container, which are its requests as well: GPUs, and what the cluster file asks for."""
     gpus = {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {}
@@ -222,13 +225,6 @@ def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: Kuberne
         return None
     devices = ", ".join(f"{name} ({count:,} per node)" for name, count in sorted(offered.items())[:_MAX_NAMED])
     return Reason.of("fabric-device-not-requested", devices=devices)
-
-
-# Sources of what GKE needs: AI-Hypercomputer/gpu-recipes (src/helm-charts), GoogleCloudPlatform/gcs-fuse-csi-driver.
-GCS_FUSE = "gcsfuse.csi.storage.gke.io"
-_LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"  # where GKE puts the disks of a node pool with ephemeral SSD
-# Without limits: what a sidecar may use is what the node has, and a small one throttles or ends what reads from it.
-_UNLIMITED = {f"gke-gcsfuse/{what}-limit": "0" for what in ("cpu", "memory", "ephemeral-storage")}
 
 
 def volume_sources(volumes: Iterable[Volume], *, host_network: bool) -> list[Object]:

@@ -55,6 +55,42 @@ _LET_CLAIMS_IN = (
     ": let Kueue count the claims (its feature gate KueueDRAIntegration, once DynamicResourceAllocation, and the "
     "DeviceClass under resources.deviceClassMappings of its configuration), or leave out `queue`"
 )
+_Waits = Mapping[str, tuple[str, str]]  # code and problem by the kubelet's reason
+# Waits that do not end without a change; the kubelet tries for ever.
+_NEVER_STARTS: _Waits = {
+    "ErrImageNeverPull": ("image-pull", "the image is not on the node, and image_pull_policy is Never"),
+    "InvalidImageName": ("image-pull", "the image's name is not legal"),
+    "CreateContainerConfigError": ("container-start", "the container's configuration cannot be made"),
+    "CrashLoopBackOff": ("container-start", "the container ends again and again"),
+}
+# Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
+_AGAIN: _Waits = {
+    "ErrImagePull": ("image-pull", "the image cannot be pulled"),
+    "ImagePullBackOff": ("image-pull", "the image cannot be pulled"),
+    "RegistryUnavailable": ("image-pull", "the image cannot be pulled"),
+    "ImageInspectError": ("image-pull", "the image cannot be read"),
+    "CreateContainerError": ("container-start", "the container cannot be created"),
+    "RunContainerError": ("container-start", "the container cannot be started"),
+}
+_MAX_MESSAGE = 1000  # characters; what a runtime's hook says comes last
+_AGAIN_S = 60.0  # by when it has come right, if ever
+_FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
+    r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no match(?:ing manifest)? for)\b", re.I
+)
+_BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
+_NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
+# Events of a pod without a container yet; the kubelet tries again.
+_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
+_NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
+# Events of pod-creating controllers that the API server refuses, and of Kueue; they all try again.
+_COMPLAINTS = {
+    "FailedCreate": _NOT_ADMITTED,  # a Job
+    "FailedCreatePod": _NOT_ADMITTED,  # Kubeflow's training operator
+    "JobCreationFailed": _NOT_ADMITTED,  # JobSet
+    "MPIJobFailed": _NOT_ADMITTED,  # Kubeflow's MPI operator
+    "TrainJobResourcesCreationFailed": _NOT_ADMITTED,  # Kubeflow Trainer
+    "WorkloadPriorityClassNotFound": _NOT_QUEUED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,45 +193,6 @@ def _condition_text(condition: Object | None) -> str:
     if not condition:
         return "no reason is given"
     return f"{condition.get('reason')}: {one_line(condition.get('message'))}"
-
-
-_Waits = Mapping[str, tuple[str, str]]  # code and problem by the kubelet's reason
-
-# Waits that do not end without a change; the kubelet tries for ever.
-_NEVER_STARTS: _Waits = {
-    "ErrImageNeverPull": ("image-pull", "the image is not on the node, and image_pull_policy is Never"),
-    "InvalidImageName": ("image-pull", "the image's name is not legal"),
-    "CreateContainerConfigError": ("container-start", "the container's configuration cannot be made"),
-    "CrashLoopBackOff": ("container-start", "the container ends again and again"),
-}
-# Problems that may pass when the kubelet tries again, such as a pull that a registry throttles.
-_AGAIN: _Waits = {
-    "ErrImagePull": ("image-pull", "the image cannot be pulled"),
-    "ImagePullBackOff": ("image-pull", "the image cannot be pulled"),
-    "RegistryUnavailable": ("image-pull", "the image cannot be pulled"),
-    "ImageInspectError": ("image-pull", "the image cannot be read"),
-    "CreateContainerError": ("container-start", "the container cannot be created"),
-    "RunContainerError": ("container-start", "the container cannot be started"),
-}
-_MAX_MESSAGE = 1000  # characters; what a runtime's hook says comes last
-_AGAIN_S = 60.0  # by when it has come right, if ever
-_FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
-    r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no match(?:ing manifest)? for)\b", re.I
-)
-_BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
-_NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
-# Events of a pod without a container yet; the kubelet tries again.
-_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
-_NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
-# Events of pod-creating controllers that the API server refuses, and of Kueue; they all try again.
-_COMPLAINTS = {
-    "FailedCreate": _NOT_ADMITTED,  # a Job
-    "FailedCreatePod": _NOT_ADMITTED,  # Kubeflow's training operator
-    "JobCreationFailed": _NOT_ADMITTED,  # JobSet
-    "MPIJobFailed": _NOT_ADMITTED,  # Kubeflow's MPI operator
-    "TrainJobResourcesCreationFailed": _NOT_ADMITTED,  # Kubeflow Trainer
-    "WorkloadPriorityClassNotFound": _NOT_QUEUED,
-}
 
 
 @dataclass(frozen=True, slots=True)

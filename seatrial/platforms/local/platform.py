@@ -35,6 +35,14 @@ from seatrial.text.lines import last_line, tail_of
 from seatrial.text.redact import Secrets
 
 _BEGIN_S = 30.0  # for a fault to begin after a check: a few processes
+_KIND = "local"
+_TOOLS = {
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ssh": "openssh-client",
+    "sshd": "openssh-server",
+}
 
 
 def write_files(
@@ -129,9 +137,6 @@ def _last_line(path: Path) -> str:
     with suppress(OSError):
         return last_line(path.read_text(errors="replace")) or "nothing"
     return "nothing"
-
-
-_KIND = "local"
 
 
 class Local:
@@ -347,15 +352,6 @@ def _available_mib(proc: Path) -> int:
 def _rounded(number: int) -> int:
     """The next power of two."""
     return 1 << max(15, (number - 1).bit_length())
-
-
-_TOOLS = {
-    "ip": "iproute2",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "ssh": "openssh-client",
-    "sshd": "openssh-server",
-}
 
 
 def missing(needs_iptables: bool = False) -> list[str]:

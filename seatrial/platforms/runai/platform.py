@@ -40,6 +40,47 @@ log = logging.getLogger("seatrial.launch")
 _PHASE = ("actualPhase", "phase", "status")
 _MESSAGES = ("message", "reason")
 _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
+_GONE_S, _GONE_PAUSE_S = 180.0, 0.5
+_ABSENT = ("not found", "notfound", "does not exist")
+# Joins standard input and output with a port of the pod.
+_TUNNEL = """\
+import os, socket, sys, threading
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def up():
+    while True:
+        data = os.read(0, 65536)
+        if not data:
+            break
+        s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+threading.Thread(target=up, daemon=True).start()
+while True:
+    data = s.recv(65536)
+    if not data:
+        break
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+os._exit(0)
+"""
+_environment = partial(environment, kept=("RUNAI_",))  # without secrets but for runai's own login
+_PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
+AT_ONCE = 16
+NODE_LOG = "/tmp/seatrial-node.log"
+# The keys come by standard input, which the shell reads before anything else; no file and no command line has them.
+_START = f"""\
+umask 077
+program=$(cat)
+printf '%s\\n' "$program" | setsid sh -s >{NODE_LOG} 2>&1 &
+until grep -q '^seatrial-node: ' {NODE_LOG}; do kill -0 $! || break; sleep 0.1; done
+grep -m 1 '^seatrial-node: ' {NODE_LOG} || tail -n 3 {NODE_LOG}
+echo "address: $(hostname -i)"
+echo "user: $(id -un)"
+"""
+_READY = re.compile(
+    r"seatrial-node: ready (\d{1,5})\naddress: ([0-9a-f.:]{2,45})[^\n]*\nuser: ([a-z_][a-z0-9_-]{0,31})\n?"
+)
+_KIND = "runai"
+_LOG_BYTES = 1024**2  # of each node
 
 
 class DescribedWorkload(BaseModel):
@@ -123,31 +164,6 @@ def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
     if workload.phase in _OVER:
         return Reason.of("runai-workload-ended", workload=name, how=f"ended: {workload.shown}")
     return None
-
-
-_GONE_S, _GONE_PAUSE_S = 180.0, 0.5
-_ABSENT = ("not found", "notfound", "does not exist")
-
-# Joins standard input and output with a port of the pod.
-_TUNNEL = """\
-import os, socket, sys, threading
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-def up():
-    while True:
-        data = os.read(0, 65536)
-        if not data:
-            break
-        s.sendall(data)
-    s.shutdown(socket.SHUT_WR)
-threading.Thread(target=up, daemon=True).start()
-while True:
-    data = s.recv(65536)
-    if not data:
-        break
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-os._exit(0)
-"""
 
 
 class CommandError(LaunchError):
@@ -236,33 +252,10 @@ class Client:
         return ours
 
 
-_environment = partial(environment, kept=("RUNAI_",))  # without secrets but for runai's own login
-_PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
-AT_ONCE = 16
-NODE_LOG = "/tmp/seatrial-node.log"
-# The keys come by standard input, which the shell reads before anything else; no file and no command line has them.
-_START = f"""\
-umask 077
-program=$(cat)
-printf '%s\\n' "$program" | setsid sh -s >{NODE_LOG} 2>&1 &
-until grep -q '^seatrial-node: ' {NODE_LOG}; do kill -0 $! || break; sleep 0.1; done
-grep -m 1 '^seatrial-node: ' {NODE_LOG} || tail -n 3 {NODE_LOG}
-echo "address: $(hostname -i)"
-echo "user: $(id -un)"
-"""
-_READY = re.compile(
-    r"seatrial-node: ready (\d{1,5})\naddress: ([0-9a-f.:]{2,45})[^\n]*\nuser: ([a-z_][a-z0-9_-]{0,31})\n?"
-)
-
-
 class PodAddress(NodeAddress):
     """Address, port and user of a pod's sshd."""
 
     user: str = Field(max_length=32)
-
-
-_KIND = "runai"
-_LOG_BYTES = 1024**2  # of each node
 
 
 class RunaiState(PlatformState):

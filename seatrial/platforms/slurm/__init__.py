@@ -16,6 +16,9 @@ _OWN_OPTIONS = re.compile(
     r"--(job-name|nodes|ntasks|ntasks-per-node|time|output|error|parsable|wrap|array|partition|account|qos"
     r"|reservation|constraint|nodelist|exclude|switches|gres|gpus|gpus-per-node|requeue|no-requeue|chdir|wait)(=|$)"
 )
+Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
+NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
+Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
 
 
 def _legal_time(value: str) -> str:
@@ -52,11 +55,6 @@ def _legal_folder(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_./+-]+", value) or value.startswith("-") or ".." in value.split("/"):
         raise ValueError(f"must be a path of letters, digits and _ . / + -, without .., is {value!r}")
     return value
-
-
-Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
-NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
-Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
 
 
 class SlurmPlatform(SshSettings, PlatformSettings):

@@ -68,6 +68,19 @@ _WAIT = {
     "NodeDown": "a node that it needs is down",
     "Dependency": "waiting for a job that it depends on",
 }
+END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
+# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads it is gone.
+_CANCELLED_S = 75.0
+_PAUSE_S = 0.25
+_POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
+_LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
+_READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
+_FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
+_LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
+# Why a container did not start: the words of the tool that failed, then what pyxis says itself, without its advice.
+_WHY = re.compile(r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: ")
+_TELLING = re.compile(r"pyxis: (?!child |printing |could|if the image|    \[INFO\])")
+_STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +155,6 @@ def ending(job: Job) -> str:
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
     how = _HOW.get(job.state, f"ended early ({job.state})")
     return Reason.of(_ENDED.get(job.state, "slurm-job-failed"), job=job.job_id, how=how, detail=detail)
-
-
-END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
-# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads it is gone.
-_CANCELLED_S = 75.0
-_PAUSE_S = 0.25
 
 
 def submit(login: Login, script: str) -> str:
@@ -265,17 +272,6 @@ def node_addresses(login: Login, nodes: str) -> dict[str, str]:
     lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
     pairs = (line.strip().partition("|") for line in lines)
     return {name: address for name, _, address in pairs if address}
-
-
-_POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
-_LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
-_READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
-_FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
-_LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
-# Why a container did not start: the words of the tool that failed, then what pyxis says itself, without its advice.
-_WHY = re.compile(r"\[ERROR\]|FATAL|: (?:Permission denied|No space left on device)|nvidia-container-cli: ")
-_TELLING = re.compile(r"pyxis: (?!child |printing |could|if the image|    \[INFO\])")
-_STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
 @dataclass(frozen=True, slots=True)

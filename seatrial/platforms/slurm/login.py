@@ -24,6 +24,12 @@ from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
 
+# sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
+_WITH_PROFILE = """\
+command -v sbatch >/dev/null || . /etc/profile </dev/null >/dev/null 2>&1 || :
+exec "$@"
+"""
+
 
 class CommandError(LaunchError):
     """A command ended with an error; `message` is what it printed last."""
@@ -113,13 +119,6 @@ def _message(program: str, errors: str) -> str:
     """The message of Slurm's command on errors: often one line for the error and one for the consequence."""
     lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
-
-
-# sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
-_WITH_PROFILE = """\
-command -v sbatch >/dev/null || . /etc/profile </dev/null >/dev/null 2>&1 || :
-exec "$@"
-"""
 
 
 class RemoteLogin(Login):

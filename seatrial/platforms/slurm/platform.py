@@ -52,6 +52,14 @@ _NAME = "seatrial-ranks"  # of the steps
 _GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
 _GONE_S = 15.0
 _PAUSE_S = 0.2
+log = logging.getLogger("seatrial.launch")
+_KIND = "slurm"
+_NOT_SUBMITTED = "not-submitted"  # a file of a run that has no job, whose end needs none of Slurm's commands
+_GATED = "gated"  # a file of a run whose nodes wait at the gate
+_LOG_BYTES = 64 * 1024**2
+_LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
+_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
+_MOST_NODES = 4  # that are out of use, in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +135,6 @@ class SrunLauncher:
                 return
             self.login.run(["scancel", "--signal=KILL", *steps])
             time.sleep(_PAUSE_S)
-
-
-log = logging.getLogger("seatrial.launch")
-
-_KIND = "slurm"
-_NOT_SUBMITTED = "not-submitted"  # a file of a run that has no job, whose end needs none of Slurm's commands
-_GATED = "gated"  # a file of a run whose nodes wait at the gate
-_LOG_BYTES = 64 * 1024**2
-_LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
 
 class SlurmState(PlatformState):
@@ -355,9 +354,6 @@ def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
-
-
 def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
     """Everything that would keep a run from starting, without submitting anything."""
     try:
@@ -404,9 +400,6 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
     except CommandError as error:
         refused = error.message.removeprefix("allocation failure: ")
         yield Reason.of("slurm-submit-refused", problem=refused + _out_of_use(login))
-
-
-_MOST_NODES = 4  # that are out of use, in one line
 
 
 def _out_of_use(login: Login) -> str:

@@ -18,6 +18,56 @@ from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.remote.probes.facts import NCCL_TESTS
 
 NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
+_REFERENCE = re.compile(
+    r"(?:(?P<registry>[^/]*[.:][^/]*|localhost)/)?(?P<path>[^:@]+)(?P<tag>:[^@]+)?(?:@(?P<digest>.+))?"
+)
+MEASURE_SCRIPT = "measure.sbatch"
+_HEAD = """\
+#
+# Measures the nodes of this job, and judges nothing. They need no seatrial:{probes}
+#     sbatch measure.sbatch
+# Then, where seatrial is installed:
+#     {judge}
+#
+# Every measurement is one srun. If one fails, the others still run, and the job ends with status 1.
+set -u"""
+_FUNCTIONS = """\
+mkdir -p "$out" || exit 1
+failed=0
+
+measure() { # NAME COMMAND...: its output goes to $out/NAME.log
+    local name=$1 status=0
+    shift
+    echo "$(date +%H:%M:%S) $name"
+    "$@" >"$out/$name.log" 2>&1 || status=$?
+    [ "$status" = 0 ] || { echo "$name: exit status $status, see $out/$name.log"; failed=1; }
+    return "$status"
+}"""
+_AT_ONCE = 128  # steps of srun, one for each node
+# A container with a name is unpacked once on each node; Pyxis keeps it, so the job removes it.
+_UNPACK = """\
+container=seatrial-$SLURM_JOB_ID
+remove_container() {{
+    srun --mpi=none --ntasks={nodes} --ntasks-per-node=1 sh -c \\
+        'command -v enroot >/dev/null && enroot remove --force "pyxis_$1"' sh "$container" >/dev/null 2>&1
+}}
+trap remove_container EXIT
+srun --mpi=none --ntasks={nodes} --ntasks-per-node=1 \\
+    {options} true ||
+    {{ echo "container: the image cannot be unpacked on every node"; failed=1; }}"""
+_BY_NODE = """\
+# NVLink only: each node by itself, all of them at once.
+steps=()
+for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+    [ "$(jobs -rp | wc -l)" -lt {at_once} ] || wait -n
+    options=(--nodes=1 --ntasks={gpus} --nodelist="$node")
+    {assignments} \\
+        measure "intra-$node" ranks {sweep} &
+    steps+=("$!")
+done
+for step in "${{steps[@]}}"; do wait "$step" || failed=1; done
+options=()
+"""
 
 
 def job_name(run_id: str) -> str:
@@ -89,11 +139,6 @@ def load_modules(settings: SlurmPlatform) -> Iterator[str]:
         yield "set -u"
 
 
-_REFERENCE = re.compile(
-    r"(?:(?P<registry>[^/]*[.:][^/]*|localhost)/)?(?P<path>[^:@]+)(?P<tag>:[^@]+)?(?:@(?P<digest>.+))?"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Container:
     """The container of a step, quoted for a shell: `options` of srun, and `command` before the program."""
@@ -145,60 +190,6 @@ def pyxis_image(image: str) -> str:
     registry = f"{match['registry']}#" if match["registry"] else ""
     tag = f":{match['digest']}" if match["digest"] else match["tag"] or ""
     return f"{registry}{match['path']}{tag}"
-
-
-MEASURE_SCRIPT = "measure.sbatch"
-
-_HEAD = """\
-#
-# Measures the nodes of this job, and judges nothing. They need no seatrial:{probes}
-#     sbatch measure.sbatch
-# Then, where seatrial is installed:
-#     {judge}
-#
-# Every measurement is one srun. If one fails, the others still run, and the job ends with status 1.
-set -u"""
-
-_FUNCTIONS = """\
-mkdir -p "$out" || exit 1
-failed=0
-
-measure() { # NAME COMMAND...: its output goes to $out/NAME.log
-    local name=$1 status=0
-    shift
-    echo "$(date +%H:%M:%S) $name"
-    "$@" >"$out/$name.log" 2>&1 || status=$?
-    [ "$status" = 0 ] || { echo "$name: exit status $status, see $out/$name.log"; failed=1; }
-    return "$status"
-}"""
-
-_AT_ONCE = 128  # steps of srun, one for each node
-
-# A container with a name is unpacked once on each node; Pyxis keeps it, so the job removes it.
-_UNPACK = """\
-container=seatrial-$SLURM_JOB_ID
-remove_container() {{
-    srun --mpi=none --ntasks={nodes} --ntasks-per-node=1 sh -c \\
-        'command -v enroot >/dev/null && enroot remove --force "pyxis_$1"' sh "$container" >/dev/null 2>&1
-}}
-trap remove_container EXIT
-srun --mpi=none --ntasks={nodes} --ntasks-per-node=1 \\
-    {options} true ||
-    {{ echo "container: the image cannot be unpacked on every node"; failed=1; }}"""
-
-_BY_NODE = """\
-# NVLink only: each node by itself, all of them at once.
-steps=()
-for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
-    [ "$(jobs -rp | wc -l)" -lt {at_once} ] || wait -n
-    options=(--nodes=1 --ntasks={gpus} --nodelist="$node")
-    {assignments} \\
-        measure "intra-$node" ranks {sweep} &
-    steps+=("$!")
-done
-for step in "${{steps[@]}}"; do wait "$step" || failed=1; done
-options=()
-"""
 
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:

@@ -13,6 +13,15 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+LOCK = "seatrial.lock"
+VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
+SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}  # that a supervisor waits for
+STOP_S = 10.0
+CONTAINER_STOP_S = 5  # for sshd's end; then the container is killed
+CALL_S = 15.0
+WORDS = 500
+ABSENT = ("no such image", "image not known")  # of docker and podman, in small letters
+
 
 class ProblemError(Exception):
     """An error that is reported to the control host."""
@@ -34,9 +43,6 @@ def read_tail(path: str, size: int) -> str:
     with os.fdopen(fd, "rb") as file:
         file.seek(max(0, os.fstat(fd).st_size - size))
         return file.read(size).decode(errors="replace")
-
-
-LOCK = "seatrial.lock"
 
 
 class Lock:
@@ -123,11 +129,6 @@ def name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
-SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}  # that a supervisor waits for
-STOP_S = 10.0
 
 
 def unblock() -> None:
@@ -223,12 +224,6 @@ def send(pid: int, number: int) -> None:
         os.kill(pid, number)
     except OSError:
         pass
-
-
-CONTAINER_STOP_S = 5  # for sshd's end; then the container is killed
-CALL_S = 15.0
-WORDS = 500
-ABSENT = ("no such image", "image not known")  # of docker and podman, in small letters
 
 
 def has_image(container: Dict[str, Any]) -> bool:

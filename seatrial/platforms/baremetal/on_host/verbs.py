@@ -36,6 +36,11 @@ from seatrial.platforms.baremetal.on_host.host import (
     write,
 )
 
+MARK = "seatrial-host: "
+NODE_MARK = "seatrial-node: "
+MAX_LOG_BYTES = 8 * 1024**2
+PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
+
 
 def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
     """Hold sshd until this process gets a signal, sshd ends, or the deadline is over."""
@@ -93,12 +98,6 @@ def wait_for_end(node: int, deadline: float) -> None:
             return
         if node in reap():
             return
-
-
-MARK = "seatrial-host: "
-NODE_MARK = "seatrial-node: "
-MAX_LOG_BYTES = 8 * 1024**2
-PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
 
 
 def main(request: Dict[str, Any]) -> None:
