@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from seatrial.history.schema import HEAD, VERSION_TABLE
+from seatrial.history.schema import HEAD, OLDEST, VERSION_TABLE
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
@@ -115,7 +115,7 @@ def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
 def migrate(engine: Engine) -> None:
     """Upgrade the schema to HEAD; several processes may do it at once.
 
-    Raises SeatrialError when a newer seatrial wrote the store.
+    Raises SeatrialError when a newer seatrial wrote the store, or one before the first release.
     """
     with engine.connect() as connection:
         if version(connection) == HEAD:
@@ -146,7 +146,9 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     try:
         command.upgrade(config, revision)
     except CommandError as error:
-        place = shown(connection.engine.url)
+        place, before = shown(connection.engine.url), version(connection)
+        if before and before < OLDEST:
+            raise SeatrialError(Reason.of("history-too-old", place=place, revision=before)) from error
         raise SeatrialError(Reason.of("history-too-new", place=place, problem=str(error))) from error
 
 
