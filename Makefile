@@ -58,6 +58,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.measure
 
 unit: setup
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal tests/unit
@@ -71,8 +72,8 @@ test-slow: setup   # what `make test` leaves out
 	@scripts/test-packages
 	$(BIN)/pytest -m slow tests/unit tests/integration
 
-test-fuzz: setup   # 10,000 broken inputs for everything that reads what nodes, files and other people hand in
-	$(BIN)/pytest tests/fuzz
+test-fuzz: setup   # 10,000 broken inputs for everything that reads what nodes, files and other people hand in; SEED=2 makes others
+	$(BIN)/pytest tests/fuzz --seed $(SEED)
 
 test-e2e: setup   # `seatrial run` as people run it: whole checks of local nodes, slowed, cut and killed; 10 minutes
 	$(BIN)/pytest tests/e2e

@@ -24,6 +24,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=1, help="of what tests choose at random; the same seed chooses alike")
+    parser.addoption("--times", type=int, default=2, help="how often a test ends something at a random moment")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed {config.getoption('--seed')}"
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    number: int = pytestconfig.getoption("--seed")
+    return number
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     folder = collection_path.relative_to(Path(__file__).parent).as_posix()
     asked_for = any(f"tests/{folder}" in argument for argument in config.args)

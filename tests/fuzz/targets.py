@@ -1,13 +1,11 @@
 """Everything that reads what nodes, files and other people hand in, with good input to begin from."""
 
 import json
-import pickle
 import random
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from seatrial.checks.training.parts import disputed
 from seatrial.checks.training.result import read_event
 from seatrial.checks.training.stuck import read_stuck
 from seatrial.config.cluster import load_cluster
-from seatrial.model.errors import SeatrialError
 from seatrial.model.result import Check
 from seatrial.nccl import RowReader, file_outcome, parse_file, render, transport
 from seatrial.readers.flight_recorder import NoDump, late, read_dump
@@ -48,12 +45,14 @@ from seatrial.runs.load import load_result
 from seatrial.text.redact import Redactor, Secrets
 from tasks.record import measurements_csv, run_json
 from tests import samples
+from tests.fuzz.commands import COMMANDS, DUMP, LOGS
 from tests.fuzz.mutations import dumped, of_bytes, of_document
+from tests.fuzz.schedulers import SCHEDULERS
+from tests.fuzz.target import Target, line_of, text_of
 from tests.unit.collectives.fake_mpirun import make_testbed
 from tests.unit.readers.healthy import OUTPUTS
 
 ROOT = Path(__file__).parents[2]
-LOGS = sorted((ROOT / "tests" / "golden" / "nccl-logs").glob("*.log"))
 SECRET = "correct-horse-battery"
 SECRETS = Secrets.of({"API_TOKEN": SECRET, "DATABASE_URL": "postgresql://u:pa55word@db/x"})
 FACTS = {
@@ -71,13 +70,6 @@ FACTS = {
     "nccl_tests": "",
     "versions": {"openmpi": "4.1.4", "torch": None},
 }
-ENTRY = {
-    "process_group": ("0", "mesh_tp"),
-    "collective_seq_id": 3,
-    "profiling_name": "nccl:all_reduce",
-    "is_p2p": False,
-}
-DUMP = pickle.dumps({"pg_config": {"0": {"name": "0", "ranks": "[0, 1]"}}, "entries": [ENTRY]}, protocol=2)
 GROUP = {"id": "0", "name": "default_pg", "ranks": [0, 1], "collective": 3, "operation": "gloo:all_reduce"}
 STUCK = {
     "event": "stuck",
@@ -119,16 +111,6 @@ TRAFFIC = {"id": 1, "out": {"bytes": 1 << 20, "seconds": 0.5}, "in": {"bytes": 1
 EVENT = {"event": "step", "step": 1, "loss": 2.5, "seconds": 0.1, "rank": 0, "host": "node-0", "ranks": [{"rank": 0}]}
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`make` gives one broken input, `read` reads it from a file, or raises what people are meant to see."""
-
-    name: str
-    make: Callable[[random.Random], bytes]
-    read: Callable[[Path], object]
-    expected: tuple[type[Exception], ...] = (SeatrialError,)
-
-
 @cache
 def _documents(folder: str) -> list[Any]:
     return [yaml.safe_load(path.read_text()) for path in sorted((ROOT / folder).glob("*.yaml"))]
@@ -144,16 +126,8 @@ def _file_of(folder: str) -> Callable[[random.Random], bytes]:
     return make
 
 
-def _line_of(*goods: dict[str, Any]) -> Callable[[random.Random], bytes]:
-    def make(dice: random.Random) -> bytes:
-        good = dice.choice(goods)
-        return of_bytes(dumped(good), dice) if dice.random() < 0.3 else dumped(of_document(good, dice))
-
-    return make
-
-
 def _log(dice: random.Random) -> bytes:
-    return of_bytes(dice.choice(LOGS).read_bytes()[:60_000], dice)
+    return of_bytes(dice.choice(LOGS), dice)
 
 
 def _read_log(path: Path) -> None:
@@ -172,10 +146,6 @@ def _read_sweeps(path: Path) -> None:
     assert json.loads(json.dumps([sweep.to_dict() for sweep in sweeps], allow_nan=False))
     assert file_outcome(sweeps) in ("ok", "failed", "truncated", "error")
     assert render(sweeps)
-
-
-def _text_of(good: bytes) -> Callable[[random.Random], bytes]:
-    return lambda dice: of_bytes(good, dice)
 
 
 def _read_kernel_log(path: Path) -> None:
@@ -330,30 +300,26 @@ TARGETS = (
     Target("cluster file", _file_of("deployments/clusters"), load_cluster),
     Target("suite file", _file_of("seatrial/checks/suites"), lambda path: load_suite(str(path))),
     Target("log", _log, _read_log),
-    Target("-J log", _line_of(JSON_LOG), _read_sweeps),
+    Target("-J log", line_of(JSON_LOG), _read_sweeps),
     Target("outputs of tools", _tools, _read_tools),
-    Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),
-    Target("versions", _text_of(VERSIONS), _read_versions),
+    Target("kernel log", text_of(KERNEL_LOG), _read_kernel_log),
+    Target("versions", text_of(VERSIONS), _read_versions),
     Target(
-        "peer", _line_of({"bytes": 1 << 20, "seconds": 0.5}), _read_peer, (ValueError,)
+        "peer", line_of({"bytes": 1 << 20, "seconds": 0.5}), _read_peer, (ValueError,)
     ),  # which stream.py answers with
-    Target("facts", _line_of(FACTS), _answer_as(Facts)),
+    Target("facts", line_of(FACTS), _answer_as(Facts)),
     Target(
-        "answers", _line_of(PEER, LISTENER, TRAFFIC), _answer_as(PeerAnswer, StreamListener, StreamAnswer, StreamError)
+        "answers", line_of(PEER, LISTENER, TRAFFIC), _answer_as(PeerAnswer, StreamListener, StreamAnswer, StreamError)
     ),
-    Target("training events", _line_of(EVENT), _read_events),
-    Target("flight recorder", _text_of(DUMP), _read_dump),
-    Target("stuck ranks", _line_of(STUCK), _read_stuck),
-    Target("ranks", _text_of(RANKS), _read_ranks),
-    Target("record", _line_of(RECORD), _read_record),
+    Target("training events", line_of(EVENT), _read_events),
+    Target("flight recorder", text_of(DUMP), _read_dump),
+    Target("stuck ranks", line_of(STUCK), _read_stuck),
+    Target("ranks", text_of(RANKS), _read_ranks),
+    Target("record", line_of(RECORD), _read_record),
     Target("run.json", _run_json, _read_run),
     Target("measurements.csv", _csv, _read_csv),
     Target("bundle", _bundle, verify),
     Target("redaction", _log_with_secret, _redact),
+    *COMMANDS,
+    *SCHEDULERS,
 )
-
-
-def inputs(target: Target, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
-    """`count` inputs, each with the number that makes it anew."""
-    for number in range(seed, seed + count):
-        yield number, target.make(random.Random(f"{target.name} {number}"))

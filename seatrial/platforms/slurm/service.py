@@ -56,7 +56,7 @@ class SlurmService:
         if state == "idle":  # and not idle*, planned, reserved, draining
             return ServiceNode(name, "idle", group)
         if state != "drained":
-            return ServiceNode(name, "busy", group, job or why or state)
+            return ServiceNode(name, "busy", group, job or why or printable(state)[:_MOST_SHOWN])
         stands: State = "gated" if reason.startswith(self._gate) else "out"
         return ServiceNode(name, stands, group, why, is_ours=reason.startswith(OWN), has_failed=_FAILED in reason)
 
