@@ -1,0 +1,108 @@
+"""The size of the code in nodes of its syntax tree, without docstrings, and how densely they are packed.
+
+    python -m scripts.measure
+
+Prints a line for each package and the functions with the most branches. More than a limit below is an error: size is
+counted in nodes, since lines can be packed. Limits only go down.
+"""
+
+import ast
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from heapq import nlargest
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("seatrial", "flows", "tasks")
+MOST_NODES = 505_000
+MOST_A_LINE, MOST_A_LINE_OF_MODULE = 7.6, 12.2
+MOST_NESTED = 85  # comprehensions that hold another
+MOST_BRANCHES = 34  # of a function
+SHOWN = 10
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.match_case, ast.comprehension)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """The size of a module; `branches` by function."""
+
+    nodes: int
+    lines: int
+    nested: int
+    branches: dict[str, int]
+
+    @property
+    def a_line(self) -> float:
+        """Nodes a line."""
+        return self.nodes / max(1, self.lines)
+
+
+def measure(source: str, name: str) -> Measure:
+    """Measure the source of a module."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            del node.body[0]
+    nodes = list(ast.walk(tree))
+    functions = [node for node in nodes if isinstance(node, _FUNCTIONS)]
+    branches = {f"{name}:{each.lineno} {each.name}": _branches(each) for each in functions}
+    nested = sum(isinstance(node, _COMPREHENSIONS) and _holds_another(node) for node in nodes)
+    return Measure(len(nodes), source.count("\n"), nested, branches)
+
+
+def _branches(function: ast.AST) -> int:
+    """Where a function goes one way or another; each further part of a condition counts."""
+    nodes = list(ast.walk(function))
+    parts = sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
+    filters = sum(len(node.ifs) for node in nodes if isinstance(node, ast.comprehension))
+    return sum(isinstance(node, _BRANCHES) for node in nodes) + parts + filters
+
+
+def _holds_another(node: ast.AST) -> bool:
+    return any(isinstance(inner, _COMPREHENSIONS) for inner in ast.walk(node) if inner is not node)
+
+
+def excesses(modules: dict[str, Measure]) -> list[str]:
+    """What is above its limit, a line for each."""
+    nodes, lines = sum(m.nodes for m in modules.values()), sum(m.lines for m in modules.values())
+    nested = sum(m.nested for m in modules.values())
+    measured = [("all", "nodes", nodes, MOST_NODES), ("all", "nested comprehensions", nested, MOST_NESTED)]
+    measured.append(("all", "nodes a line", nodes / max(1, lines), MOST_A_LINE))
+    for name, module in modules.items():
+        measured.append((name, "nodes a line", module.a_line, MOST_A_LINE_OF_MODULE))
+        measured += [(function, "branches", count, MOST_BRANCHES) for function, count in module.branches.items()]
+    return [f"{name}: {value:.5g} {what}, {most} at most" for name, what, value, most in measured if value > most]
+
+
+def _package(name: str) -> str:
+    parts = Path(name).parts
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+def main() -> int:
+    files = [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]
+    names = {path: str(path.relative_to(ROOT)) for path in files}
+    modules = {name: measure(path.read_text(), name) for path, name in names.items()}
+    packages: dict[str, list[Measure]] = defaultdict(list)
+    for name, module in modules.items():
+        packages[_package(name)].append(module)
+        packages["all"].append(module)
+    print(f"{'package':20} {'nodes':>8} {'lines':>7} {'nodes a line':>13} {'nested':>7}")
+    for package, parts in sorted(packages.items()):
+        nodes, lines = sum(part.nodes for part in parts), sum(part.lines for part in parts)
+        nested = sum(part.nested for part in parts)
+        print(f"{package:20} {nodes:8} {lines:7} {nodes / max(1, lines):13.2f} {nested:7}")
+    branches = {function: count for module in modules.values() for function, count in module.branches.items()}
+    for function, count in nlargest(SHOWN, branches.items(), key=lambda item: item[1]):
+        print(f"{count} branches: {function}")
+    wrong = excesses(modules)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

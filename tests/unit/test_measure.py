@@ -1,0 +1,44 @@
+"""The measure of the gate: what counts as a node and a branch, and that more than a limit is said."""
+
+import pytest
+
+from scripts import measure as measures
+from scripts.measure import excesses, measure
+
+SOURCE = '''
+"""A module."""
+
+def chosen(names, on=True):
+    """The names."""
+    if on and names:
+        return [name for name in names if name for part in name]
+    return [[part for part in name] for name in names]
+'''
+
+
+def test_a_docstring_has_no_nodes() -> None:
+    bare = "\n".join(line for line in SOURCE.splitlines() if '"""' not in line)
+    assert measure(SOURCE, "a.py").nodes == measure(bare, "a.py").nodes
+
+
+def test_branches_and_nested_comprehensions_are_counted() -> None:
+    found = measure(SOURCE, "a.py")
+    assert found.branches == {"a.py:4 chosen": 7}  # if, and, for, if, for; for within for
+    assert found.nested == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("MOST_NODES", "all: 44 nodes, 0 at most"),
+        ("MOST_NESTED", "all: 1 nested comprehensions, 0 at most"),
+        ("MOST_A_LINE", "all: 5.5 nodes a line, 0 at most"),
+        ("MOST_A_LINE_OF_MODULE", "a.py: 5.5 nodes a line, 0 at most"),
+        ("MOST_BRANCHES", "a.py:4 chosen: 7 branches, 0 at most"),
+    ],
+)
+def test_more_than_a_limit_is_said(limit: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = {"a.py": measure(SOURCE, "a.py")}
+    assert excesses(modules) == []
+    monkeypatch.setattr(measures, limit, 0)
+    assert excesses(modules) == [said]
