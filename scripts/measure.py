@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
 MOST_NODES = 505_000
-MOST_A_LINE, MOST_A_LINE_OF_MODULE = 7.6, 12.2
+MOST_A_LINE, MOST_A_LINE_OF_MODULE = 7.9, 12.2
 MOST_NESTED = 85  # comprehensions that hold another
 MOST_BRANCHES = 34  # of a function
 SHOWN = 10
@@ -69,12 +69,15 @@ def excesses(modules: dict[str, Measure]) -> list[str]:
     """What is above its limit, a line for each."""
     nodes, lines = sum(m.nodes for m in modules.values()), sum(m.lines for m in modules.values())
     nested = sum(m.nested for m in modules.values())
-    measured = [("all", "nodes", nodes, MOST_NODES), ("all", "nested comprehensions", nested, MOST_NESTED)]
-    measured.append(("all", "nodes a line", nodes / max(1, lines), MOST_A_LINE))
+    measured: list[tuple[str, str, float, float]] = [
+        ("all", "nodes", nodes, MOST_NODES),
+        ("all", "nested comprehensions", nested, MOST_NESTED),
+        ("all", "nodes a line", nodes / max(1, lines), MOST_A_LINE),
+    ]
     for name, module in modules.items():
         measured.append((name, "nodes a line", module.a_line, MOST_A_LINE_OF_MODULE))
         measured += [(function, "branches", count, MOST_BRANCHES) for function, count in module.branches.items()]
-    return [f"{name}: {value:.5g} {what}, {most} at most" for name, what, value, most in measured if value > most]
+    return [f"{name}: {value:.6g} {what}, {most} at most" for name, what, value, most in measured if value > most]
 
 
 def _package(name: str) -> str:
