@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from prefect import flow
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 from pydantic import Field
 
+from flows.campaign import run_campaign
 from flows.serving.killed import close_killed_runs
 from flows.serving.limits import WAIT_S, cluster_lock
 from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
@@ -32,7 +33,7 @@ from flows.serving.ui import (
     state_of,
 )
 from seatrial.checks.localize.step import LOCALIZE, is_due
-from seatrial.checks.suites import load_suite, part_of
+from seatrial.checks.suites import Campaign, load_suite, part_of
 from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
@@ -160,11 +161,28 @@ def check(
             log_file(run.logs / "run.log", secrets),
         ):
             introduce(run)
-            result = run_chain(run, notify, rebuild, wait_s)
+            result = _run_suite(run, notify, rebuild, wait_s)
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
         return crashed_state(error)
     return state_of(result, require_baseline)
+
+
+def _run_suite(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
+    """Run the checks of the suite, or its campaign, whose state is in the history."""
+    campaign = run.suite.section(Campaign)
+    if campaign is None:
+        return run_chain(run, notify, rebuild, wait_s, 0.0 if results or errors else process_age_s())
+    with opened_history() as (store, unreachable):
+        if store is None:
+            raise SeatrialError(Reason.of("history-unavailable", problem=unreachable))
+
+        def publish(run_state: RunState) -> RunResult:
+            publish_results(run_state, store, notify)
+            return rewrite_run_json(run_state)
+
+        chain = partial(run_chain, notify=notify, rebuild=rebuild, wait_s=wait_s)
+        return run_campaign(run, campaign, store, chain, publish, lambda: run_id_of(uuid4(), None))
 
 
 def _run_json_if_killed(run: Run) -> str:
@@ -174,15 +192,14 @@ def _run_json_if_killed(run: Run) -> str:
     return json.dumps(replace(run_state.result(), reason=reason).to_dict(), allow_nan=False)
 
 
-def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
-    """Wait for the cluster, run the steps on it, and publish the result."""
+def run_chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: float = 0.0) -> RunResult:
+    """Wait for the cluster, run the steps on it, and publish the result; `startup_s` is how long the process took."""
     with recorded(run.run_id, _run_json_if_killed(run), run.out, UUID(current.id)):
-        return _chain(run, notify, rebuild, wait_s)
+        return _chain(run, notify, rebuild, wait_s, startup_s)
 
 
-def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
+def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: float) -> RunResult:
     others = watched()
-    startup_s = 0.0 if results or errors else process_age_s()  # a later run of this process has not waited for it
     run_state = RunState(run, now() - timedelta(seconds=startup_s), timings={STARTUP: startup_s})
     with opened_history() as (store, unreachable):
         try:

@@ -5,13 +5,13 @@ Nothing here can end a run or hold a measurement up: what Prefect does not take 
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from prefect.artifacts import create_image_artifact, create_link_artifact
+from prefect.artifacts import create_image_artifact, create_link_artifact, create_markdown_artifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run as current
@@ -24,6 +24,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
 from seatrial.runs.progress import RedactingFormatter
 from seatrial.system.private import write_atomic
+from seatrial.text.escape import escape
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 from tasks.check import STATES
@@ -91,6 +92,15 @@ def _decorated() -> Iterator[SyncPrefectClient]:
             yield client
     except Exception as error:  # HTTP, Prefect's own errors, answers that are none: the verdict must come out after any
         log.debug("Prefect does not show it: %s: %s", type(error).__name__, error)
+
+
+def show_campaign(cluster: str, lines: Sequence[str]) -> None:
+    """Show how far a campaign is, among the artifacts."""
+    try:
+        text = "\n".join(f"- {escape(printable(line))}" for line in lines)
+        create_markdown_artifact(text, key=f"campaign-{cluster}", description="hour, phase, nodes left out")
+    except Exception as error:
+        log.debug("Prefect does not show the campaign: %s", error)
 
 
 def state_of(result: RunResult, require_baseline: bool = False) -> "State[RunResult]":

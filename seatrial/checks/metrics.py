@@ -102,7 +102,13 @@ TRAINING_METRICS = {
     "compute_time": Metric("ms", "one step of a node before it waits for others; judged on GPUs alone"),
 }
 
-_ALL: Mapping[str, Metric] = CONNECTIVITY_METRICS | DEVICE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
+CAMPAIGN_METRICS = {
+    "campaign_hours": Metric("h", "how long the nodes were up in the phases of a campaign"),
+    "uncompared_phases": Metric("", "phases of a campaign that passed with numbers that no baseline exists for"),
+}
+
+_OF_CHECKS = CONNECTIVITY_METRICS | DEVICE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
+_ALL: Mapping[str, Metric] = _OF_CHECKS | CAMPAIGN_METRICS
 REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
 
 

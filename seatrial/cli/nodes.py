@@ -208,8 +208,9 @@ def dial(run: str, node: str) -> None:
 def status(cluster: Path | None, as_json: bool) -> None:
     """List this user's runs whose nodes are up on this machine, or were left behind by a run that was killed.
 
-    With CLUSTER, a cluster file with the section `qualify`: the state of its nodes, the age of the last passed test of
-    each node, GPU and pair of leaf switches, and the GPU hours that checks took.
+    With CLUSTER, a cluster file: the hour and phase of its newest campaign, and the nodes that were left out. With the
+    section `qualify` also the state of its nodes, the age of the last passed test of each node, GPU and pair of leaf
+    switches, and the GPU hours that checks took.
     """
     if cluster is not None:
         from seatrial.cli.qualify import show_standing

@@ -26,7 +26,10 @@ def _days(context: click.Context, option: click.Parameter, given: str | None) ->
 
 
 def show_standing(file: Path, *, as_json: bool) -> None:
-    """Print the nodes of a cluster at work, and how much of it is covered. Raises InputError without `qualify`."""
+    """Print the newest campaign of a cluster, its nodes, and how much of it is covered.
+
+    Raises InputError for a cluster with neither a campaign nor the section `qualify`.
+    """
     from seatrial.config.cluster import load_cluster
     from seatrial.history import open_store
     from seatrial.model.errors import InputError
@@ -35,13 +38,21 @@ def show_standing(file: Path, *, as_json: bool) -> None:
     from seatrial.qualify.current import standing
 
     cluster = load_cluster(file)
-    if cluster.qualify is None:
-        raise InputError(f"{file}: qualify: is missing; its fields are in docs/qualify.md")
     with waiting(f"asking for the nodes of {cluster.name}"), open_store() as store:
-        found = standing(cluster, cluster.qualify, node_service(cluster), store, now())
+        campaign = store.campaign(cluster.name)
+        if cluster.qualify is None and campaign is None:
+            raise InputError(f"{file}: no campaign was run, and qualify: is missing (docs/qualify.md)")
+        found = standing(cluster, cluster.qualify, node_service(cluster), store, now()) if cluster.qualify else None
     if as_json:
-        states = {node.name: {"state": node.state, "group": node.group, "why": node.why} for node in found.nodes}
-        print_json({"cluster": cluster.name, "states": states, **found.coverage.to_dict()})
+        nodes = found.nodes if found else ()
+        states = {node.name: {"state": node.state, "group": node.group, "why": node.why} for node in nodes}
+        covered = found.coverage.to_dict() if found else {}
+        progress = campaign.to_dict() if campaign else None
+        print_json({"cluster": cluster.name, "campaign": progress, "states": states, **covered})
+        return
+    for line in campaign.lines() if campaign else ():
+        print(printable(line))
+    if found is None:
         return
     for node in found.nodes:
         age = found.coverage.nodes[node.name]

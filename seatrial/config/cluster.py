@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -252,6 +252,10 @@ class PlatformSettings(Strict):
         """Return the names of `count` nodes where the platform does not give them others."""
         return [f"node-{i}" for i in range(count)]
 
+    def without(self, names: Collection[str], of: Sequence[str]) -> "PlatformSettings | None":
+        """Return the settings that leave those nodes out `of` all; None if the platform cannot choose its nodes."""
+        return None
+
     def moving_parts(self) -> list[str]:
         """Versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
         return []
@@ -352,6 +356,14 @@ class Cluster(Strict):
     def node_names(self) -> list[str]:
         """The names nodes have when the platform does not give them others."""
         return self.platform.node_names(self.nodes)
+
+    def without(self, names: Collection[str]) -> "Cluster | None":
+        """The cluster without those nodes; None if its platform cannot leave nodes out, or no node is left."""
+        platform = self.platform.without(names, self.node_names())
+        if platform is None or len(names) >= self.nodes:
+            return None
+        faults = tuple(fault for fault in self.faults if not set(fault.nodes) & set(names))
+        return self.model_copy(update={"nodes": self.nodes - len(names), "platform": platform, "faults": faults})
 
     @property
     def builds_without_repository(self) -> bool:

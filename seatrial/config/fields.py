@@ -133,6 +133,8 @@ def _legal(field: Schema, titles: dict[str, str], link: Link) -> str:
         case {"anyOf": parts} | {"oneOf": parts}:
             kinds = (_legal(part, titles, link) for part in parts if part.get("type") != "null")
             words = " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
+        case {"$comment": comment}:
+            words = comment
         case {"enum": values}:
             words = ", ".join(f"`{value}`" for value in values)
         case {"const": value}:

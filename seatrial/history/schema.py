@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -21,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-OLDEST, HEAD = "0009", "0011"
+OLDEST, HEAD = "0009", "0012"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -176,6 +177,34 @@ node_tests = Table(
     Column("gpus", Integer, nullable=False),
     Column("held_s", Double, nullable=False),
     Index("ix_node_tests_cluster_ended", "cluster", "ended"),
+)
+
+# Suites in a loop over a cluster, with the runs of their phases; `plan` is a digest of the suite file.
+campaigns = Table(
+    "campaigns",
+    metadata,
+    Column("campaign_id", CleanText, primary_key=True),
+    Column("cluster", CleanText, nullable=False),
+    Column("suite", CleanText, nullable=False),
+    Column("plan", String(64), nullable=False),
+    Column("goal_s", Double, nullable=False),
+    Column("started", UtcDateTime, nullable=False),
+    Column("seen", UtcDateTime, nullable=False),
+    Column("ended", Boolean, nullable=False),
+    Column("phases", CleanJson, nullable=False),
+    Column("left_out", CleanJson, nullable=False),
+    Index("ix_campaigns_cluster_started", "cluster", "started"),
+)
+
+# A metric of every part in each minute of a run, packed: `readings` has one row a time and one column a part.
+minutes = Table(
+    "minutes",
+    metadata,
+    Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("metric", String(64), primary_key=True),
+    Column("parts", CleanJson, nullable=False),
+    Column("times_s", JSON, nullable=False),
+    Column("readings", LargeBinary, nullable=False),
 )
 
 suspects = Table(

@@ -9,6 +9,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from seatrial.history.campaigns import CampaignState, campaign_of, campaign_record
 from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
 from seatrial.history.node_tests import NodeTest, node_tests_of
@@ -36,6 +37,7 @@ from seatrial.history.records import (
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import (
     baselines,
+    campaigns,
     checks,
     incidents,
     node_hardware,
@@ -230,6 +232,21 @@ class Store:
         )
         with explained(self._engine.url, "tests of nodes cannot be read"), self._engine.begin() as connection:
             return [node_test(row) for row in connection.execute(query)]
+
+    def campaign(self, cluster: str, suite: str | None = None) -> CampaignState | None:
+        """Return the newest campaign of the cluster, or of that suite on it."""
+        query = select(campaigns).where(campaigns.c.cluster == cluster).order_by(campaigns.c.started.desc()).limit(1)
+        query = query if suite is None else query.where(campaigns.c.suite == suite)
+        with explained(self._engine.url, "campaigns cannot be read"), self._engine.begin() as connection:
+            row = connection.execute(query).first()
+            return campaign_of(row) if row else None
+
+    def keep_campaign(self, state: CampaignState) -> None:
+        """Save the campaign; replace its earlier state."""
+        which = campaigns.c.campaign_id == state.campaign_id
+        with explained(self._engine.url, "the campaign cannot be kept"), self._writer.begin() as connection:
+            connection.execute(delete(campaigns).where(which))
+            connection.execute(insert(campaigns), campaign_record(state))
 
     def links_measured(self, cluster: str) -> dict[str, datetime]:
         """Return the start of the newest run that measured it, by link."""

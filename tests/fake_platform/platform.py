@@ -3,7 +3,7 @@
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,8 @@ class FakePlatform:
             key, folder = new_key_pair(), Path(tempfile.mkdtemp(prefix="seatrial-fake-"))
             self._keys[run.run_id] = folder
             (folder / "id_ed25519").write_text(key.private)
-            nodes = (node_of(run.cluster, n.name, n.address, n.host_key.public) for n in self.nodes.values())
+            chosen = [node for node in self.nodes.values() if node.name in run.cluster.node_names()]
+            nodes = (node_of(run.cluster, n.name, n.address, n.host_key.public) for n in chosen)
             self.up[run.run_id] = testbed_of(
                 run.cluster,
                 run.run_id,
@@ -149,11 +150,19 @@ class FakeSettings(PlatformSettings):
     """Holds the platform itself, which `seatrial.platforms.platform_for` returns."""
 
     kind: Literal["fake"]
+    left_out: frozenset[str] = frozenset()
     _platform: "FakePlatform" = PrivateAttr()
 
     def __init__(self, platform: "FakePlatform") -> None:
         super().__init__(kind="fake")
         self._platform = platform
+
+    def node_names(self, count: int) -> list[str]:
+        names = super().node_names(count + len(self.left_out))
+        return [name for name in names if name not in self.left_out]
+
+    def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        return self.model_copy(update={"left_out": frozenset(names)})
 
     @property
     def platform(self) -> "FakePlatform":

@@ -42,6 +42,7 @@ class Devices(Strict):
     host_link: bool = Field(False, description="copy between the host and every GPU")
     peers: bool = Field(False, description="copy between the GPUs of a node")
     stress_s: float = Field(0.0, ge=0, le=86_400, description="seconds that all GPUs of a node multiply at once")
+    stagger_s: float = Field(0.0, ge=0, le=3600, description="seconds over which nodes begin, one after the other")
     disk: Disk | None = Field(None, description="writes and reads a file on every node; not when unset")
     timeout_s: float = Field(120, gt=0, description="seconds for all devices of one node, and for its disk")
 

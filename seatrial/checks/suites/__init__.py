@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, create_model
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, create_model, model_validator
 
 from seatrial.checks.contract import PlannedNodes, PlannedPart
+from seatrial.checks.devices.section import Devices
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Suite, part_name
-from seatrial.config.yamlfile import load_yaml
+from seatrial.config.yamlfile import Strict, load_yaml
 from seatrial.model.errors import InputError
 
 SHIPPED = ("quick", "nightly", "acceptance", "a4-sweep", "resnet50-fp32", "qualify", "qualify-pairs")
@@ -27,7 +28,83 @@ _SECTIONS: dict[str, Any] = {
     )
     for kind in CHECKS
 }
-SuiteFile: type[Suite] = create_model("Suite", __base__=Suite, __doc__=Suite.__doc__, **_SECTIONS)
+PhaseSuite: type[Suite] = create_model("Suite", __base__=Suite, __doc__=Suite.__doc__, **_SECTIONS)
+
+
+def _how_given(suite: object) -> str:
+    return "name" if isinstance(suite, str) else "fields"
+
+
+# Told apart by their type, so that an error is about one of them only.
+_PhaseSuite = Annotated[
+    Annotated[str, Tag("name")] | Annotated[PhaseSuite, Tag("fields")],
+    Discriminator(_how_given),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "$comment": "the fields of a suite file"}]}),
+]
+
+
+class Phase(Strict):
+    """One suite of a campaign."""
+
+    suite: _PhaseSuite = Field(description="a shipped suite, the path of a file, or a suite with a `name`")
+    synchronised: bool = Field(False, description="nodes begin together, not one after the other: a step in power")
+
+    def load(self) -> Suite:
+        """The suite. Raises InputError."""
+        return load_suite(self.suite) if isinstance(self.suite, str) else self.suite
+
+
+class Campaign(Strict):
+    """Phases in a loop until the time is over; the last one is not cut off.
+
+    Time counts while nodes are up. The same command resumes a campaign that was killed.
+    """
+
+    hours: float | None = Field(None, gt=0, le=24 * 31, description="how long, in hours")
+    minutes: float | None = Field(None, gt=0, le=24 * 60, description="how long, in minutes, instead")
+    phases: list[Phase] = Field(min_length=1, max_length=100, description="the suites, in their order")
+    stagger_s: float = Field(0, ge=0, le=3600, description="seconds over which nodes begin `devices`")
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> Self:
+        if (self.hours is None) == (self.minutes is None):
+            raise ValueError("hours: give one of hours and minutes")
+        return self
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes."""
+        return (self.hours or 0) * 3600 + (self.minutes or 0) * 60
+
+    def suites(self) -> list[Suite]:
+        """The suites of the phases, with their stagger. Raises InputError."""
+        return [staggered(phase.load(), 0 if phase.synchronised else self.stagger_s) for phase in self.phases]
+
+
+def staggered(suite: Suite, stagger_s: float) -> Suite:
+    """The suite whose nodes begin `devices` over so many seconds. Raises InputError for a suite of campaigns."""
+    if suite.section(Campaign):
+        raise InputError(f"campaign: phase {suite.name!r} is a campaign itself; legal: a suite of checks")
+    devices = suite.section(Devices)
+    if devices is None or not stagger_s:
+        return suite
+    return suite.model_copy(update={"devices": devices.model_copy(update={"stagger_s": stagger_s})})
+
+
+class _CampaignFile(PhaseSuite):
+    """The checks to run on a testbed, or a campaign of suites."""
+
+    campaign: Campaign | None = Field(None, description="suites in a loop, in place of checks")
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        named = [kind.name for kind in CHECKS if kind.name in self.model_fields_set]
+        if self.campaign and named:
+            raise ValueError(f"{named[0]}: belongs into a phase of the campaign")
+        return self
+
+
+SuiteFile: type[Suite] = _CampaignFile
 
 
 def load_suite(name_or_path: str) -> Suite:
@@ -44,8 +121,10 @@ def part_of(suite: Suite, names: Sequence[str]) -> Suite:
     """The suite with only the checks of those names, and those that they come after.
 
     It has a name of its own, by which `whole_name` finds the suite: a part that passes must not pass for the whole.
-    Raises InputError for a name that the suite does not have.
+    Raises InputError for a name that the suite does not have, and for a campaign.
     """
+    if suite.section(Campaign):
+        raise InputError(f"--only: suite {suite.name} is a campaign; legal: a suite of checks")
     legal = [kind.name for kind in CHECKS if suite.section(kind.section)]
     if wrong := [name for name in names if name not in legal]:
         raise InputError(f"--only {wrong[0][:80]!r}: is no check of suite {suite.name}; legal: {', '.join(legal)}")

@@ -1,7 +1,7 @@
 """Bare metal, hosts that are up, each with one more sshd for the time of a run: settings."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -64,6 +64,12 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     def has_daemon(self) -> bool:
         """Whether a daemon (docker, podman) knows the containers by name."""
         return self.runtime in ("docker", "podman")
+
+    def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        hosts = tuple(host for host in self.hosts if host not in names)
+        own = {host: login for pattern, login in self.host_settings.items() for host in expand((pattern,))}
+        kept = {host: login for host, login in own.items() if host in hosts}
+        return self.model_copy(update={"hosts": hosts, "host_settings": kept})
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:

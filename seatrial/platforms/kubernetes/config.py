@@ -1,7 +1,7 @@
 """The settings of a Kubernetes cluster in a cluster file, and fragments of a pod that it may hold."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -342,6 +342,10 @@ class KubernetesPlatform(PlatformSettings):
         if self.queue_priority:
             return f"WorkloadPriorityClass {self.queue_priority}"
         return f"PriorityClass {self.priority_class}" if self.priority_class else None
+
+    def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        targets = tuple(name for name in self.target_nodes if name not in names)
+        return self.model_copy(update={"target_nodes": targets, "avoid_nodes": (*self.avoid_nodes, *names)})
 
     def moving_parts(self) -> list[str]:
         from seatrial.platforms.kubernetes.machines import moving_parts  # which knows these settings

@@ -1,6 +1,6 @@
 """Nodes as network namespaces on this machine, each with its own real sshd: settings."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -25,6 +25,9 @@ class LocalPlatform(PlatformSettings):
 
     def node_names(self, count: int) -> list[str]:
         return list(self.names) or super().node_names(count)
+
+    def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        return self.model_copy(update={"names": tuple(name for name in of if name not in names)})
 
     def architecture(self, hardware: str, here: str) -> str | None:
         return here if hardware == "cpu" else None

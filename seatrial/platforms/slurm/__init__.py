@@ -1,7 +1,7 @@
 """Nodes as the steps of one job of Slurm: settings."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -9,7 +9,9 @@ from pydantic import AfterValidator, Field
 from seatrial.config.cluster import Cluster, PlatformSettings, Seconds
 from seatrial.config.image import Mount
 from seatrial.platforms.openssh import Host, SshSettings
+from seatrial.text.hostlist import expand
 
+_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
 _TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@:,/+-]*$"
 _OWN_OPTIONS = re.compile(
@@ -55,6 +57,14 @@ def _legal_folder(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_./+-]+", value) or value.startswith("-") or ".." in value.split("/"):
         raise ValueError(f"must be a path of letters, digits and _ . / + -, without .., is {value!r}")
     return value
+
+
+def hosts_in(nodes: str) -> list[str]:
+    """Return the names in Slurm's notation; none where it is not one."""
+    try:
+        return list(expand(_PATTERN.findall(nodes)))
+    except ValueError:
+        return []
 
 
 class SlurmPlatform(SshSettings, PlatformSettings):
@@ -109,6 +119,11 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     def time_limit_s(self) -> int:
         """Seconds after which Slurm ends the nodes."""
         return seconds(self.time_limit)
+
+    def without(self, names: Collection[str], of: Sequence[str]) -> PlatformSettings:
+        excluded = ",".join([*filter(None, [self.exclude]), *names])
+        listed = [node for node in hosts_in(self.nodelist or "") if node not in names]
+        return self.model_copy(update={"exclude": excluded, "nodelist": ",".join(listed) or None})
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if self.gres and cluster.hardware.name == "cpu":

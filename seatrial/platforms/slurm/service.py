@@ -1,25 +1,22 @@
 """Nodes of a Slurm cluster in and out of service, by its public commands."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.qualify import Qualify
 from seatrial.model.errors import InputError
 from seatrial.platforms.service import ServiceNode, State
-from seatrial.platforms.slurm import SlurmPlatform
+from seatrial.platforms.slurm import SlurmPlatform, hosts_in
 from seatrial.platforms.slurm.gate import GATE, reason_of
 from seatrial.platforms.slurm.isolate import OWN, Drain
 from seatrial.platforms.slurm.jobs import switches
 from seatrial.platforms.slurm.login import Login, login_of
-from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
 
 TIME_LIMIT = "00:05:00"  # of a test: a short job delays none that Slurm has planned
 _QUEUE_TIMEOUT_S = 60.0  # the nodes were idle a moment ago
 _START_TIMEOUT_S = 120.0
 _FAILED = ": failed "  # in the reason of a node at the gate that has failed a test
-_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 _HAS_NODES = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED"
 _MOST_SHOWN = 200  # characters of a reason
 
@@ -37,7 +34,7 @@ class SlurmService:
         command = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E"]
         command += [f"--partition={partition}"] if partition else []
         command += [f"--nodes={self._settings.nodelist}"] if self._settings.nodelist else []
-        left_out = set(_names(self._settings.exclude or ""))
+        left_out = set(hosts_in(self._settings.exclude or ""))
         states: dict[str, tuple[str, str]] = {}
         for line in self._login.run(command).splitlines():
             name, _, rest = line.strip().partition("|")
@@ -68,7 +65,7 @@ class SlurmService:
             job, _, rest = line.strip().partition("|")
             nodes, _, called = rest.partition("|")
             if not called.startswith("seatrial-"):
-                jobs |= dict.fromkeys(_names(nodes), f"job {printable(job)[:40]}")
+                jobs |= dict.fromkeys(hosts_in(nodes), f"job {printable(job)[:40]}")
         return jobs
 
     def take(self, names: Sequence[str]) -> Cluster:
@@ -110,14 +107,6 @@ def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
     for name, nodes in sorted(groups.items(), key=lambda item: -len(item[1])):
         found |= dict.fromkeys(nodes, name)
     return found
-
-
-def _names(nodes: str) -> list[str]:
-    """The names in Slurm's notation; none where it is not one."""
-    try:
-        return list(expand(_PATTERN.findall(nodes)))
-    except ValueError:
-        return []
 
 
 def service(cluster: Cluster) -> SlurmService:

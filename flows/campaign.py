@@ -1,0 +1,95 @@
+"""A campaign as a part of the flow `check`: its phases are ordinary runs, and its own result is one more."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from flows.serving.ui import show_campaign
+from seatrial.campaign.loop import Loop, resumed
+from seatrial.campaign.result import campaign_check
+from seatrial.checks.suites import Campaign
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run, Suite, secrets_of, set_aside, writable
+from seatrial.history.campaigns import CampaignState
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import RunResult, now
+from seatrial.runs.progress import log_file
+from seatrial.runs.run_state import RunState
+from seatrial.system.disk_reserve import reserved
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+log = logging.getLogger("seatrial.campaign")
+
+_STALE = timedelta(days=7)  # since a campaign was last at work; after that it begins anew
+
+Chain = Callable[[Run], RunResult]
+Publish = Callable[[RunState], RunResult]
+
+
+def run_campaign(
+    run: Run, campaign: Campaign, store: "Store", chain: Chain, publish: Publish, new_run_id: Callable[[], str]
+) -> RunResult:
+    """Run the phases that are left, each by `chain`, then publish the campaign's own result.
+
+    Raises InputError for a phase whose suite is not what it should be, SeatrialError without a history.
+    """
+    suites = campaign.suites()
+    state = _state(run, campaign.seconds, store)
+
+    def keep(state: CampaignState) -> None:
+        try:
+            store.keep_campaign(replace(state, seen=now()))
+        except SeatrialError as error:  # the next state is kept as well
+            log.warning("%s", error)
+        show_campaign(run.cluster.name, state.lines())
+
+    def phase(cluster: Cluster, suite: Suite, run_id: str) -> RunResult:
+        return _phase(Run(run_id, cluster, suite, run.out.parent / run_id, day=now().toordinal()), chain)
+
+    loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
+    stopped = loop.run()
+    result = publish(_concluded(run, loop, stopped, store))
+    if loop.state.is_over:
+        keep(replace(loop.state, ended=True))
+    return result
+
+
+def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
+    """The campaign that was killed, if it had the same plan; else a new one."""
+    plan = hashlib.sha256(run.suite.model_dump_json().encode()).hexdigest()
+    cluster, suite = run.cluster.name, run.suite.name
+    earlier = store.campaign(cluster, suite)
+    if earlier and earlier.plan == plan and not earlier.ended and now() - earlier.seen < _STALE:
+        log.info("campaign %s goes on at hour %.2f", earlier.campaign_id, earlier.spent_s / 3600)
+        return resumed(earlier)
+    return CampaignState(run.run_id, cluster, suite, plan, goal_s, now(), now())
+
+
+def _phase(run: Run, chain: Chain) -> RunResult:
+    """The result of one phase; inconclusive if it could not even begin, such as on a full disk."""
+    secrets = secrets_of(run.cluster)
+    try:
+        set_aside(writable(run.out, "out"))
+        with reserved(run.out, run.cluster.nodes), log_file(run.logs / "run.log", secrets):
+            return chain(run)
+    except (SeatrialError, OSError) as error:
+        failed = RunState(run)
+        failed.broke("run", error)
+        return failed.result()
+
+
+def _concluded(run: Run, loop: Loop, stopped: str | None, store: "Store") -> RunState:
+    """The campaign as a run: one check over all phases, and the nodes of the first."""
+    state = loop.state
+    rows = {row.run_id: row for row in store.runs_by_id([phase.run_id for phase in state.phases])}
+    run_state = RunState(run, state.started)
+    first = store.result(state.counted[0].run_id) if state.counted else None
+    run_state.nodes = {str(node["name"]): dict(node) for node in (first.nodes if first else ())}
+    run_state.add(campaign_check(state, rows, stopped, loop.notes))
+    run_state.finished = now()
+    return run_state

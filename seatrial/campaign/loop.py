@@ -1,0 +1,122 @@
+"""Run the phases of a campaign until its time is over, and leave out nodes that break."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Suite
+from seatrial.history.campaigns import CampaignState, LeftOut, PhaseRun
+from seatrial.model.reason import Reason, code_of
+from seatrial.model.result import SURE, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.text.words import some_of
+
+log = logging.getLogger("seatrial.campaign")
+
+PAUSES_S = (10.0, 60.0, 300.0)  # after tries in a row that brought no nodes up
+_SLOW = frozenset({"tcp-node-slow", "tcp-link-slow", "gpu-slowed-down"})  # codes of nodes that are there, and slow
+# Steps of a run in which no node is up.
+_WITHOUT_NODES = frozenset({"startup", "image", "launch", "teardown", "record", "upload", "metrics", "notify"})
+
+RunPhase = Callable[[Cluster, Suite, str], RunResult]  # the cluster with the nodes that are left, the suite, the run id
+
+
+@dataclass(slots=True)
+class Loop:
+    """A campaign at work. `keep` saves each state, and `new_run_id` names the next run."""
+
+    state: CampaignState
+    cluster: Cluster
+    suites: Sequence[Suite]
+    run_phase: RunPhase
+    keep: Callable[[CampaignState], None]
+    new_run_id: Callable[[], str]
+    wait: Callable[[float], None] = time.sleep
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> str | None:
+        """Run phases until the time is over; return the reason if the campaign cannot go on."""
+        tries = 0
+        while not self.state.is_over:
+            cluster = self._cluster()
+            if cluster is None:
+                left = self.cluster.nodes - len(self.state.left_out)
+                return Reason.of("campaign-too-few-nodes", left=left, of=self.cluster.nodes)
+            before = len(self.state.left_out)
+            result = self._phase(cluster, self.suites[len(self.state.counted) % len(self.suites)])
+            if held_s(result) or len(self.state.left_out) > before:
+                tries = 0
+                continue
+            if tries == len(PAUSES_S):
+                return Reason.of("campaign-stuck", tries=tries + 1, reason=result.reason)
+            log.warning("no nodes came up: %s; the next try is in %.0f s", result.reason, PAUSES_S[tries])
+            self.wait(PAUSES_S[tries])
+            tries += 1
+        return None
+
+    def _cluster(self) -> Cluster | None:
+        """The cluster with the nodes that are left; None if they are too few."""
+        names = [out.node for out in self.state.left_out]
+        if not names:
+            return self.cluster
+        if len(names) > max(1, self.cluster.nodes // 2):
+            return None
+        return self.cluster.without(names) or self.cluster  # a platform that cannot choose goes on with all
+
+    def _phase(self, cluster: Cluster, suite: Suite) -> RunResult:
+        run_id = self.new_run_id()
+        self._keep(self.state.begin(suite.name, run_id))
+        result = self.run_phase(cluster, suite, run_id)
+        began_s = self.state.phases[-1].began_s
+        phase = PhaseRun(suite.name, run_id, began_s, held_s(result), result.verdict, code_of(result.reason))
+        self._keep(self.state.end(phase, self._lost(result, phase)))
+        for line in self.state.lines():
+            log.info("%s", line)
+        return result
+
+    def _keep(self, state: CampaignState) -> None:
+        self.state = state
+        self.keep(state)
+
+    def _lost(self, result: RunResult, phase: PhaseRun) -> list[LeftOut]:
+        """The nodes to leave out from now on; none if so many broke at once that they share a cause."""
+        known = {out.node for out in self.state.left_out}
+        lost = {node: code for node, code in broken_nodes(result).items() if node not in known}
+        nodes = self.cluster.nodes - len(known)
+        if len(lost) > max(1, nodes // 3):
+            note = Reason.of("campaign-common-cause", lost=len(lost), of=nodes, nodes=some_of(sorted(lost)))
+            self.notes.append(note)
+            log.warning("%s", note)
+            return []
+        since_s = phase.began_s + phase.seconds
+        return [LeftOut(node, result.run_id, since_s, code) for node, code in sorted(lost.items())]
+
+
+def held_s(result: RunResult) -> float:
+    """Seconds that the run had its nodes up, by a clock that does not jump; 0 if none came up."""
+    if not result.nodes:
+        return 0.0
+    return sum(seconds for step, seconds in result.timings.items() if step not in _WITHOUT_NODES)
+
+
+def broken_nodes(result: RunResult) -> dict[str, str | None]:
+    """The nodes that a check could not use or that computed wrongly, with the code; a slow one is not broken."""
+    broken: dict[str, str | None] = {}
+    for check in result.checks:
+        for suspect in check.raw.suspects:
+            code = code_of(suspect.evidence)
+            is_bad = (suspect.verdict or check.raw.verdict) in (Verdict.FAIL, Verdict.CORRUPT)
+            if suspect.kind in ("node", "gpu") and suspect.confidence >= SURE and is_bad and code not in _SLOW:
+                broken.setdefault(suspect.name.partition("/")[0], code)
+    return broken
+
+
+def resumed(state: CampaignState) -> CampaignState:
+    """The state without a phase that was at work when the campaign was killed: it is named, and counts for nothing."""
+    phases = tuple(
+        phase if phase.verdict else replace(phase, verdict=Verdict.INCONCLUSIVE, code="run-killed", seconds=0.0)
+        for phase in state.phases
+    )
+    return replace(state, phases=phases)

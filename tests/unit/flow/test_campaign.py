@@ -1,0 +1,145 @@
+"""Campaigns on the fake platform: phases are runs, nodes that break are left out, and what was killed is resumed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from flows import campaign as flow
+from flows import check
+from seatrial.campaign.loop import PAUSES_S, Loop
+from seatrial.checks.suites import Campaign, SuiteFile
+from seatrial.config.run import Run, Suite
+from seatrial.history import open_store
+from seatrial.history.campaigns import CampaignState
+from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason, code_of
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.runs.run_state import RunState
+from tests.unit.flow.conftest import Chain
+
+NET = {"name": "net", "devices": None}
+BURN = {"name": "burn", "devices": {"seconds": 0.1}}
+Before = Callable[[int], None]
+
+
+def _suite(minutes: float) -> Suite:
+    phases = [{"suite": NET}, {"suite": BURN, "synchronised": True}]
+    return SuiteFile.model_validate({"name": "soak", "campaign": {"minutes": minutes, "phases": phases}})
+
+
+class Soak:
+    """A campaign over the nodes of `chain`; each phase counts as one minute, and `before` is called before each."""
+
+    def __init__(self, chain: Chain, before: Before = lambda nth: None) -> None:
+        self.chain, self.before, self.waited = chain, before, list[float]()
+        self.phases: list[Run] = []
+
+    def run(self, minutes: float, **cluster: Any) -> RunResult:
+        run = Run("soak-1", self.chain.platform.cluster(**cluster), _suite(minutes), self.chain.out)
+        section = run.suite.section(Campaign)
+        assert section is not None
+        ids = count(len(self.phases) + 1)
+        with open_store() as store:
+
+            def publish(run_state: RunState) -> RunResult:
+                check.publish_results(run_state, store, notify=False)
+                return check.rewrite_run_json(run_state)
+
+            return flow.run_campaign(run, section, store, self._phase, publish, lambda: f"phase-{next(ids)}")
+
+    def _phase(self, run: Run) -> RunResult:
+        self.phases.append(run)
+        self.before(len(self.phases))
+        result = check.run_chain(run, notify=False, rebuild=False, wait_s=0)
+        nodes_up = {"devices": 60.0} if result.nodes else {}
+        return replace(result, timings=nodes_up)
+
+    @property
+    def state(self) -> CampaignState:
+        with open_store() as store:
+            found = store.campaign("fake", "soak")
+        assert found is not None
+        return found
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "show_campaign", lambda *_: None)
+    monkeypatch.setattr(flow, "Loop", partial(Loop, wait=lambda seconds: None))
+
+
+def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
+    soak = Soak(chain)
+    result = soak.run(minutes=3)
+    assert [run.suite.name for run in soak.phases] == ["net", "burn", "net"]
+    assert (result.verdict, code_of(result.checks[0].reason)) == (Verdict.PASS, "campaign-passed")
+    assert result.coverage.extent == "some", "phases that were compared with nothing are no whole pass"
+    with open_store() as store:
+        assert {row.run_id for row in store.runs("fake")} == {"phase-1", "phase-2", "phase-3", "soak-1"}
+    assert (soak.state.ended, soak.state.spent_s) == (True, 180)
+
+
+def test_a_node_that_breaks_is_left_out_and_named(chain: Chain) -> None:
+    def refuse(nth: int) -> None:
+        chain.platform.nodes["node-1"].refuses = nth >= 2
+
+    soak = Soak(chain, refuse)
+    result = soak.run(minutes=4)
+    assert [len(run.cluster.node_names()) for run in soak.phases] == [3, 3, 2, 2]
+    assert result.verdict is Verdict.FAIL
+    assert [(each.name, code_of(each.evidence)) for each in result.suspects] == [("node-1", "campaign-left-out")]
+    assert "left out: node-1 since hour 0.03" in " ".join(soak.state.lines())
+
+
+def test_nodes_that_break_together_are_not_left_out(chain: Chain) -> None:
+    def refuse(nth: int) -> None:
+        for name in ("node-1", "node-2"):
+            chain.platform.nodes[name].refuses = nth == 1
+
+    soak = Soak(chain, refuse)
+    result = soak.run(minutes=2)
+    assert soak.state.left_out == ()
+    assert "look for a common cause" in result.checks[0].reason
+    assert result.verdict is Verdict.FAIL
+
+
+def test_a_killed_campaign_goes_on_where_it_was(chain: Chain) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(nth: int) -> None:
+        if nth == 3:
+            raise Killed
+
+    soak = Soak(chain, kill)
+    with pytest.raises(Killed):
+        soak.run(minutes=4)
+    assert soak.state.phases[-1].verdict is None
+    result = soak.run(minutes=4)
+    assert [run.suite.name for run in soak.phases] == ["net", "burn", "net", "net", "burn"]
+    assert [(phase.seconds, phase.code) for phase in soak.state.phases][2] == (0, "run-killed")
+    assert result.verdict is Verdict.PASS
+    soak.run(minutes=4)
+    assert len(soak.phases) == 9, "one that has ended is not resumed"
+
+
+def test_a_changed_plan_begins_anew(chain: Chain) -> None:
+    soak = Soak(chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed"))))
+    soak.run(minutes=4)
+    del chain.platform.errors["launch"]
+    soak.before = lambda nth: None
+    soak.run(minutes=2)
+    assert soak.state.spent_s == 120
+
+
+def test_without_nodes_it_tries_again_then_keeps_its_state(chain: Chain) -> None:
+    soak = Soak(chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed"))))
+    result = soak.run(minutes=4)
+    assert len(soak.phases) == len(PAUSES_S) + 1
+    assert (result.verdict, code_of(result.reason)) == (Verdict.INCONCLUSIVE, "campaign-stuck")
+    assert not soak.state.ended
