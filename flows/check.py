@@ -20,7 +20,7 @@ from pydantic import Field
 from flows.campaign import run_campaign
 from flows.serving.killed import close_killed_runs
 from flows.serving.limits import WAIT_S, cluster_lock
-from flows.serving.signals import end_with_parent, first_signal_alone, uninterrupted
+from flows.serving.signals import end_soon, end_with_parent, first_signal_alone, uninterrupted
 from flows.serving.ui import (
     crashed_state,
     errors,
@@ -215,6 +215,8 @@ def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: floa
         except BaseException as cut:
             with uninterrupted():
                 record_cut(run_state, cut)
+            if deployment.id:  # the server may have ended with the runner
+                end_soon()
             raise
         run_state.note(_busy_machine(run_state, others))
         run_state.finished = now()

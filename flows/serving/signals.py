@@ -14,6 +14,7 @@ from rich.console import Console
 from seatrial.system.process import children
 
 PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
+_REPORT_S = 30  # to say to the server how a run was cut off, whole seconds
 _LOOK_S = 0.2
 _STARTER = "SEATRIAL_STARTED_BY"  # process id of the runner or worker
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -89,6 +90,14 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     starter = os.environ.get(_STARTER, "")
     if starter.isdecimal() and int(starter) not in (os.getppid(), os.getpid()):
         os.kill(os.getpid(), number)
+
+
+def end_soon() -> None:
+    """Have the kernel end this process in a while: Prefect's client asks a server that has gone for minutes.
+
+    The server itself takes a run for crashed whose heartbeat stops.
+    """
+    signal.alarm(_REPORT_S)
 
 
 def _be_quiet(console: Console) -> None:

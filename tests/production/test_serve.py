@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,21 @@ def test_serve_is_killed_and_started_again(fresh: Site) -> None:
     # the other is served no more, and what was switched off stays so
     assert [(schedule["slug"], schedule["active"]) for schedule in nightly["schedules"]] == [("trial", False)]
     assert fresh.ended(fresh.run("ad-hoc", suite=brief))["type"] == "COMPLETED"
+
+
+def test_sigterm_to_every_process_leaves_nothing(fresh: Site) -> None:
+    """The run takes its nodes down and writes its verdict; it does not wait for the server, which has gone."""
+    fresh.start("trial.yaml", "--timezone", "UTC")
+    out = fresh.folder / "runs" / "out"
+    fresh.run("ad-hoc", suite=str(fresh.folder / "long.yaml"), out=str(out))
+    fresh.until_sweeping(out)
+    for pid in fresh.processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    fresh.until(lambda: not fresh.processes(), timeout_s=180)
+    assert fresh.process and fresh.process.wait() == 0
+    assert not fresh.left()
+    assert fresh.document(out)["verdict"] == "inconclusive"
 
 
 def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
