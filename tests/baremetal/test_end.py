@@ -47,7 +47,8 @@ def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: Ho
 
 def test_a_killed_run_is_reaped(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
     cluster = console.cluster(4, platform=settings)
-    kill_and_reap(console, cluster, hosts, lambda: len({left[:5] for left in hosts.left()}) == 4)
+    left = kill_and_reap(console, cluster, hosts, lambda: len({left[:5] for left in hosts.left()}) == 4)
+    assert left == set()
 
 
 def test_a_host_that_is_cut_off_is_named(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:

@@ -93,7 +93,9 @@ def _base_job_template() -> dict[str, Any]:
 def test_the_manifests_are_what_kubernetes_takes() -> None:
     import kubernetes_validate
 
-    for manifest in _manifests():
+    manifests = list(_manifests())
+    assert len(manifests) > 5
+    for manifest in manifests:
         kubernetes_validate.validate(manifest, "1.33", strict=True)
 
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.gate
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 SERVER, RUNS = "seatrial", "seatrial-runs"
 RUN, WORKER = f"system:serviceaccount:{RUNS}:seatrial", f"system:serviceaccount:{SERVER}:seatrial-worker"
+ADMITTED = "pod/tried created"  # as kubectl says it
 MANIFESTS = [DEPLOYMENTS / "server" / "kubernetes" / name for name in ("server.yaml", "worker.yaml")]
 
 
@@ -50,15 +51,15 @@ def _make_default_account(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl("-n", namespace, "create", "serviceaccount", "default")
 
 
-def submit(cluster: Cluster, namespace: str, spec: dict[str, Any]) -> None:
-    """Submit a pod without effect. AssertionError with the API server's words where it is refused."""
+def submit(cluster: Cluster, namespace: str, spec: dict[str, Any]) -> str:
+    """Submit a pod without effect; what kubectl says. AssertionError with the server's words where it is refused."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "tried"},
         "spec": {**spec, "serviceAccountName": None},
     }
-    cluster.kubectl("-n", namespace, "create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
+    return cluster.kubectl("-n", namespace, "create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
 
 
 def site_pods() -> Iterator[dict[str, Any]]:
@@ -94,18 +95,18 @@ def test_the_namespace_of_the_server_admits_what_ships_and_refuses_pods_with_rig
     pods = list(site_pods())
     assert len(pods) == 3
     for spec in pods:
-        submit(site, SERVER, spec)
+        assert ADMITTED in submit(site, SERVER, spec)
     with pytest.raises(AssertionError, match=r'violates PodSecurity "restricted:latest"'):
         submit(site, SERVER, node())
 
 
 def test_the_namespace_of_the_runs_admits_nodes_with_and_without_gpus(site: Cluster) -> None:
-    submit(site, RUNS, node())
-    submit(site, RUNS, node(gpus_per_node=8, hardware={"name": "test"}))
+    assert ADMITTED in submit(site, RUNS, node())
+    assert ADMITTED in submit(site, RUNS, node(gpus_per_node=8, hardware={"name": "test"}))
 
 
 def test_the_baseline_admits_nodes_without_gpus_alone(nodeless_cluster: Cluster, baseline: str) -> None:
-    submit(nodeless_cluster, baseline, node())
+    assert ADMITTED in submit(nodeless_cluster, baseline, node())
     with pytest.raises(
         AssertionError, match=r'violates PodSecurity "baseline:latest": non-default capabilities.*IPC_LOCK'
     ):
