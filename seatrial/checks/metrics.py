@@ -66,6 +66,15 @@ DEVICE_METRICS = {
     "disk_read": Metric("MB/s", "the same file read", _DISK),
 }
 
+STORAGE_METRICS = {
+    "storage_write": Metric("GB/s", "streams to a shared file system (1e9 bytes), of each node and of 1 to all", _DISK),
+    "storage_read": Metric("GB/s", "the same files read, likewise", _DISK),
+    "storage_files": Metric("files/s", "small files written, listed, read and removed, of each node", _DISK),
+    "storage_save": Metric("GB/s", "a checkpoint of all nodes, a file for each rank, until it is on disk", _DISK),
+    "storage_load": Metric("GB/s", "that checkpoint read by the next node, and compared", _DISK),
+    "storage_visible": Metric("s", "the time until a node reads what another one wrote; recorded, not judged"),
+}
+
 COLLECTIVE_METRICS = {
     "busbw": Metric("GB/s", "bus bandwidth (1e9 bytes) by operation, arm, message size and placement"),
     "busbw_plateau": Metric(
@@ -107,7 +116,7 @@ CAMPAIGN_METRICS = {
     "uncompared_phases": Metric("", "phases of a campaign that passed with numbers that no baseline exists for"),
 }
 
-_OF_CHECKS = CONNECTIVITY_METRICS | DEVICE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
+_OF_CHECKS = CONNECTIVITY_METRICS | DEVICE_METRICS | STORAGE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
 _ALL: Mapping[str, Metric] = _OF_CHECKS | CAMPAIGN_METRICS
 REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
 

@@ -3,12 +3,9 @@
 import json
 import logging
 import shlex
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason, placed
@@ -17,20 +14,13 @@ from seatrial.remote.answers import (
     PeerAnswer,
     ReachAnswer,
     StreamAnswer,
-    StreamError,
     StreamListener,
     Unreached,
     printable,
     read_answer,
-    shown,
 )
-from seatrial.remote.command import (
-    MAX_OUTPUT_BYTES,
-    check_output_bytes,
-    connection_lost,
-    run_command,
-    start_process,
-)
+from seatrial.remote.command import run_command
+from seatrial.remote.line_probe import LineProbe
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
 from seatrial.remote.ssh import fan_out, on_each
 
@@ -47,7 +37,6 @@ _REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
     "local": ("node-cannot-connect", {}),
 }
 log = logging.getLogger("seatrial.streams")
-Answered = TypeVar("Answered")
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
 STREAM_S = 0.5
 _STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
@@ -153,59 +142,22 @@ def _running(name: str, contact: NodeConnection) -> "StreamProbe":
     return contact.streams
 
 
-class StreamProbe:
+class StreamProbe(LineProbe):
     """Program stream.py while it runs on a node; it ends with the connection.
 
     Raises RemoteError if it does not start, FloodError if it prints too much.
     """
 
     def __init__(self, testbed: Testbed, node: Node, contact: NodeConnection, timeout_s: float) -> None:
-        command = [*standard_library_program(testbed, "stream.py"), node.address]
-        self._process = start_process(contact.transport, shlex.join(command))
-        self._numbers = count(1)
-        self.listener = self._first(partial(read_answer, StreamListener), timeout_s)
+        super().__init__(contact.transport, [*standard_library_program(testbed, "stream.py"), node.address])
+        self.listener = self.greeting(StreamListener, timeout_s)
 
     def measure(self, peer: Node, listener: StreamListener, timeout_s: float) -> tuple[float, float]:
         """MB/s to the peer that listens there, and from it. Raises RemoteError, FloodError."""
-        number = next(self._numbers)
         request = {
-            "id": number,
             "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
             "max_bytes": STREAM_BYTES,
             "max_seconds": STREAM_S,
         }
-
-        def read(line: str) -> StreamAnswer | StreamError:
-            try:
-                answer: StreamAnswer | StreamError = read_answer(StreamAnswer, line)
-            except ValueError:
-                answer = read_answer(StreamError, line)
-            if answer.id != number:  # of a request that took too long
-                raise ValueError("id: must be that of the request")
-            return answer
-
-        try:
-            self._process.send(json.dumps(request).encode() + b"\n")
-        except (EOFError, OSError) as error:
-            raise connection_lost(error) from error
-        answer = self._first(read, timeout_s + _STREAM_SPARE_S)
-        if isinstance(answer, StreamError):
-            raise RemoteError(answer.error)
+        answer = self.ask(request, StreamAnswer, timeout_s + _STREAM_SPARE_S)
         return answer.out.mb_s, answer.in_.mb_s
-
-    def _first(self, read: Callable[[str], Answered], timeout_s: float) -> Answered:
-        """What `read` makes of the first line that it takes; a login may print others."""
-        deadline, printed = time.monotonic() + timeout_s, ""
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                lines = self._process.read_lines(left)
-            except (EOFError, OSError) as error:
-                raise connection_lost(error) from error
-            check_output_bytes(self._process, MAX_OUTPUT_BYTES)
-            for line in lines or ():
-                with suppress(ValueError):
-                    return read(line)
-                printed = line.strip() or printed
-            if lines is None:
-                break
-        raise RemoteError(shown(printed))

@@ -15,6 +15,7 @@ UNITS = {
     "TFLOP/s": "1e12 floating-point operations a second",
     "samples/s": "samples (images or sequences) a second, over all ranks",
     "tokens/s": "tokens of text a second; of each GPU where it says so",
+    "files/s": "small files a second",
     "us": "microseconds, shown as µs",
     "ms": "milliseconds",
     "s": "seconds",

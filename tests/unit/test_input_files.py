@@ -13,6 +13,7 @@ import yaml
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.dcgm import Dcgm
 from seatrial.checks.devices.section import Devices
+from seatrial.checks.storage.check import Storage
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.checks.training.section import Training
@@ -52,7 +53,7 @@ def test_shipped_suites_load(name: str) -> None:
         "qualify": {Training},
         "qualify-pairs": {Devices, Training},
     }
-    left_out = {Dcgm} | alone.get(name, set())
+    left_out = {Dcgm, Storage} | alone.get(name, set())
     assert {kind.section for kind in CHECKS if suite.section(kind.section)} == {
         kind.section for kind in CHECKS
     } - left_out
@@ -260,7 +261,7 @@ def test_a_number_that_is_long_is_refused_at_once(tmp_path: Path, field: str, me
         (f"collectives: {{operations: [broadcast, broadcast], {CPU}, {GPU}}}", r"must not name the same operation"),
         ("training: {steps: 0}", r"training\.steps: .*4, is 0"),
         ("training: {timeout_s: .inf}", r"training\.timeout_s: .*finite"),
-        ("trainings: {steps: 5}", r"trainings: unknown field; nearest: training; legal: .*training"),
+        ("trainings: {steps: 5}", r"trainings: unknown field; nearest: training, storage; legal: .*training"),
     ],
 )
 def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:

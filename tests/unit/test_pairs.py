@@ -17,7 +17,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.reason import code_of
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node
-from seatrial.remote import peers
+from seatrial.remote import line_probe
 from seatrial.remote.answers import ReachAnswer, read_answer
 from seatrial.remote.command import LineReader
 from seatrial.remote.node_setup import NodeConnection
@@ -157,7 +157,7 @@ def test_what_a_node_printed_in_place_of_a_rate_is_shown(
     lines: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     programs = {"first": Printing(*lines), "second": Printing(LISTENS)}
-    monkeypatch.setattr(peers, "start_process", lambda transport, _: programs[transport])
+    monkeypatch.setattr(line_probe, "start_process", lambda transport, _: programs[transport])
     contacts = contacts_of(programs)
     assert try_streams(make_testbed(2), contacts, [("node-0", "node-1")], 1) == {}
     assert caplog.messages == [f"node-0 to node-1: throughput cannot be measured: {problem}"]
@@ -168,7 +168,7 @@ def test_a_connection_that_is_lost_between_streams_is_no_rate(
     broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     programs = {"first": Printing(LISTENS), "second": Printing(LISTENS)}
-    monkeypatch.setattr(peers, "start_process", lambda transport, _: programs[transport])
+    monkeypatch.setattr(line_probe, "start_process", lambda transport, _: programs[transport])
     contacts = contacts_of(programs)
     assert try_streams(make_testbed(2), contacts, [], 1) == {}
 
@@ -191,7 +191,7 @@ def test_the_program_that_measures_streams_is_started_once_and_asked_often(monke
         started.append(transport)
         return programs[transport]
 
-    monkeypatch.setattr(peers, "start_process", start)
+    monkeypatch.setattr(line_probe, "start_process", start)
     contacts = contacts_of(programs)
     testbed, rates = make_testbed(2), {("node-0", "node-1"): 2.0, ("node-1", "node-0"): 4.0}
     for _ in range(2):

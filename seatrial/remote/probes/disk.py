@@ -102,12 +102,16 @@ def measured_by_fio(file, size, seconds):
     return {"tool": "fio", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": ""}
 
 
-def fio(file, direction, size, seconds):
-    """Return bytes and seconds of one sequential job over the open file. Raises OSError with fio's message."""
+def fio(file, direction, size, seconds, *more):
+    """Return bytes and seconds of one sequential job over the open file. Raises OSError with fio's message.
+
+    `more` are further options of fio.
+    """
     command = [
         *("fio", "--name=seatrial", f"--filename=/proc/{os.getpid()}/fd/{file}", f"--rw={direction}", f"--size={size}"),
         *("--bs=1M", "--iodepth=16", "--ioengine=libaio", f"--direct={int(takes_direct(file))}", "--end_fsync=1"),
         *("--overwrite=1", "--fallocate=none", f"--runtime={max(1, round(seconds))}s", "--output-format=json"),
+        *more,
     ]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
@@ -133,17 +137,22 @@ def takes_direct(file):
 def measured_by_python(file, size, seconds):
     """Write and read numbered blocks one after another, and compare."""
     takes_direct(file)
-    block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
     content = os.urandom(BLOCK - 8)
+    written, write_s = write_blocks(file, size, content, seconds)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # where there is no O_DIRECT: not from memory
+    read, wrong, read_s = read_back(file, written, content, seconds)
+    return {"tool": "python", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": wrong}
+
+
+def write_blocks(file, size, content, seconds):
+    """Bytes that were written and are on the disk, and the seconds that it took."""
+    block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
     began, written = time.perf_counter(), 0
     while written < size and time.perf_counter() - began < seconds:
         block[:] = written.to_bytes(8, "little") + content
         written += os.pwrite(file, block, written)
     os.fsync(file)
-    write_s = time.perf_counter() - began
-    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # where there is no O_DIRECT: not from memory
-    read, wrong, read_s = read_back(file, written, content, seconds)
-    return {"tool": "python", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": wrong}
+    return written, time.perf_counter() - began
 
 
 def read_back(file, size, content, seconds):

@@ -1,0 +1,301 @@
+"""The check `storage`: do nodes agree on what they read from a shared file system, and how fast is it?
+
+All nodes begin each measurement together. The rates of single nodes are those with all nodes at once; the subject
+cluster has their sum, by how many nodes take part (1, 2, 4, ...). Limits come from history and peers.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.contract import (
+    CheckContext,
+    CheckType,
+    PlannedNodes,
+    PlannedPart,
+    Repeated,
+    StepResult,
+    TimeLeft,
+    log_repeat,
+)
+from seatrial.checks.devices.answers import Problem
+from seatrial.checks.metrics import STORAGE_METRICS, Doubt
+from seatrial.checks.storage.nodes import Contention, Done, Look, Note, SmallFiles, StorageNodes, Transfer, ring
+from seatrial.config.sizes import ByteSize
+from seatrial.config.yamlfile import Strict
+from seatrial.model.errors import MissingError
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict, worst
+from seatrial.text.words import count, file_size, number, some_of
+
+log = logging.getLogger("seatrial.storage")
+
+_NAME = "storage"
+_VISIBLE_S = 1.0  # as ai-cloud-validation asks of shared file systems
+_SHARE = 10  # the part of what is free that all files together may take: others need the rest
+_LEAST_BYTES = 8 << 20  # of one stream
+_MOST_STREAMS = 64  # of a node
+_NOTES = 2  # a new file, and the same one with other content
+_FULL = ("No space left", "quota exceeded", "Quota exceeded")
+
+Folder = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f]{0,255}$")]
+
+
+class Storage(Strict):
+    """Folders on file systems that all nodes share: agreement between nodes, streams, small files, a checkpoint."""
+
+    paths: tuple[Folder, ...] = Field(min_length=1, max_length=8, description="folders that every node has")
+    bytes: ByteSize = Field(
+        1 << 30, ge=_LEAST_BYTES, description="of each node's file; those of all nodes take a tenth of what is free"
+    )
+    seconds: float = Field(5.0, ge=1, le=3600, description="seconds for each of writing and reading, per step of nodes")
+    files: int = Field(1000, ge=1, le=1_000_000, description="small files on each node")
+    timeout_s: float = Field(120, gt=0, le=86_400, description="seconds for an answer, besides those of streams")
+
+
+def storage(context: CheckContext) -> StepResult:
+    """Measure each path. Raises MissingError if a node has no fio."""
+    started, section = time.monotonic(), context.section(Storage)
+    trials = [_tried(context.testbed, section, path) for path in section.paths]
+    problems = [problem for trial in trials for problem in trial.problems]
+    nodes = len(context.testbed.nodes)
+    check = Check(
+        _NAME,
+        worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
+        join(problem.reason for problem in problems)
+        or f"{count(nodes, 'node')} agree on what they read from {some_of(section.paths)}",
+        time.monotonic() - started,
+        tuple(measurement for trial in trials for measurement in trial.measurements),
+        suspects=tuple(problem.suspect for problem in problems if problem.suspect),
+    )
+    return StepResult(check, context.testbed)
+
+
+def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
+    with closing(StorageNodes(testbed, path, section.timeout_s)) as nodes:
+        trial = _Trial(nodes, section, path)
+        trial.run()
+    return trial
+
+
+class _Trial:
+    """What one path gives: measurements and problems."""
+
+    def __init__(self, nodes: StorageNodes, section: Storage, path: str) -> None:
+        self.nodes, self.section, self.path = nodes, section, path
+        self.measurements: list[Measurement] = []
+        self.problems: list[Problem] = []
+        self.everyone = len(nodes.names) + len(nodes.failed)
+
+    def run(self) -> None:
+        """Take all measurements, the quick ones first."""
+        if lacking := [name for name, greeting in self.nodes.greetings.items() if not greeting.fio]:
+            where = f"on {some_of(lacking)}"
+            raise MissingError(Reason.of("program-missing", program="fio", where=where, remedy="install package fio"))
+        size = self._bytes()
+        if size and self._see():  # rates of different file systems say nothing
+            self._lock()
+            self._small_files()
+            self._streams(size)
+            self._checkpoint(size)
+        self.problems += self._failures()
+
+    def _bytes(self) -> int:
+        """Bytes of each node's file; 0 where too little is free."""
+        greetings = self.nodes.greetings.values()
+        if not greetings:
+            return 0
+        free = min(greeting.free_bytes for greeting in greetings)
+        size = min(self.section.bytes, free // _SHARE // len(greetings))
+        if size >= _LEAST_BYTES * max(map(self._streams_of, self.nodes.names)):
+            return size
+        reason = Reason.of("storage-full", path=self.path, free=file_size(free), nodes=len(greetings))
+        self.problems.append(Problem(Verdict.INCONCLUSIVE, reason))
+        return 0
+
+    def _streams_of(self, name: str) -> int:
+        """As many as ranks of the node, as a training saves its checkpoints."""
+        slots = next(node.slots for node in self.nodes.nodes if node.name == name)
+        return min(slots, _MOST_STREAMS, max(1, self.section.bytes // _LEAST_BYTES))
+
+    def _see(self) -> bool:
+        """Whether each node reads in time what the node before it in the ring wrote."""
+        reader = ring(self.nodes.names)
+        writer = {after: name for name, after in reader.items()}
+        unseen: dict[tuple[str, str], str] = {}
+        seconds: dict[str, float] = {}
+        for _ in range(_NOTES if reader else 0):
+            notes = self.nodes.ask(reader, lambda name: {"do": "note"}, Note)
+            digests = {name: notes[writer[name]].digest for name in writer if writer[name] in notes}
+            for name, look in self.nodes.ask(digests, partial(self._look, writer, digests), Look).items():
+                if look.seconds is None:
+                    unseen[writer[name], name] = look.seen
+                else:
+                    seconds[name] = max(seconds.get(name, 0.0), look.seconds)
+        for name, longest in seconds.items():
+            self._record("storage_visible", longest, Subject("node", name), better=None)
+        self.problems += self._disagreements("storage-not-seen", unseen, limit_s=f"{_VISIBLE_S:g}")
+        return not unseen
+
+    def _lock(self) -> None:
+        """The file that a node has locked is locked for the next one too."""
+        reader = ring(self.nodes.names)
+        held = self.nodes.ask(reader, lambda name: {"do": "hold"}, Done)
+        holder = {reader[name]: name for name in held}
+        tried = self.nodes.ask(holder, lambda name: self._of("contend", holder[name]), Contention)
+        ignored = {(holder[name], name): "" for name, answer in tried.items() if not answer.locked}
+        self.problems += self._disagreements("storage-lock-ignored", ignored)
+        self.nodes.ask(held, lambda name: {"do": "release"}, Done)
+
+    def _look(self, writer: Mapping[str, str], digests: Mapping[str, str], name: str) -> dict[str, object]:
+        return {**self._of("look", writer[name]), "digest": digests[name], "limit_s": _VISIBLE_S}
+
+    def _of(self, request: str, other: str) -> dict[str, object]:
+        """A request about the folder of another node."""
+        return {"do": request, "folder": self.nodes.greetings[other].folder}
+
+    def _disagreements(self, code: str, pairs: Mapping[tuple[str, str], str], **values: object) -> Iterator[Problem]:
+        """One problem for each pair; a node that disagrees with both of its neighbours is the suspect, if few are."""
+        both = {writer for writer, _ in pairs} & {reader for _, reader in pairs}
+        guilty = both if 2 * len(both) < self.everyone else set()
+        for (writer, reader), seen in pairs.items():
+            named = next((name for name in (writer, reader) if name in guilty), None)
+            reason = Reason.of(code, path=self.path, writer=writer, reader=reader, seen=seen, **values)
+            yield Problem(Verdict.FAIL, reason, Suspect("node", named, 0.9, reason) if named else None)
+
+    def _small_files(self) -> None:
+        files = self.section.files
+        answers = self.nodes.ask(self.nodes.names, lambda name: {"do": "files", "count": files}, SmallFiles)
+        for name, answer in answers.items():
+            self._record("storage_files", files / answer.seconds, Subject("node", name))
+            self._compare(name, answer.wrong)
+
+    def _streams(self, size: int) -> None:
+        """Rates of 1, 2, 4, ... and of all nodes."""
+        names = self.nodes.names
+        for some in _steps(len(names)):
+            for direction in ("write", "read"):
+                self._stream(names[:some], direction, size)
+
+    def _stream(self, names: Sequence[str], direction: str, size: int) -> None:
+        seconds, metric = self.section.seconds, f"storage_{direction}"
+
+        def request(name: str) -> dict[str, object]:
+            jobs = self._streams_of(name)
+            return {"do": "stream", "direction": direction, "bytes": size, "seconds": seconds, "jobs": jobs}
+
+        answers = self.nodes.ask(names, request, Transfer, 2 * seconds)
+        if len(answers) < len(names):
+            return  # of fewer nodes than meant
+        total = sum(answer.gb_s for answer in answers.values())
+        self._record(metric, total, Subject("cluster", "cluster"), nodes=len(names))
+        slowest = min(answers, key=lambda name: answers[name].gb_s)
+        log.info(
+            "%s: %s %s GB/s on %s, %s on %s", self.path, direction, number(total), count(len(names), "node"),
+            number(answers[slowest].gb_s), slowest,
+        )  # fmt: skip
+        for name, answer in answers.items() if len(names) == self.everyone else ():
+            self._record(metric, answer.gb_s, Subject("node", name))
+
+    def _checkpoint(self, size: int) -> None:
+        """Each node saves its part with a file for each rank; then the next node reads it and compares."""
+        names = self.nodes.names
+
+        def save(name: str) -> dict[str, object]:
+            return {"do": "save", "bytes": size, "shards": self._streams_of(name)}
+
+        saved = self.nodes.ask(names, save, Transfer, 2 * self.section.seconds)
+        reader = ring(list(saved)) or {name: name for name in saved}
+        writer = {reader[name]: name for name in saved}
+
+        def load(name: str) -> dict[str, object]:
+            return {**save(writer[name]), **self._of("load", writer[name])}
+
+        loaded = self.nodes.ask(writer, load, Transfer, 2 * self.section.seconds)
+        for metric, answers in (("storage_save", saved), ("storage_load", loaded)):
+            if len(answers) == len(names) and answers:
+                rate = sum(each.bytes for each in answers.values()) / max(each.seconds for each in answers.values())
+                self._record(metric, rate / 1e9, Subject("cluster", "cluster"), nodes=len(answers))
+        for name, answer in loaded.items():
+            self._compare(name, answer.wrong and f"{name} read from {writer[name]}'s checkpoint: {answer.wrong}")
+
+    def _compare(self, name: str, wrong: str) -> None:
+        """Add a problem if something was read otherwise than it was written."""
+        if wrong:
+            evidence = Reason.of("storage-wrong", path=self.path, what=wrong)
+            self.problems.append(Problem.of(Verdict.CORRUPT, Suspect("node", name, 0.5, evidence)))
+
+    def _failures(self) -> Iterator[Problem]:
+        """Nodes that gave no answer; without a suspect where all did so, or where the space is spent."""
+        failed = self.nodes.failed
+        for name, error in failed.items():
+            if any(words in error.reason for words in _FULL):
+                yield Problem(
+                    Verdict.INCONCLUSIVE, Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone)
+                )
+                continue
+            suspect = Suspect("node", name, 0.9, Reason.of("storage-failed", path=self.path, problem=error.reason))
+            problem = Problem.of(Verdict.FAIL, suspect)
+            yield problem if len(failed) < self.everyone else Problem(problem.verdict, problem.reason)
+
+    def _record(
+        self,
+        metric: str,
+        value: float,
+        subject: Subject,
+        better: Literal["higher"] | None = "higher",
+        **more: int,
+    ) -> None:
+        name = next(iter(self.nodes.greetings))
+        direct = all(greeting.direct for greeting in self.nodes.greetings.values())
+        filesystem = self.nodes.greetings[name].filesystem
+        conditions: dict[str, ConditionValue] = {"path": self.path, "filesystem": filesystem, "direct": direct, **more}
+        unit = STORAGE_METRICS[metric].unit
+        self.measurements.append(Measurement(metric, value, unit, subject, conditions, (value,), better))
+
+
+def _steps(nodes: int) -> list[int]:
+    """1, 2, 4, ... and all of them."""
+    return [*(1 << power for power in range(nodes.bit_length()) if 1 << power < nodes), *([nodes] if nodes else [])]
+
+
+def repeat_storage(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+    """Measure the paths in doubt once more, with all nodes."""
+    section = context.section(Storage)
+    log_repeat(_NAME, doubts)
+    for path in dict.fromkeys(str(doubt.measurement.conditions["path"]) for doubt in doubts):
+        if left.over:
+            return
+        trial = _tried(context.testbed, section, path)
+        repeated.measurements += trial.measurements
+        for problem in trial.problems:
+            repeated.suspects += [problem.suspect] if problem.suspect else []
+            repeated.broke(problem.verdict, problem.reason)
+
+
+def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
+    paths, steps = len(section.paths), len(_steps(nodes.count))
+    about_s = paths * (2 * section.seconds * (steps + 1) + 10)
+    what = f"write and read {some_of(section.paths)} on 1 to {nodes.count} nodes"
+    return [PlannedPart(what, about_s, about_s + paths * section.timeout_s)]
+
+
+STORAGE = CheckType(
+    name=_NAME,
+    section=Storage,
+    description="file systems that all nodes share; none when unset",
+    run=storage,
+    after=CONNECTIVITY.name,
+    metrics=STORAGE_METRICS,
+    repeat=repeat_storage,
+    plan=_plan,
+)

@@ -1,0 +1,164 @@
+"""The program storage.py on all nodes: requests to all of them at once, and their answers."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, FiniteFloat
+
+from seatrial.model.errors import RemoteError
+from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.answers import Answer, NodeAnswer, ProbeError, Text
+from seatrial.remote.line_probe import LineProbe
+from seatrial.remote.node_setup import standard_library_program
+from seatrial.remote.ssh import connect, fan_out, on_each
+
+log = logging.getLogger("seatrial.storage")
+
+Bytes = Annotated[int, Field(ge=0, lt=1 << 60)]
+Seconds = Annotated[FiniteFloat, Field(ge=0, le=1e6)]
+Moved = TypeVar("Moved")
+
+
+class Greeting(NodeAnswer):
+    """The node's own folder in the path, and the file system there; `fio` is empty where it is missing."""
+
+    folder: Annotated[str, Field(pattern=r"^\.seatrial-[A-Za-z0-9_]{1,32}$")]
+    filesystem: Text
+    free_bytes: Bytes
+    direct: bool
+    fio: Text
+
+
+class Done(NodeAnswer):
+    """The request `id` is done."""
+
+    id: int
+
+
+class Transfer(Done):
+    """Bytes that were written or read; `wrong` says what is not as it was written."""
+
+    bytes: Annotated[int, Field(gt=0, lt=1 << 60)]
+    seconds: Annotated[FiniteFloat, Field(gt=1e-6, le=1e6)]
+    wrong: Text = ""
+
+    @property
+    def gb_s(self) -> float:
+        """GB/s (1e9 bytes)."""
+        return self.bytes / self.seconds / 1e9
+
+
+class Note(Done):
+    """The digest of a file that was written."""
+
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Look(Done):
+    """The seconds until another node's file was there; else what was seen."""
+
+    seconds: Seconds | None = None
+    seen: Text = ""
+
+
+class Contention(Done):
+    """Whether the file that another node has locked is locked here."""
+
+    locked: bool
+
+
+class SmallFiles(Done):
+    """The seconds for all small files; `wrong` says what is not as it was written."""
+
+    seconds: Annotated[FiniteFloat, Field(gt=1e-6, le=1e6)]
+    wrong: Text = ""
+
+
+class StorageNodes:
+    """The nodes that answer for one path, each with a connection that stays open until `close`.
+
+    A node that fails once is asked no more; `failed` has its error.
+    """
+
+    def __init__(self, testbed: Testbed, path: str, timeout_s: float) -> None:
+        self.failed: dict[str, RemoteError] = {}
+        self.greetings: dict[str, Greeting] = {}
+        self._testbed, self._timeout_s = testbed, timeout_s
+        self._open = ExitStack()
+        self._probes: dict[str, LineProbe] = {}
+        started = on_each(testbed.nodes, lambda node: self._started(node, path), fan_out(testbed))
+        for name, answer in started.items():
+            if isinstance(answer, RemoteError):
+                self.failed[name] = answer
+            else:
+                self._probes[name], self.greetings[name] = answer
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that have answered so far, in their order."""
+        return [node.name for node in self._testbed.nodes if node.name in self._probes]
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [node for node in self._testbed.nodes if node.name in self._probes]
+
+    def close(self) -> None:
+        """Wait until the nodes have removed their files, and end the connections."""
+        self.ask(self.names, lambda name: {"do": "leave"}, Done)
+        self._open.close()
+
+    def _started(self, node: Node, path: str) -> tuple[LineProbe, Greeting]:
+        transport = connect(self._testbed, node, self._timeout_s)
+        self._open.callback(transport.close)
+        probe = LineProbe(transport, [*standard_library_program(self._testbed, "storage.py"), path])
+        answer = probe.first(_greeting, self._timeout_s)
+        if isinstance(answer, ProbeError):
+            raise RemoteError(answer.error)
+        return probe, answer
+
+    def ask(
+        self,
+        names: Iterable[str],
+        request: Callable[[str], Mapping[str, Any]],
+        model: type[Answer],
+        more_s: float = 0.0,
+    ) -> dict[str, Answer]:
+        """Ask the nodes of these names at once; `request` makes each one's by its name. `more_s`: it takes as long."""
+        sent: dict[str, int | RemoteError] = {}
+        asked = [name for name in names if name in self._probes]
+        for name in asked:  # all before the first answer: that is the barrier
+            try:
+                sent[name] = self._probes[name].send(request(name))
+            except RemoteError as error:
+                sent[name] = error
+
+        def collect(node: Node) -> Answer:
+            number = sent[node.name]
+            if isinstance(number, RemoteError):
+                raise number
+            return self._probes[node.name].answer(number, model, self._timeout_s + more_s)
+
+        answers = on_each([node for node in self.nodes if node.name in sent], collect, fan_out(self._testbed))
+        done: dict[str, Answer] = {}
+        for name, answer in answers.items():
+            if isinstance(answer, RemoteError):
+                log.warning("%s: %s", name, answer)
+                self.failed[name] = answer
+                del self._probes[name]
+            else:
+                done[name] = answer
+        return done
+
+
+def _greeting(line: str) -> Greeting | ProbeError:
+    try:
+        return Greeting.model_validate_json(line)
+    except ValueError:
+        return ProbeError.model_validate_json(line)
+
+
+def ring(names: Sequence[str]) -> dict[str, str]:
+    """The next node after each one; of the last the first. Empty for a single node."""
+    return dict(zip(names, (*names[1:], names[0]), strict=True)) if len(names) > 1 else {}

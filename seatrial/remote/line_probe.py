@@ -1,0 +1,89 @@
+"""A probe that runs on a node for a while and answers requests: one JSON object a line, each way."""
+
+import json
+import shlex
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seatrial.model.errors import RemoteError
+from seatrial.remote.answers import Answer, StreamError, read_answer, shown
+from seatrial.remote.command import MAX_OUTPUT_BYTES, check_output_bytes, connection_lost, start_process
+
+if TYPE_CHECKING:
+    import paramiko
+
+Read = TypeVar("Read")
+
+
+class LineProbe:
+    """A program on a node, which ends with the connection.
+
+    Its methods raise RemoteError if it does not answer in time, FloodError if it prints too much.
+    """
+
+    def __init__(self, transport: "paramiko.Transport", argv: Sequence[str]) -> None:
+        self._process = start_process(transport, shlex.join(argv))
+        self._numbers = count(1)
+        self._unread: deque[str] = deque()
+
+    def ask(self, request: Mapping[str, Any], model: type[Answer], timeout_s: float) -> Answer:
+        """Send a request and wait for its answer."""
+        return self.answer(self.send(request), model, timeout_s)
+
+    def send(self, request: Mapping[str, Any]) -> int:
+        """Send a request; returns its number, which its answers have as `id`."""
+        number = next(self._numbers)
+        try:
+            self._process.send(json.dumps({"id": number, **request}).encode() + b"\n")
+        except (EOFError, OSError) as error:
+            raise connection_lost(error) from error
+        return number
+
+    def answer(self, number: int, model: type[Answer], timeout_s: float) -> Answer:
+        """Wait for the answer to a request; one of an earlier request, which took too long, is passed over."""
+
+        def read(line: str) -> Answer | StreamError:
+            try:
+                answer: Answer | StreamError = read_answer(model, line)
+            except ValueError:
+                answer = read_answer(StreamError, line)
+            if getattr(answer, "id", None) != number:
+                raise ValueError("id: must be that of the request")
+            return answer
+
+        answer = self.first(read, timeout_s)
+        if isinstance(answer, StreamError):
+            raise RemoteError(answer.error)
+        return answer
+
+    def greeting(self, model: type[Answer], timeout_s: float) -> Answer:
+        """The first line that it prints by itself."""
+        return self.first(partial(read_answer, model), timeout_s)
+
+    def first(self, read: Callable[[str], Read], timeout_s: float) -> Read:
+        """What `read` makes of the first line that it takes; a login may print others."""
+        deadline, printed = time.monotonic() + timeout_s, ""
+        while True:
+            while self._unread:
+                line = self._unread.popleft()
+                with suppress(ValueError):
+                    return read(line)
+                printed = line.strip() or printed
+            left = deadline - time.monotonic()
+            lines = self._lines(left) if left > 0 else None
+            if lines is None:
+                raise RemoteError(shown(printed))
+            self._unread.extend(lines)
+
+    def _lines(self, timeout_s: float) -> list[str] | None:
+        try:
+            lines = self._process.read_lines(timeout_s)
+        except (EOFError, OSError) as error:
+            raise connection_lost(error) from error
+        check_output_bytes(self._process, MAX_OUTPUT_BYTES)
+        return lines

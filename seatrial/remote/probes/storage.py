@@ -1,0 +1,269 @@
+"""Measure a file system that nodes share, together with other nodes, as requests on standard input say.
+
+    storage.py FOLDER
+
+First line out:  {"folder", "filesystem", "free_bytes", "direct", "fio"}, or {"error": text}
+Standard input:  {"id", "do": NAME, ...} a line each, see REQUESTS
+Output for each: {"id", ...}, or {"id", "error": text}
+
+All files are in a folder of its own inside FOLDER, which goes when this process does: a child waits for that, so that
+SIGKILL leaves nothing either. The file of streams has no name. It ends with its standard input. Standard library only.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import disk
+
+BLOCK = disk.BLOCK
+PREFIX = ".seatrial-"
+OWN_FOLDER = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_]{1,32}")  # also the only folders of others that it reads
+NOTE_BYTES = 4096
+SMALL_BYTES = 4096
+POLL_S = 0.002
+MOST_S = 3600.0  # of one request, and without a request: it ends by itself
+JANITOR_S = 600  # in which a process that was killed still holds files open
+
+
+def main():
+    signal.alarm(int(MOST_S))
+    try:
+        storage = Storage(sys.argv[1])
+    except Exception as error:
+        say({"error": words(error)})
+        return
+    try:
+        say(storage.greeting())
+        for line in sys.stdin:
+            signal.alarm(int(MOST_S))
+            say(answered(storage, json.loads(line)))
+    finally:
+        storage.leave()
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+
+def words(error):
+    return " ".join(str(error).split())[: disk.MAX_TEXT] or type(error).__name__
+
+
+def answered(storage, request):
+    try:
+        answer = getattr(storage, REQUESTS[request.pop("do")])(**request)
+    except Exception as error:  # storage may fail in any way
+        answer = {"error": words(error)}
+    return {"id": request["id"], **answer}
+
+
+REQUESTS = {
+    name: name for name in ("stream", "note", "look", "hold", "contend", "release", "files", "save", "load", "leave")
+}
+
+
+class Storage:
+    """This node's folder, and what the requests do in it. Each method answers one request."""
+
+    def __init__(self, path):
+        self.path = path
+        self.own = tempfile.mkdtemp(prefix=PREFIX, dir=path)
+        self.alive = clean_up_after(self.own)
+        self.file = disk.nameless(self.own)
+        self.lock = -1  # the descriptor of the file that is locked
+
+    def greeting(self):
+        disk_space = os.statvfs(self.path)
+        return {
+            "folder": os.path.basename(self.own),
+            "filesystem": disk.filesystem(self.path),
+            "free_bytes": disk_space.f_bavail * disk_space.f_frsize,
+            "direct": disk.takes_direct(self.file),
+            "fio": shutil.which("fio") or "",
+        }
+
+    def leave(self, id=0):
+        """Remove everything; no request is answered after this one."""
+        os.ftruncate(self.file, 0)
+        shutil.rmtree(self.own, ignore_errors=True)
+        return {}
+
+    def of(self, folder, name):
+        """The path of a file in the folder of another node."""
+        if not OWN_FOLDER.fullmatch(folder):
+            raise ValueError(f"{folder!r} is no folder of a node")
+        return os.path.join(self.path, folder, name)
+
+    def stream(self, id, direction, bytes, seconds, jobs):
+        """Write or read for so many seconds, by `jobs` processes with a part of the file each."""
+        part = bytes // jobs // BLOCK * BLOCK
+        if direction == "write":
+            os.ftruncate(self.file, part * jobs)  # or fio would want to make the file itself
+        shared = ("--time_based", f"--numjobs={jobs}", f"--offset_increment={part}", "--group_reporting")
+        moved, took_s = disk.fio(self.file, direction, part, seconds, *shared)
+        return {"bytes": moved, "seconds": took_s}
+
+    def note(self, id):
+        """Write a file that others shall see, or write it anew with other content."""
+        content = os.urandom(NOTE_BYTES)
+        with open(os.path.join(self.own, "note"), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return {"digest": hashlib.sha256(content).hexdigest()}
+
+    def look(self, id, folder, digest, limit_s):
+        """The seconds until another node's note is there with its content; none where it never is."""
+        path, began, seen = self.of(folder, "note"), time.monotonic(), "no such file"
+        while True:
+            try:
+                with open(path, "rb") as file:
+                    content = file.read(NOTE_BYTES + 1)
+                seen = "another content"
+                if hashlib.sha256(content).hexdigest() == digest:
+                    return {"seconds": time.monotonic() - began}
+            except FileNotFoundError:
+                seen = "no such file"
+            except OSError as error:
+                if error.errno != errno.ESTALE:  # of NFS, of a file that was replaced
+                    raise
+            if time.monotonic() - began > limit_s:
+                return {"seen": seen}
+            time.sleep(POLL_S)
+
+    def hold(self, id):
+        """Lock a file."""
+        self.lock = os.open(os.path.join(self.own, "lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.lockf(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return {}
+
+    def contend(self, id, folder):
+        """Whether another node's locked file is locked here too."""
+        with open(self.of(folder, "lock"), "r+") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as POSIX says
+                return {"locked": True}
+        return {"locked": False}
+
+    def release(self, id):
+        os.close(self.lock)
+        return {}
+
+    def files(self, id, count):
+        """Write, list, read and remove small files."""
+        folder, content = os.path.join(self.own, "small"), os.urandom(SMALL_BYTES)
+        os.mkdir(folder)
+        began = time.monotonic()
+        try:
+            for number in range(count):
+                with open(os.path.join(folder, str(number)), "wb") as file:
+                    file.write(content)
+            names, wrong = os.listdir(folder), ""
+            if sorted(map(int, names)) != list(range(count)):
+                wrong = f"{len(names)} of {count} files are listed"
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as small:
+                    if small.read() != content:
+                        wrong = f"small file {name} is not what was written"
+                os.unlink(path)
+            return {"seconds": time.monotonic() - began, "wrong": wrong}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def save(self, id, bytes, shards):
+        """Write a checkpoint: `shards` files at once, each on disk at the end; returns its bytes and seconds."""
+        os.ftruncate(self.file, 0)
+        part = bytes // shards // BLOCK * BLOCK
+        began = time.monotonic()
+        each = at_once(shards, lambda shard: write_shard(os.path.join(self.own, f"shard-{shard}"), shard, part))
+        return {"bytes": sum(each), "seconds": time.monotonic() - began}
+
+    def load(self, id, folder, bytes, shards):
+        """Read the checkpoint of another node, and compare it with what was written."""
+        part = bytes // shards // BLOCK * BLOCK
+        began = time.monotonic()
+        each = at_once(shards, lambda shard: read_shard(self.of(folder, f"shard-{shard}"), shard, part))
+        wrong = next(filter(None, (wrong for _, wrong in each)), "")
+        return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
+
+
+def clean_up_after(folder):
+    """Start a child that removes the folder once this process is gone; returns what must stay open until then."""
+    waits, alive = os.pipe()
+    if os.fork():
+        os.close(waits)
+        return alive
+    os.setsid()
+    os.close(alive)
+    signal.alarm(0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    os.read(waits, 1)  # its end
+    deadline = time.monotonic() + JANITOR_S
+    while os.path.lexists(folder) and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
+    os._exit(0)
+
+
+def at_once(count, function):
+    """The results of calling `function` with 0, 1, ... in a thread each. Raises what the first of them raised."""
+    results, errors = [None] * count, []
+
+    def work(number):
+        try:
+            results[number] = function(number)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def content_of(shard):
+    """What all blocks of a shard hold, behind their numbers; no two shards are alike."""
+    return random.Random(shard).randbytes(BLOCK - 8)
+
+
+def write_shard(path, shard, size):
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        disk.takes_direct(file)
+        written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)
+        return written
+    finally:
+        os.close(file)
+
+
+def read_shard(path, shard, size):
+    file = os.open(path, os.O_RDONLY)
+    try:
+        disk.takes_direct(file)
+        read, wrong, _ = disk.read_back(file, size, content_of(shard), MOST_S)
+        return read, wrong and f"shard {shard}: {wrong}"
+    finally:
+        os.close(file)
+
+
+if __name__ == "__main__":
+    main()
