@@ -38,6 +38,7 @@ from seatrial.text.words import fraction, quantity
 _MIN_DROP = 0.01  # of the loss: a long enough training takes off far more, a short one of a large model little
 _PHASES = ("data", "forward", "backward", "optimizer")
 _MOST_RANKS = 100_000
+_MOST_REPLAYS = 16
 _CONFIDENT = 0.9
 
 Ranks = Annotated[int, Field(ge=0, lt=_MOST_RANKS)]
@@ -69,11 +70,13 @@ class Odd(NodeAnswer):
 
 
 class Replays(NodeAnswer):
-    """What came of the steps that each rank trained alone."""
+    """What came of the steps that each rank trained alone; `step_ms` by rank and replay."""
 
     steps: int = Field(ge=1)
     odd: list[Odd] = Field(max_length=_MOST_RANKS)
-    step_ms: list[FiniteFloat] = Field(max_length=_MOST_RANKS)
+    step_ms: list[Annotated[list[FiniteFloat], Field(min_length=1, max_length=_MOST_REPLAYS)]] = Field(
+        max_length=_MOST_RANKS
+    )
 
 
 class CheckpointFigures(NodeAnswer):
@@ -373,9 +376,9 @@ def _of_node(
         waits = [_waiting(rank) for rank in ranks]
         yield Measurement("waiting_time", max(waits), "ms", subject, conditions, tuple(waits), None)
     times = last.replays.step_ms if last.replays else []
-    alone = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
-    if alone:
-        yield Measurement("alone_time", max(alone), "ms", subject, conditions, tuple(alone), "lower")
+    of_ranks = [times[rank.rank] for rank in ranks if rank.rank < len(times)]
+    for alone in zip(*of_ranks, strict=False):  # each replay is a reading of its own
+        yield Measurement("alone_time", max(alone), "ms", subject, conditions, alone, "lower")
     for phase in _PHASES:
         own = [value for rank in ranks if (value := getattr(rank, f"{phase}_ms")) is not None]
         if own:

@@ -35,17 +35,18 @@ _SEED = 17
 
 
 def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> dict[str, Any]:
-    """Replay on all ranks at once; returns who differs, how, and each rank's milliseconds for a step."""
+    """Replay on all ranks at once; returns who differs, how, and the milliseconds of a step by rank and replay."""
     small = replace(size, layers=min(_LAYERS, size.layers), vocabulary=min(_VOCABULARY, size.vocabulary), experts=0)
     sequence = min(_SEQUENCE, options.sequence)
     digests: list[str] = []
-    times: list[float] = []
+    step_ms: list[float] = []
     gradients: list[torch.Tensor] = []
     for replay in range(_REPLAYS):
         wrong = _wrong_replays(options.wrong, here.rank, "compute", replay)
-        done, steps_ms, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
+        done, times, gradients = _replay(small, sequence, options, device, is_wrong=wrong)
         digests.append(done)
-        times += steps_ms[1:] or steps_ms  # the first allocates
+        counted = times[1:] or times  # the first allocates
+        step_ms.append(round(statistics.mean(counted), 4))  # a median would not see a device held back in bursts
     wrong_sum = _wrong_replays(options.wrong, here.rank, "transport", 0)
     transport = _wrong_sums(gradients, digests, device, is_wrong=wrong_sum)
     mine = {
@@ -54,7 +55,7 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
         "kind": kind_of(torch.device(device)),
         "digests": digests,
         "wrong_sums": transport,
-        "step_ms": round(statistics.mean(times), 4),  # a median would not see a device that is held back in bursts
+        "step_ms": step_ms,
     }
     ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), device)]
     return {"steps": options.replays, "replays": _REPLAYS, "odd": odd(ranks), "step_ms": [r["step_ms"] for r in ranks]}
