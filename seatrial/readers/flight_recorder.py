@@ -1,4 +1,4 @@
-"""Who did not enter which collective, from what ranks recorded before a job hung. Pure.
+"""Who did not enter which collective or transfer, from what ranks recorded before a job hung. Pure.
 
 Reads the dumps of PyTorch's flight recorder, which are pickles, the lines of NCCL's watchdog in a log, and the events
 `stuck` of seatrial's own probes. A dump comes from a node, so it is hostile: of a pickle's operations only those that
@@ -6,8 +6,8 @@ make plain values are read, and none that imports or calls anything.
 
 The ranks that wait form a wait-for graph, as in the detection of deadlocks (Holt, 1972,
 https://doi.org/10.1145/356603.356607): a rank waits for those that have not entered what it has entered. Those that
-others wait for, and that wait for no other themselves, are late. Sequence numbers decide, not states: gloo's entries
-stay `scheduled`.
+others wait for, and that wait for no other themselves, are late. Of collectives sequence numbers decide, not states:
+gloo's entries stay `scheduled`. Of transfers those in flight decide, since ranks number them as each calls them.
 """
 
 import io
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.model.reason import Reason
+from seatrial.readers.transfers import Call, Transfer, in_flight
 from seatrial.text.printable import printable
 
 _MOST_BYTES = 64 << 20  # of a dump: 2,000 entries with stacks have some 5 MB
@@ -78,10 +79,11 @@ class GroupTrace:
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What a rank left: its groups by id, and where it stands, if that is known."""
+    """What a rank left: its groups by id, its transfers in flight by how often, and where it stands, if known."""
 
     rank: int
     groups: Mapping[str, GroupTrace]
+    transfers: Mapping[Transfer, int] = field(default_factory=dict)
     host: str = ""
     stands: str = ""
     waits: bool | None = None
@@ -104,7 +106,9 @@ def read_dump(content: bytes, rank: int) -> RankTrace:
     values = _json(content) if content[:1] == b"{" else _unpickled(content)
     if not isinstance(values, dict) or not isinstance(values.get("entries"), list):
         raise NoDump("is no dump of the flight recorder: it has no list of entries")
-    return RankTrace(rank, dict(_groups(values)))
+    members = dict(_members(values.get("pg_config")))
+    calls = [call for entry in values["entries"] if (call := _call(entry))]
+    return RankTrace(rank, dict(_groups(values["entries"], members)), in_flight(calls, members))
 
 
 def _json(content: bytes) -> object:
@@ -139,13 +143,23 @@ class _Unpickler(pickle._Unpickler):
         raise NoDump("asks for an object outside of it")
 
 
-def _groups(values: Mapping[str, Any]) -> Iterator[tuple[str, GroupTrace]]:
+def _call(entry: object) -> Call | None:
+    """An entry as a point-to-point call, or what ends a batch of them; None for one of another shape."""
+    if not isinstance(entry, dict):
+        return None
+    number, group = entry.get("p2p_seq_id"), entry.get("process_group")
+    if type(number) is not int or not isinstance(group, tuple | list) or not group:
+        return None
+    is_done = entry.get("state") == "completed" or entry.get("retired") is True
+    return Call(_text(group[0]), _text(entry.get("profiling_name")), number, is_done)
+
+
+def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, GroupTrace]]:
     """Each group of a dump with its id; entries of another shape are left out."""
-    members = dict(_members(values.get("pg_config")))
     last: dict[str, int] = {}
     names: dict[str, str] = {}
     operations: dict[str, dict[int, str]] = {}
-    for entry in values["entries"]:
+    for entry in entries:
         read = _entry(entry)
         if read is None:
             continue
@@ -219,6 +233,7 @@ def late(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
     silent = sorted(set().union(*members.values(), range(ranks or 0)) - set(known)) if members or ranks else []
     found = [Late(rank, "", Reason.of("rank-left-no-dump", rank=rank, place="")) for rank in silent[:64]]
     roots = sorted(rank for rank in awaited if rank in known and not waits[rank])
+    roots = [rank for rank in roots if known[rank].waits is not True] or roots  # gloo records no transfers
     found += [Late(rank, known[rank].host, _not_entered(known[rank], known, members)) for rank in roots]
     return found or _elsewhere(known)
 
@@ -231,17 +246,27 @@ def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, se
             members.setdefault(group_id, set()).update(group.ranks, (trace.rank,))
             if ranks and group.name == "default_pg":
                 members[group_id].update(range(ranks))
+        for transfer in trace.transfers:
+            members.setdefault(transfer.group, set()).update((transfer.sender, transfer.receiver))
     return members
 
 
 def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> set[int]:
-    """The ranks that have not entered a collective that this one has entered."""
-    found = set()
+    """The ranks that have not entered a collective or a transfer that this one has entered."""
+    found = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
         for other in members[group_id] & set(known):
             if _number(known[other], group_id) < group.collective:
                 found.add(other)
     return found
+
+
+def _partners_missing(trace: RankTrace, known: Mapping[int, RankTrace]) -> Iterator[tuple[int, Transfer]]:
+    """Each transfer that this rank has in flight more often than its partner has, with the partner."""
+    for transfer, count in trace.transfers.items():
+        peer = transfer.peer_of(trace.rank)
+        if peer in known and known[peer].transfers.get(transfer, 0) < count:
+            yield peer, transfer
 
 
 def _number(trace: RankTrace, group_id: str) -> int:
@@ -250,23 +275,57 @@ def _number(trace: RankTrace, group_id: str) -> int:
 
 
 def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> Reason:
-    """The collective that a rank is missing in, of the group where most wait for it."""
-    behind: list[tuple[int, str]] = []
+    """What a rank is missing in: the collective or the transfers for which most wait."""
+    ahead: dict[str, int] = {}
     for group_id, ranks in members.items():
         if trace.rank in ranks:
-            ahead = [r for r in ranks & set(known) if _number(known[r], group_id) > _number(trace, group_id)]
-            behind.append((len(ahead), group_id))
-    _, group_id = max(behind)
+            own = _number(trace, group_id)
+            ahead[group_id] = sum(_number(known[rank], group_id) > own for rank in ranks & set(known))
+    missing = _transfers_missing(trace, known)
+    group_id = max(ahead, key=lambda name: (ahead[name], name))
+    if len(missing) >= max(1, ahead[group_id]):
+        return _transfer_missing(trace, missing[0], known)
+    return _collective_missing(trace, group_id, known, members)
+
+
+def _transfers_missing(trace: RankTrace, known: Mapping[int, RankTrace]) -> list[tuple[int, Transfer]]:
+    """The ranks that wait for this one in transfers, each with the first of them."""
+    first: dict[int, Transfer] = {}
+    for other in known.values():
+        for peer, transfer in _partners_missing(other, known):
+            if peer == trace.rank:
+                first.setdefault(other.rank, transfer)
+    return sorted(first.items(), key=lambda each: each[0])
+
+
+def _transfer_missing(trace: RankTrace, waiting: tuple[int, Transfer], known: Mapping[int, RankTrace]) -> Reason:
+    peer, transfer = waiting
+    return Reason.of(
+        "transfer-not-entered",
+        rank=trace.rank,
+        place=_place(trace),
+        operation=transfer.from_side_of(trace.rank),
+        group=_group_name(known[peer], transfer),
+        peer=peer,
+        stands=_stands(trace),
+        gpu=trace.gpu,
+    )
+
+
+def _collective_missing(
+    trace: RankTrace, group_id: str, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]
+) -> Reason:
     number = _number(trace, group_id) + 1
-    others = [known[rank].groups[group_id] for rank in sorted(members[group_id] & set(known) - {trace.rank})]
-    operation = next((group.operations[number] for group in others if number in group.operations), "collective")
+    others = [known[rank].groups.get(group_id) for rank in sorted(members[group_id] & set(known) - {trace.rank})]
+    entered = [group for group in others if group]
+    operation = next((group.operations[number] for group in entered if number in group.operations), "collective")
     return Reason.of(
         "collective-not-entered",
         rank=trace.rank,
         place=_place(trace),
         operation=operation.rpartition(":")[2],
         number=number,
-        group=others[0].name or group_id,
+        group=entered[0].name or group_id,
         stands=_stands(trace),
         gpu=trace.gpu,
     )
@@ -290,6 +349,11 @@ def _elsewhere(known: Mapping[int, RankTrace]) -> list[Late]:
     ]
 
 
+def _group_name(trace: RankTrace, transfer: Transfer) -> str:
+    group = trace.groups.get(transfer.group)
+    return group.name if group and group.name else transfer.group
+
+
 def _place(trace: RankTrace) -> str:
     return f" on {trace.host}" if trace.host else ""
 
@@ -305,6 +369,9 @@ def circle(traces: Sequence[RankTrace]) -> Reason | None:
     waiting = [trace for trace in traces if _waits_for(trace, known, members)]
     if not waiting:
         return None
-    groups = sorted({group.name for trace in waiting for group in trace.groups.values()})
+    groups = set[str]()
+    for trace in waiting:
+        groups.update(group.name for group in trace.groups.values())
+        groups.update(_group_name(trace, transfer) for transfer in trace.transfers)
     ranks = ", ".join(str(trace.rank) for trace in waiting[:16])
-    return Reason.of("ranks-wait-in-a-circle", ranks=ranks, groups=", ".join(groups[:8]))
+    return Reason.of("ranks-wait-in-a-circle", ranks=ranks, groups=", ".join(sorted(groups)[:8]))

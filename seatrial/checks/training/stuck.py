@@ -12,6 +12,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late
+from seatrial.readers.transfers import Call, in_flight
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
 
@@ -29,6 +30,13 @@ class _Group(NodeAnswer):
     operation: Text = ""
 
 
+class _Call(NodeAnswer):
+    group: Text
+    operation: Text
+    number: int = Field(ge=0, lt=1 << 62)
+    is_done: bool
+
+
 class _Gpu(NodeAnswer):
     busy_percent: FiniteFloat
     power_w: FiniteFloat
@@ -42,6 +50,7 @@ class _Stuck(NodeAnswer):
     host: Text
     step: int
     groups: list[_Group] = Field(max_length=64)
+    calls: list[_Call] = Field([], max_length=256)
     stack: list[Text] = Field(max_length=32)
     waits: bool
     gpu: _Gpu | None = None
@@ -68,8 +77,16 @@ def _trace(stuck: _Stuck) -> RankTrace:
     for group in stuck.groups:
         operations = {group.collective: group.operation} if group.collective else {}
         groups[group.id] = GroupTrace(group.name, tuple(group.ranks), group.collective, operations)
-    stands = stuck.stack[0] if stuck.stack else ""
-    return RankTrace(stuck.rank, groups, stuck.host, stands, stuck.waits, _busy(stuck.gpu))
+    calls = [Call(**call.model_dump()) for call in stuck.calls]
+    return RankTrace(
+        stuck.rank,
+        groups,
+        in_flight(calls, {group.id: group.ranks for group in stuck.groups}),
+        host=stuck.host,
+        stands=stuck.stack[0] if stuck.stack else "",
+        waits=stuck.waits,
+        gpu=_busy(stuck.gpu),
+    )
 
 
 def _busy(gpu: _Gpu | None) -> str:

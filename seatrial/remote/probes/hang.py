@@ -32,6 +32,7 @@ _EVERY_S = 0.25
 _GRACE_S = 8.0  # for the others to say the same, before the first rank that leaves ends all
 _FRAMES = 8
 _MOST_GROUPS = 16
+_MOST_CALLS = 64  # the latest sends and receives
 _SMI_TIMEOUT_S = 5
 _GPU_WAITS = ("synchronize", "between_ms", "settle")
 
@@ -87,6 +88,7 @@ class Watchdog:
             **self.place,
             "step": self.step,
             "groups": groups_of(trace),
+            "calls": calls_of(trace),
             "stack": stack_of(self.watched),
             "waits": waits_for_others(self.watched),
             "gpu": gpu_state(),
@@ -119,6 +121,18 @@ def groups_of(trace: bytes | None) -> list[dict[str, Any]]:
         if not entry["is_p2p"] and entry["collective_seq_id"] > group["collective"]:
             group |= {"collective": entry["collective_seq_id"], "operation": entry["profiling_name"]}
     return [group for group in groups.values() if len(group["ranks"]) != 1][:_MOST_GROUPS]
+
+
+def calls_of(trace: bytes | None) -> list[dict[str, Any]]:
+    """The latest sends and receives of this rank, and the ends of their batches; gloo records none."""
+    calls: list[dict[str, Any]] = []
+    for entry in pickle.loads(trace)["entries"] if trace else ():  # written by this very process
+        name = entry["profiling_name"]
+        if entry["is_p2p"] or name.endswith(":coalesced"):
+            is_done = entry["state"] == "completed" or bool(entry.get("retired"))
+            group = str(entry["process_group"][0])
+            calls.append({"group": group, "operation": name, "number": entry["p2p_seq_id"], "is_done": is_done})
+    return calls[-_MOST_CALLS:]
 
 
 def _members() -> dict[str, list[int]]:

@@ -31,6 +31,17 @@ def dump(collectives: Mapping[str, int], ranks: Mapping[str, list[int]] | None =
     return pickle.dumps({"version": "2.10", "pg_config": config, "entries": entries}, protocol=2)
 
 
+def pipeline(rank: int, *calls: tuple[str, str]) -> RankTrace:
+    """A dump of a stage; each call is a batch, and its state that of the batch: its own stays `scheduled`."""
+    shared = {"process_group": ("5", "mesh_pp"), "collective_seq_id": 0, "is_p2p": True, "retired": False}
+    entries = []
+    for number, (name, state) in enumerate(calls, 1):
+        entries.append({**shared, "p2p_seq_id": number, "profiling_name": f"nccl:{name}", "state": "scheduled"})
+        entries.append({**shared, "p2p_seq_id": number, "profiling_name": "nccl:coalesced", "state": state})
+    config = {"5": {"name": "5", "desc": "mesh_pp", "ranks": "[4, 5, 6, 7]"}}
+    return read_dump(pickle.dumps({"pg_config": config, "entries": entries}, protocol=2), rank)
+
+
 def trace(rank: int, waits: bool | None = None, /, **groups: int) -> RankTrace:
     return RankTrace(rank, {name: GroupTrace(name, (), number) for name, number in groups.items()}, waits=waits)
 
@@ -66,6 +77,33 @@ def test_a_missing_dump_is_evidence() -> None:
 def test_a_dump_says_what_was_not_entered() -> None:
     (found,) = late([read_dump(dump({"7": 3}), 0), read_dump(dump({"7": 2}), 1)])
     assert found.reason == "rank 1 did not enter all_reduce 3 of group mesh_7"
+
+
+def test_the_stage_of_a_pipeline_that_did_not_send_is_named() -> None:
+    """Stages 0 to 3 are ranks 4 to 7; stage 2 received and computes for ever."""
+    stages = [
+        pipeline(4, ("send 0->1", "completed"), ("send 0->1", "completed"), ("recv 0<-1", "scheduled")),
+        pipeline(5, ("recv 1<-0", "completed"), ("send 1->2", "completed"), ("recv 1<-2", "started")),
+        pipeline(6, ("recv 2<-1", "completed")),
+        pipeline(7, ("recv 3<-2", "scheduled")),
+    ]
+    (found,) = late(stages)
+    assert (found.rank, found.reason.code) == (6, "transfer-not-entered")
+    assert found.reason == "rank 6 has no send to rank 5 of group 5 in flight, which rank 5 waits for"
+    assert late([*stages[:2], *stages[3:]])[0].reason.code == "rank-left-no-dump"
+
+
+def test_transfers_whose_partners_both_wait_blame_none() -> None:
+    idle = [pipeline(6), pipeline(7)]
+    assert late([pipeline(4, ("send 0->1", "started")), pipeline(5, ("recv 1<-0", "started")), *idle]) == []
+    crossed = [pipeline(4, ("send 0->1", "started")), pipeline(5, ("send 1->0", "started")), *idle]
+    assert late(crossed) == []
+    assert circle(crossed) == "ranks 4, 5 wait for each other in groups 5"
+
+
+def test_a_rank_that_computes_is_late_before_ranks_that_wait_in_what_gloo_does_not_record() -> None:
+    (found,) = late([trace(0, True, dp=1), trace(1, True, dp=0), trace(2, False, dp=0), trace(3, True, dp=0)])
+    assert found.rank == 2
 
 
 class Runs:
