@@ -1,49 +1,76 @@
-"""Give the processes of a node a share of the processors, as cpu.max of a cgroup does, without a cgroup.
+"""Slow a node's processors: what its processes use is followed by a pause in which all are stopped.
 
     slow_cpu.py SHARE       runs inside the node's PID namespace until the node ends
 
-They run until they have used what they are due, then all are stopped until it is theirs again. Standard library only.
+A pause is in proportion to what was used, so that a node is slow on a busy machine too, whose others leave it less than
+its share anyway. Standard library only.
 """
 
 import os
 import signal
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
-_LOOK_S = 0.004  # a tick of most kernels, which is how often a thread's time is counted
-_BURST_S = 0.004  # of processor time that may be saved up: less than a measurement
+_LOOK_S = 0.004
+_BURST_S = 0.004  # of processor time without a pause: a tick, which is how often the kernel counts it
+_STOPPED_S = 1.0  # at most, until all have stopped: each must run for that
+_PRIORITY = -20  # pauses end in time
+_HALTED = "TtZX"  # states of a process that is stopped or ended
 
 
 def main(share: float) -> None:
-    rate = share * len(os.sched_getaffinity(0))  # seconds of processor time that they are due each second
-    due, before, looked = 0.0, _used(), time.monotonic()
+    with suppress(PermissionError):  # of a plain user, whose pauses last longer on a busy machine
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    processors = len(os.sched_getaffinity(0))
+    pause = 1 / (share * processors) - 1 / processors  # seconds for each second of processor time
+    before, owed_s = _used(), 0.0
     while True:
         time.sleep(_LOOK_S)
-        now, used = time.monotonic(), _used()
-        increase_s = sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
-        due = min(due + rate * (now - looked), _BURST_S) - increase_s
-        before, looked = used, now
-        if due < 0:
+        used = _used()
+        owed_s += sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
+        before = used
+        if owed_s > _BURST_S:
             os.kill(-1, signal.SIGSTOP)  # all but this process and the first of the namespace
-            time.sleep(-due / rate)
+            _wait_until_stopped()
+            time.sleep(owed_s * pause)
             os.kill(-1, signal.SIGCONT)
+            owed_s = 0.0
 
 
 def _used() -> dict[int, float]:
     """Seconds of processor time by process, without this one."""
     used = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                used[int(name)] = time.clock_gettime(_clock_of(int(name)))
-            except OSError:  # it has just ended
-                continue
+    for pid in _others():
+        try:
+            used[pid] = time.clock_gettime(_clock_of(pid))
+        except OSError:  # it has just ended
+            continue
     return used
+
+
+def _others() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
 
 
 def _clock_of(pid: int) -> int:
     """The clock of a process's time on processors: clock_getcpuclockid(3), as Linux numbers it."""
     return ~pid << 3 | 2
+
+
+def _wait_until_stopped() -> None:
+    """Wait for all to stop: SIGCONT takes back a SIGSTOP that a process has had no turn to obey."""
+    ends = time.monotonic() + _STOPPED_S
+    while time.monotonic() < ends and any(_state(pid) not in _HALTED for pid in _others() if pid != 1):
+        time.sleep(_LOOK_S / 4)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has just ended
+        return "X"
 
 
 if __name__ == "__main__":
