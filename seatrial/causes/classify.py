@@ -34,13 +34,14 @@ _MAX_MESSAGE = 1000  # characters of a message of NCCL
 _RULE = re.compile(r"^\s*+[-=]{30,}+\s*+$")
 _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
 
-_HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}+)"
+_HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"  # a short number before a colon is of a time
 _NCCL = re.compile(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
 _WRITER = re.compile(
-    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[|\[(?!RankMonitor)([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
+    rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \["
+    rf"|\[(?!RankMonitor|[\w.-]{{1,80}}\.(?:py|cc|cpp):)([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
     r"|(?<![\w.-])([\w.-]{1,253}+) kernel: "
     r"|\A\w{3} +\d{1,2} [\d:]{8} ([\w.-]{1,253}+) [\w.-]{1,60}+\[\d{1,9}\]: "
 )

@@ -12,6 +12,7 @@ from seatrial.readers import (
     fabric,
     gpu_burn,
     ibstat,
+    lspci,
     mlxlink,
     nccl_ras,
     nvbandwidth,
@@ -198,6 +199,14 @@ READERS = (
         mlxlink.MLXLINK_BEGINS,
         mlxlink.read_mlxlink,
         belongs=mlxlink.MLXLINK_LINE,
+    ),
+    Reader(
+        "`lspci -vv`",
+        "`degraded` for a GPU, NIC or disk with fewer PCIe lanes than it can have",
+        tuple(f" {name}" for name in lspci.CLASSES),
+        lspci.BEGINS,
+        lspci.read_lspci,
+        belongs=lspci.LINE,
     ),
     Reader(
         "logs of fabric manager and IMEX",

@@ -88,6 +88,16 @@ nccl | NCCL versions differ | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NCCL version mismatch with remote peer
 cuda | GPU out of memory | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Cuda failure 'out of memory'
+torch | the rendezvous endpoint | -
+RuntimeError: Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error
+torch | torchrun: a worker was killed | -
+[2025-05-02 11:22:33,223] [ERROR] [launch.py:325:sigkill_handler] ['python', 'train.py'] exits with return code = -9
+torch | no space left | -
+OSError: [Errno 28] No space left on device: '/checkpoints/step_100/__3_0.distcp'
+kernel | storage does not answer | -
+[123456.789] LustreError: 11-0: scratch-OST0012: operation ost_write to node 10.9.0.12@o2ib failed: rc = -107
+kernel | a disk of the node has errors | -
+[ 7743.3] nvme nvme3: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10
 torch | torch watchdog | -
 [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=6) ran
 slurm | cancelled | node-3
@@ -283,6 +293,8 @@ log-container-hook | -
 nvidia-container-cli: device error: GPU-abc: unknown device: unknown
 log-fabric-manager | -
 RuntimeError: CUDA error: system not yet initialized
+log-fabric-manager | -
+ERROR 08-12 10:11:20 [multiproc_executor.py:559] RuntimeError: CUDA error: system not yet initialized
 log-gpu-ecc | -
 torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered
 log-no-gpu | -

@@ -52,6 +52,24 @@ def test_what_a_gpu_says_of_itself_is_believed(text: str, verdict: str, words: s
     assert CATALOG[code_of(read.reason) or ""].next_step
 
 
+LSPCI = """\
+16:01.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0) (prog-if 00 [Normal decode])
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x0 (downgraded)
+1b:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)
+\tSubsystem: NVIDIA Corporation Device 16c1
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16
+"""
+
+
+def test_lspci_compares_lanes_and_not_speeds_and_no_bridges() -> None:
+    assert (check(LSPCI).verdict, check(LSPCI).reason) == (Verdict.PASS, "lspci: 1 of 1 without a fault")
+    narrow = check(LSPCI.replace("Width x16\n", "Width x8 (downgraded)\n"))
+    assert (narrow.verdict, code_of(narrow.reason)) == (Verdict.DEGRADED, "tool-pcie-lanes")
+    assert "1b:00.0 (NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)): x8 of x16 lanes" in narrow.reason
+
+
 def diagnostic(**result: object) -> str:
     tests = [{"name": "Memory", "results": [{"gpu_ids": "0", "status": "PASS"}, {"gpu_ids": "1", **result}]}]
     return json.dumps({"DCGM GPU Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}})

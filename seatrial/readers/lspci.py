@@ -1,0 +1,42 @@
+"""Read `lspci -vv`: the lanes of GPUs, NICs and disks. Pure.
+
+An idle GPU lowers the speed of its link, so only the width counts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from seatrial.model.verdict import Verdict
+from seatrial.readers.report import Report, Result
+
+LANES = "tool-pcie-lanes"
+CLASSES = (
+    "3D controller", "Display controller", "Ethernet controller", "Infiniband controller",
+    "Non-Volatile memory controller", "Processing accelerators", "VGA compatible controller",
+)  # fmt: skip
+_ADDRESS = r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+BEGINS = re.compile(rf"{_ADDRESS} (?:{'|'.join(CLASSES)})(?: \[[0-9a-f]{{4}}\])?: ")
+LINE = re.compile(rf"\A(?:\s|{_ADDRESS} [A-Z\d])")
+_DEVICE = re.compile(rf"({_ADDRESS}) ([A-Z\d][\w -]{{2,60}}?)(?: \[[0-9a-f]{{4}}\])?: (.{{0,80}})")
+_WIDTH = re.compile(r"\s{1,20}(LnkCap|LnkSta):.{0,200}?Width x(\d{1,2})\b")
+
+
+def read_lspci(lines: Sequence[str]) -> Report | None:
+    """Compare the width of each link with what the device can have; None without such a line."""
+    results = tuple(_links(lines))
+    return Report("lspci", results) if results else None
+
+
+def _links(lines: Sequence[str]) -> Iterator[Result]:
+    device, most = "", 0
+    for line in lines:
+        if match := _DEVICE.match(line):
+            device = f"{match[1]} ({match[3].strip()})" if match[2] in CLASSES else ""
+            most = 0
+        elif device and (match := _WIDTH.match(line)):
+            width = int(match[2])
+            if match[1] == "LnkCap":
+                most = width
+            elif most:
+                verdict = Verdict.PASS if width >= most else Verdict.DEGRADED
+                yield Result(verdict, LANES, f"{device}: x{width} of x{most} lanes")
