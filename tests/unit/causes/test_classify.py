@@ -88,6 +88,8 @@ nccl | NCCL versions differ | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN NCCL version mismatch with remote peer
 cuda | GPU out of memory | gpu-3
 gpu-3:4242:4250 [5] NCCL WARN Cuda failure 'out of memory'
+mpirun | MPI ended the program for an error | gpu-a
+[gpu-a:01234] *** An error occurred in MPI_Init
 torch | the rendezvous endpoint | -
 RuntimeError: Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error
 torch | torchrun: a worker was killed | -
