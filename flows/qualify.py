@@ -100,7 +100,7 @@ def qualify(
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
         return crashed_state(error)
-    return state_of(result)
+    return state_of(result, message=f"{result.verdict.value}: {result.reason}")  # its tests say what was compared
 
 
 def settings_of(cluster: Cluster, file: str, at_once: int | None, max_age_days: float | None) -> Qualify:
@@ -153,7 +153,7 @@ class Pass:
     def _test(self, suite: str, nodes: Sequence[ServiceNode]) -> list[NodeTest]:
         """Run the suite on the nodes alone, and return what it found of each."""
         names = tuple(node.name for node in nodes)
-        taken = Taken(names, tuple(node.name for node in nodes if node.state != "idle"))
+        taken = Taken(names, tuple(node.name for node in nodes if node.state in ("gated", "out")))
         started = now()
         run_id = run_id_of(uuid4(), started)
         folder = writable((Path("runs") / run_id).absolute(), "out")
@@ -163,7 +163,10 @@ class Pass:
         with log_file(run.logs / "run.log", secrets_of(described)):
             result = run_chain(run, notify=False, rebuild=False, wait_s=_WAIT_S)
         log.info("%s of %s: %s: %s", suite, ", ".join(names), result.verdict.value, result.reason)
-        return list(node_tests_of(result)) or unplaced(result, names)
+        tests = list(node_tests_of(result))
+        silent = unplaced(result, [name for name in names if name not in {test.node for test in tests}])
+        self.store.add_node_tests(silent)
+        return tests + silent
 
 
 def _wait(pause: timedelta) -> None:
@@ -171,7 +174,7 @@ def _wait(pause: timedelta) -> None:
 
 
 def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:
-    """The tests of nodes that never came up: the run has no node, and says nothing of any."""
+    """The tests of nodes that never came up: the run does not have them, and says nothing of any."""
     code = code_of(result.reason) or "no-node"
     ended = result.finished
     return [NodeTest(result.run_id, name, result.cluster, result.suite, ended, result.verdict, code) for name in names]

@@ -103,11 +103,14 @@ def show_campaign(cluster: str, lines: Sequence[str]) -> None:
         log.debug("Prefect does not show the campaign: %s", error)
 
 
-def state_of(result: RunResult, require_baseline: bool = False) -> "State[RunResult]":
-    """Return the final state for a result; only Completed has it, since Prefect takes the others' data for errors."""
+def state_of(result: RunResult, require_baseline: bool = False, message: str | None = None) -> "State[RunResult]":
+    """Return the final state for a result; only Completed has it, since Prefect takes the others' data for errors.
+
+    Its message is the result's line, unless another one is given, which begins with the verdict too.
+    """
     results.append(result)
     status = exit_status(result.verdict, result.coverage, require_baseline)
-    message = verdict_line(result.verdict, result.coverage, result.reason)
+    message = message or verdict_line(result.verdict, result.coverage, result.reason)
     return _ended(STATES[status](message=message, data=None if status else result))
 
 

@@ -58,7 +58,7 @@ def show_standing(file: Path, *, as_json: bool) -> None:
         age = found.coverage.nodes[node.name]
         passed = "never passed" if age is None else f"passed {age.total_seconds() / 86400:.1f} days ago"
         why = f" ({node.why})" if node.why else ""
-        print(printable(f"{node.name}  {node.state}{why}  {passed}"))
+        print(printable(f"{node.name}  {node.state}{why}  {passed}{found.evidence.open_test(node.name)}"))
     for line in found.coverage.lines():
         print(printable(line))
 

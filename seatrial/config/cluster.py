@@ -223,7 +223,7 @@ class PlatformSettings(Strict):
     takes_image_files: ClassVar[bool] = False  # nodes may start an image that is a file
     injects_faults: ClassVar[bool] = False
     isolates: ClassVar[bool] = False  # its scheduler can take nodes out of service
-    qualifies: ClassVar[bool] = False  # it knows which of its nodes are idle
+    qualifies: ClassVar[bool] = False  # nodes of it can be tested beside jobs
     stands_alone: ClassVar[bool] = False  # it works without the settings of a cluster file
 
     def architecture(self, hardware: str, here: str) -> str | None:
@@ -246,7 +246,7 @@ class PlatformSettings(Strict):
         if cluster.isolate and not self.isolates:
             yield f"isolate: is only for platforms kubernetes and slurm, not {self.kind}"
         if cluster.qualify and not self.qualifies:
-            yield f"qualify: is only for platforms kubernetes, slurm and local, not {self.kind}"
+            yield f"qualify: is only for platforms kubernetes, slurm, baremetal and local, not {self.kind}"
 
     def node_names(self, count: int) -> list[str]:
         """Return the names of `count` nodes where the platform does not give them others."""

@@ -248,6 +248,12 @@ class Store:
             connection.execute(delete(campaigns).where(which))
             connection.execute(insert(campaigns), campaign_record(state))
 
+    def add_node_tests(self, tests: Iterable[NodeTest]) -> None:
+        """Save tests of nodes that the result of their run does not have: they never came up."""
+        if records := [node_test_record(test) for test in tests]:
+            with explained(self._engine.url, "tests of nodes cannot be saved"), self._writer.begin() as connection:
+                connection.execute(insert(node_tests), records)
+
     def links_measured(self, cluster: str) -> dict[str, datetime]:
         """Return the start of the newest run that measured it, by link."""
         return self.measured(cluster, "link")

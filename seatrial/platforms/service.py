@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 # idle: no job has the node, and none is planned for it. gated: it waits for a test. out: an operator or seatrial
-# took it out of service. busy: all else.
-State = Literal["idle", "gated", "out", "busy"]
+# took it out of service. named: no scheduler has it, and only who names it knows that it is free. busy: all else.
+State = Literal["idle", "gated", "out", "named", "busy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ class NodeService(Protocol):
 def node_service(cluster: "Cluster") -> NodeService:
     """The scheduler of the cluster. Raises InputError where its platform has none that seatrial knows."""
     if not cluster.platform.qualifies:
-        raise InputError(f"platform {cluster.platform.kind}: knows no idle nodes; legal: kubernetes, slurm and local")
+        raise InputError(
+            f"platform {cluster.platform.kind}: has no nodes at work; legal: kubernetes, slurm, baremetal, local"
+        )
     module = import_module(f"{cluster.platform.implementation().removesuffix('.platform')}.service")
     service: NodeService = module.service(cluster)
     return service

@@ -52,8 +52,8 @@ def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNo
 
 
 def may_test(node: ServiceNode) -> bool:
-    """Whether a test may have the node: it is idle, at the gate, or seatrial took it out."""
-    return node.state in ("idle", "gated") or (node.state == "out" and node.is_ours)
+    """Whether a test may have the node: it is idle, named, at the gate, or seatrial took it out."""
+    return node.state in ("idle", "named", "gated") or (node.state == "out" and node.is_ours)
 
 
 def why_not(node: ServiceNode) -> str:

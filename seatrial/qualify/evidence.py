@@ -104,6 +104,13 @@ class Evidence:
             return len(self.record(node).failures) < CONFIRMED_BY
         return last.code == UNATTRIBUTED
 
+    def open_test(self, node: str) -> str:
+        """What came of the node's last test, for people; empty if it passed."""
+        last = self.last.get(node)
+        if last is None or last.verdict is Verdict.PASS:
+            return ""
+        return f", last test {last.verdict.value} ({last.code}) in run {last.run_id}"
+
     def pair_ages(self, group_of: Mapping[str, str]) -> dict[Pair, timedelta]:
         """The time since a pair of groups passed a test of two nodes, by the groups that nodes are in today."""
         ages: dict[Pair, timedelta] = {}

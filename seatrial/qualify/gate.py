@@ -5,7 +5,7 @@ when a second test says the same: a node of a cluster at work may have had a gue
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,7 +77,8 @@ def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
 def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int) -> str | None:
     """The reason to put no node out: more than a third of `tested`, or `in_a_row` nodes, fail in the same way.
 
-    `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both.
+    `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both. Nor does a
+    node that fails again: nodes in doubt and after a repair are tested first, one after the other.
     """
     said = [test for test in tested if says_something(test) and test.suite != PAIRS]
     failed = [test for test in said if test.verdict.is_fault]
@@ -87,10 +88,19 @@ def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_ro
     if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(said):
         return Reason.of("qualify-common-cause", count=count, of=len(said), failure=code)
     earlier = [test for test in before if says_something(test) and test.suite != PAIRS]
-    code, row = _row([*earlier, *said])
+    code, row = _row(list(_first_failures([*earlier, *said])))
     if row >= in_a_row:
         return Reason.of("qualify-common-cause", count=row, of=row, failure=code)
     return None
+
+
+def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
+    """The tests without those of nodes that had failed the time before and fail again."""
+    failed = dict[str, bool]()
+    for test in tests:
+        if not (test.verdict.is_fault and failed.get(test.node)):
+            yield test
+        failed[test.node] = test.verdict.is_fault
 
 
 def _row(tests: Sequence[NodeTest]) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from seatrial.history.node_tests import NOT_COMPARED
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict, worst
@@ -104,7 +105,8 @@ def _reason(outcome: Outcome) -> str:
     if not outcome.tested:
         why = "".join(f"{line}; " for line in outcome.refused)
         return Reason.of("qualify-nothing-tested", why=why)
-    return f"{passed} nodes passed"
+    blind = _count(test.node for test in outcome.tested if test.code == NOT_COMPARED)
+    return f"{passed} nodes passed" + (f", {blind} of them compared with nothing" if blind else "")
 
 
 def _count(names: Iterable[str]) -> int:

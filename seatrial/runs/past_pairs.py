@@ -1,5 +1,6 @@
 """Tests of pairs and groups that earlier runs of a cluster have stored: `seatrial localize --history`."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 from seatrial.localize.observations import GroupTest
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
+from seatrial.model.setup import INTRA
 from seatrial.runs.load import load_result
 from seatrial.text.printable import printable
 
@@ -26,7 +28,11 @@ def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
     if not rows:
         raise InputError(f"--history: no runs of cluster {printable(cluster)!r}; `seatrial history` lists clusters")
     recent = [row for row in rows if row.started >= now - timedelta(days=days)]
-    tests = [test for row in recent for test in _of_run(store, row, now)]
+    since = now - timedelta(days=days + 1)  # a run is as old as its start, its tests as their end
+    pairs = {
+        test.run_id: sorted((test.node, test.partner)) for test in store.node_tests(cluster, since) if test.partner
+    }
+    tests = [test for row in recent for test in _of_run(store, row, pairs.get(row.run_id, ()), now)]
     if not tests:
         raise InputError(
             f"--history: the {len(recent)} runs of {printable(cluster)} in the last {days} days have no tests of pairs"
@@ -34,11 +40,14 @@ def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
     return tests
 
 
-def _of_run(store: "Store", row: "RunRow", now: datetime) -> list[GroupTest]:
-    """The rounds of the step `localize`, from the run's folder, and its links, from the history."""
+def _of_run(store: "Store", row: "RunRow", pair: Sequence[str], now: datetime) -> list[GroupTest]:
+    """The rounds of the step `localize`, from the run's folder, and its links, from the history.
+
+    The rates of a run of two nodes, such as one of `qualify-pairs`, are those of what joins the two, its `pair`.
+    """
     weight = 0.5 ** ((now - row.started) / timedelta(days=_HALF_LIFE_DAYS))
     day = row.started.date().isoformat()
-    tests = [test for m in store.measurements(row.run_id) if (test := _of_link(row.run_id, m, weight, day))]
+    tests = [test for m in store.measurements(row.run_id) if (test := _of_link(row.run_id, m, pair, weight, day))]
     return tests + _of_rounds(row, weight, day)
 
 
@@ -59,13 +68,15 @@ def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
     return tests
 
 
-def _of_link(run_id: str, measurement: Measurement, weight: float, day: str) -> GroupTest | None:
+def _of_link(run_id: str, measurement: Measurement, pair: Sequence[str], weight: float, day: str) -> GroupTest | None:
     """The test of a link between two nodes; None for other subjects, and for numbers that are no rates."""
-    nodes = tuple(measurement.subject.name.split("--"))
-    if measurement.subject.kind != "link" or len(nodes) != 2 or measurement.better != "higher":
+    subject = measurement.subject
+    nodes = tuple(subject.name.split("--") if subject.kind == "link" else pair)
+    of_both = subject.kind == "cluster" and measurement.metric == "busbw_plateau"
+    if not (subject.kind == "link" or (of_both and measurement.conditions.get("arm") != INTRA)):
         return None
-    if not measurement.value > 0:
+    if len(nodes) != 2 or measurement.better != "higher" or not measurement.value > 0:
         return None
     conditions = " ".join(f"{name}={value}" for name, value in sorted(measurement.conditions.items()))
-    name = f"{run_id}/{measurement.metric} {measurement.subject.name}"
+    name = f"{run_id}/{measurement.metric} {'--'.join(nodes)}"
     return GroupTest(name, measurement.metric, nodes, {_WHOLE: measurement.value}, (), conditions, weight, day)

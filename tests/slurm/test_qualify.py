@@ -74,10 +74,11 @@ def test_a_test_gives_way_to_a_job_and_blames_nobody(slurm: SlurmCluster, slurm_
     until(lambda: is_testing(slurm, slurm_console) or process.poll() is not None)
     (own,) = jobs(slurm)
     began = time.monotonic()
-    wanted = ["--partition=work", "--nodelist=n0", "--exclusive", "--output=/dev/null", "--wrap=sleep 20"]
+    wanted = ["--partition=work", "--nodelist=n0", "--exclusive", "--output=/dev/null", "--wrap=sleep 3600"]
     job = slurm.command("sbatch", "--parsable", *wanted).strip()
     until(lambda: "RUNNING" in slurm.command("squeue", "--noheader", f"--jobs={job}", "--format=%T"))
     waited_s = time.monotonic() - began
+    print(f"the job ran after {waited_s:.1f} s")
     out, err = process.communicate(timeout=PATIENCE_S)
     slurm.command("scancel", job)
     assert process.returncode == 3, f"{out}\n{err}"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,8 @@ from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.local import busy
 from seatrial.platforms.service import node_service
 from seatrial.platforms.slurm.login import CommandError, Login
+from seatrial.qualify.choose import Wanted, candidates, may_test
+from seatrial.qualify.evidence import Evidence
 
 SINFO = """\
 n0|idle|none
@@ -131,7 +134,7 @@ def test_the_gate_of_slurm_opens_for_the_test_alone_and_closes_again(slurm: list
     ("kind", "qualify", "message"),
     [
         ("slurm", {}, "qualify.qos: is required on Slurm, or qualify.partition"),
-        ("docker", {}, "qualify: is only for platforms kubernetes, slurm and local, not docker"),
+        ("docker", {}, "qualify: is only for platforms kubernetes, slurm, baremetal and local, not docker"),
         ("local", {"at_once": 17}, "qualify.at_once"),
         ("local", {"max_age_days": 0}, "qualify.max_age_days"),
     ],
@@ -277,6 +280,26 @@ def test_kubernetes_touches_only_what_waits_or_is_its_own(kube: KubeApi) -> None
         ("n2", "True", "Passed"),
         ("n4", "True", "Passed"),
     ]
+
+
+def test_hosts_without_a_scheduler_are_tested_by_their_names_alone() -> None:
+    logins = {"gpu-[1-2]": {"port": 2222}}
+    described = {"name": "c", "nodes": 4, "qualify": {}}
+    platform = {"kind": "baremetal", "hosts": ["gpu-[1-4]"], "host_settings": logins}
+    service = node_service(Cluster.model_validate({**described, "platform": platform}))
+    nodes = service.nodes()
+    assert {node.state for node in nodes} == {"named"}
+    nothing = Evidence.of([], datetime.now(UTC))
+    assert candidates(nodes, nothing, Wanted(), timedelta(days=7)) == []
+    (node,) = candidates(nodes, nothing, Wanted(("gpu-2",)), timedelta(days=7))
+    assert may_test(node)
+    taken = Cluster.model_validate(service.take(("gpu-2", "gpu-4")).model_dump())
+    assert (taken.nodes, taken.platform.model_dump()["hosts"]) == (2, ("gpu-2", "gpu-4"))
+    assert list(taken.platform.model_dump()["host_settings"]) == ["gpu-2"]
+    with pytest.raises(InputError, match="has no scheduler"):
+        service.put_out("gpu-2", "r", "ecc")
+    with pytest.raises(InputError, match="has no scheduler"):
+        service.let_in("gpu-2")
 
 
 def test_local_nodes_play_a_cluster_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

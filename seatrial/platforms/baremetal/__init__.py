@@ -58,6 +58,7 @@ class BaremetalPlatform(SshSettings, PlatformSettings):
     )
 
     pulls_images: ClassVar[bool] = True
+    qualifies: ClassVar[bool] = True
     takes_image_files: ClassVar[bool] = True
 
     @property

@@ -37,6 +37,7 @@ LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not
     Permission("storage.k8s.io", "storageclasses", ("list",), "tell a claim that waits for pods", cluster_wide=True),
     Permission("storage.k8s.io", "csidrivers", ("list",), "see whether buckets can be mounted", cluster_wide=True),
 )
+_PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
@@ -46,7 +47,8 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
         api.version()
     except SeatrialError as error:
         return [error.reason]
-    found = list(_forbidden(api, rights(launcher, bool(settings.queue), profile_of(settings))))
+    needed = rights(launcher, bool(settings.queue), profile_of(settings))
+    found = list(_forbidden(api, [*needed, *qualify_rights(cluster)]))
     try:
         api.knows(launcher.kind)
     except SeatrialError as error:
@@ -183,7 +185,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     """Secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
-    for look in (_pull_secrets, _secret_env, _account, _priority, _claims, _bucket_driver, _image):
+    for look in (_pull_secrets, _secret_env, _account, _priority, _gives_way, _claims, _bucket_driver, _image):
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)
 
@@ -226,9 +228,22 @@ def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iter
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     if not (name := settings.priority_class):
         return
-    classes = sorted(each["metadata"]["name"] for each in api.list(Kind("scheduling.k8s.io/v1", "PriorityClass")))
+    classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY_CLASS))
     if name not in classes:
         yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}")
+
+
+def _gives_way(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    """Look for the class by which tests of idle nodes give way."""
+    if cluster.qualify is None:
+        return
+    where, name = "qualify.priority_class", cluster.qualify.priority_class
+    step = "kubectl apply -f deployments/kubernetes/qualify.yaml"
+    found = next((each for each in api.list(_PRIORITY_CLASS) if each["metadata"]["name"] == name), None)
+    if found is None:
+        yield _missing(where, f"the cluster has no {name}", step)
+    elif found["value"] >= 0 or found.get("preemptionPolicy") != "Never":
+        yield _missing(where, f"tests of {name} would not give way, or preempt others", step)
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -280,6 +295,20 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
         yield Reason.of("image-missing", image=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
+
+
+def qualify_rights(cluster: "Cluster") -> list[Permission]:
+    """The rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants exactly these."""
+    if cluster.qualify is None:
+        return []
+    verbs = ("list",) if cluster.qualify.dry_run else ("list", "patch")
+    needed = [
+        Permission("", "nodes", verbs, "find idle nodes, and let nodes in or keep them out", cluster_wide=True),
+        Permission("", "pods", ("list",), "see which nodes are idle", cluster_wide=True),
+    ]
+    if not cluster.qualify.dry_run:
+        needed.append(Permission("", "nodes/status", ("patch",), "set SeatrialQualified", cluster_wide=True))
+    return needed
 
 
 def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:

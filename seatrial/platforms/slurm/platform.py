@@ -14,18 +14,16 @@ from pathlib import Path
 from pydantic import Field
 
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS, left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
-from seatrial.config.image import ImageFile
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms import Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.slurm import SlurmPlatform, script
+from seatrial.platforms.slurm import SlurmPlatform, doctor, script
 from seatrial.platforms.slurm.gate import close_gate, open_gate, reason_of
 from seatrial.platforms.slurm.jobs import (
     BringUp,
@@ -39,13 +37,12 @@ from seatrial.platforms.slurm.jobs import (
     submit,
     switches,
 )
-from seatrial.platforms.slurm.login import CommandError, Login, RemoteLogin, login_of
+from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of
 from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
 from seatrial.platforms.state import NodeAddress, PlatformState, RunsWithState
 from seatrial.platforms.testbed import MADE_LATER, default_folder, node_script, nodes_of, testbed_of, write_ports
 from seatrial.remote.ssh import KeyPair
 from seatrial.system.rawlog import write_log
-from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 
 _NAME = "seatrial-ranks"  # of the steps
@@ -58,8 +55,6 @@ _NOT_SUBMITTED = "not-submitted"  # a file of a run that has no job, whose end n
 _GATED = "gated"  # a file of a run whose nodes wait at the gate
 _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
-_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
-_MOST_NODES = 4  # that are out of use, in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +278,7 @@ class Slurm(RunsWithState[SlurmState]):
         states.remove_folder(folder)
 
     def missing(self) -> list[str]:
-        return problems(self._login, self._cluster, self._settings)
+        return doctor.problems(self._login, self._cluster, self._settings)
 
 
 def _reasons(folder: Path) -> dict[str, str]:
@@ -352,62 +347,3 @@ def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
 
 def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
-
-
-def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
-    """Everything that would keep a run from starting, without submitting anything."""
-    try:
-        commands = (*_COMMANDS, "srun") if settings.launch == "srun" else _COMMANDS
-        absent = [reason for command in commands if (reason := _absent(login, command))]
-        if absent:
-            return list(dict.fromkeys(absent))
-        login.run(["scontrol", "ping"], timeout_s=20)
-        return [*_refused(login, cluster, settings), *_lacking(login, cluster, settings)]
-    except SeatrialError as error:
-        return [error.reason]
-
-
-def _absent(login: Login, command: str) -> str | None:
-    try:
-        login.run([command, "--version"], timeout_s=20)
-    except MissingError as error:
-        return error.reason
-    except CommandError:  # it is there; `ping` says more
-        pass
-    return None
-
-
-def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
-    """Check the runtime, the image file and srun's plugin for MPI on the login node."""
-    if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
-        yield Reason.of("slurm-pyxis-missing", place=login.place)
-    if isinstance(cluster.image, ImageFile):
-        path = cluster.image.path
-        if not login.shell(f"[ ! -r {shlex.quote(path)} ] || echo readable", timeout_s=20).strip():
-            yield Reason.of("slurm-image-unreadable", image=path, place=login.place)
-    if settings.launch == "srun":
-        plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
-        if settings.mpi_plugin not in plugins:
-            legal = printable(" ".join(name for name in plugins if name in ("none", "pmi2", "pmix"))) or "none"
-            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
-
-
-def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
-    """Have sbatch test the job: partition, account, constraint, nodes, GPUs, time."""
-    job = script.job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
-    try:
-        login.run(["sbatch", "--test-only"], stdin=job.encode(), timeout_s=30)
-    except CommandError as error:
-        refused = error.message.removeprefix("allocation failure: ")
-        yield Reason.of("slurm-submit-refused", problem=refused + _out_of_use(login))
-
-
-def _out_of_use(login: Login) -> str:
-    """The nodes that are down or drained, and why, by `sinfo -R`; empty if none is."""
-    try:
-        listed = login.run(["sinfo", "--list-reasons", "--noheader", "--format=%N: %E"], timeout_s=20).splitlines()
-    except SeatrialError:
-        return ""
-    nodes = [printable(line.strip())[:120] for line in listed if line.strip()]
-    more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
-    return f" (out of use: {'; '.join(nodes[:_MOST_NODES])}{more})" if nodes else ""

@@ -1,5 +1,7 @@
 """Which nodes can take a pod, and what the others lack."""
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,9 +10,9 @@ import yaml
 
 from seatrial.config.cluster import Cluster
 from seatrial.model.reason import code_of
-from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.api import Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.doctor import LOOKUPS, _queue, nodes_that_fit, rights
+from seatrial.platforms.kubernetes.doctor import LOOKUPS, _queue, nodes_that_fit, qualify_rights, rights
 from seatrial.platforms.kubernetes.launchers import launchers
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.plan import Kind
@@ -18,7 +20,7 @@ from seatrial.platforms.kubernetes.pod import is_fabric, not_requested
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from tests.unit.kubernetes.golden import CLUSTERS
 
-ROLE = Path(__file__).parents[3] / "deployments" / "kubernetes" / "role.yaml"
+DEPLOYMENTS = Path(__file__).parents[3] / "deployments" / "kubernetes"
 
 
 def node(
@@ -144,9 +146,10 @@ def test_nodes_without_gpus_beside_them_are_no_problem_and_come_last_where_there
     assert "; b: offers 7 of 8 nvidia.com/gpu; cpu-0, cpu-1, cpu-2, cpu-3 and 5 more: offers 0 of 8" in text
 
 
-def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
+def granted_by(file: str) -> set[tuple[str, str, str, str]]:
+    """Kind of the role, group, resource and verb of each right."""
     granted = set()
-    for document in yaml.safe_load_all(ROLE.read_text()):
+    for document in yaml.safe_load_all((DEPLOYMENTS / file).read_text()):
         for rule in document.get("rules", ()):
             granted |= {
                 (document["kind"], group, resource, verb)
@@ -154,13 +157,23 @@ def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
                 for resource in rule["resources"]
                 for verb in rule["verbs"]
             }
-    needed = {
-        ("ClusterRole" if right.cluster_wide else "Role", right.group, right.resource, verb)
-        for launcher in launchers()
-        for right in (*rights(launcher, queue=True, profile=machine("a4x-max")), *LOOKUPS)
-        for verb in right.verbs
-    }
-    assert granted == needed
+    return granted
+
+
+def needed(permissions: Iterable[Permission]) -> set[tuple[str, str, str, str]]:
+    """The same of what is asked for."""
+    kinds = {True: "ClusterRole", False: "Role"}
+    return {(kinds[p.cluster_wide], p.group, p.resource, verb) for p in permissions for verb in p.verbs}
+
+
+def test_the_roles_that_ship_grant_what_is_needed_and_no_more() -> None:
+    every = [rights(launcher, queue=True, profile=machine("a4x-max")) for launcher in launchers()]
+    assert granted_by("role.yaml") == needed([*chain(*every), *LOOKUPS])
+    acts = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {"dry_run": False}})
+    looks = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
+    assert granted_by("qualify.yaml") == needed(qualify_rights(acts))
+    assert {verb for *_, verb in needed(qualify_rights(looks))} == {"list"}
+    assert qualify_rights(Cluster.model_validate(CLUSTERS["a4"])) == []
 
 
 class Queues:

@@ -132,6 +132,23 @@ def test_what_is_there_is_no_problem(settings: dict[str, Any], things: list[dict
     assert problems(There(*things), **settings) == []
 
 
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([thing("PriorityClass", "seatrial-qualify", value=-1000, preemptionPolicy="Never")], ""),
+        ([thing("PriorityClass", "high", value=1)], "the cluster has no seatrial-qualify: kubectl apply -f"),
+        ([thing("PriorityClass", "seatrial-qualify", value=5, preemptionPolicy="Never")], "would not give way"),
+        ([thing("PriorityClass", "seatrial-qualify", value=-1)], "or preempt others"),
+    ],
+)
+def test_tests_of_idle_nodes_need_a_class_that_gives_way(classes: list[dict[str, Any]], message: str) -> None:
+    cluster = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    found = list(prerequisites(cast(Api, There(*classes)), cluster, cluster.platform))
+    assert [message in problem for problem in found] == ([True] if message else [])
+    assert all(problem.startswith("qualify.priority_class: ") for problem in found)
+
+
 def test_nothing_is_said_of_what_may_not_be_seen() -> None:
     kinds = ("Secret", "ServiceAccount", "PriorityClass", "PersistentVolumeClaim", "CSIDriver")
     both = [*CLAIM["volumes"], {**BUCKET["volumes"][0], "mount": "/b"}]

@@ -43,6 +43,8 @@ def test_a_node_at_the_gate_is_let_in_after_a_pass_that_was_compared() -> None:
     outcome = passed(played)
     assert played.calls == [("let in", "n0")]
     assert outcome.nodes("leave") == ["n1"]
+    result = pass_result("p", "c", NOW, NOW, outcome, DUE)
+    assert result.reason == "2 nodes passed, 1 of them compared with nothing"
 
 
 @pytest.mark.parametrize("state", ["idle", "gated"])
@@ -98,9 +100,20 @@ def test_some_in_a_row_that_fail_alike_have_a_common_cause() -> None:
     played = PlayedCluster.of([ServiceNode("n0", "gated")], past)
     played.verdicts = {"n0": FAIL}
     assert "3 of the last 3" in str(passed(played).common)
+    assert "3 of the last 3" in str(passed(played).common)  # as long as no other node passes
     played = PlayedCluster.of([ServiceNode("n0", "gated")], [*past, node_test("n3", days=0.5)])
     played.verdicts = {"n0": FAIL}
     assert passed(played).common is None
+
+
+def test_nodes_that_fail_again_one_after_the_other_have_no_common_cause() -> None:
+    names = ("n0", "n4", "n8")
+    past = [node_test(name, Verdict.DEGRADED, 3 - i, "slow") for i, name in enumerate(names)]
+    played = PlayedCluster.of(idle(*names), [past[0], node_test("n1", days=2.5), *past[1:]])
+    played.verdicts = dict.fromkeys(names, SLOW)
+    outcome = passed(played)
+    assert outcome.common is None
+    assert outcome.nodes("keep out") == [*names]
 
 
 def test_a_node_that_was_slow_with_two_proven_partners_is_kept_out() -> None:

@@ -8,7 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason, code_of
 from seatrial.platforms.commands import Finished
-from seatrial.platforms.slurm import SlurmPlatform, jobs, platform
+from seatrial.platforms.slurm import SlurmPlatform, doctor, jobs
 from seatrial.platforms.slurm.login import CommandError, Login
 
 LONG, SHORT = 3600, 0.001
@@ -175,15 +175,34 @@ def test_what_keeps_a_run_from_starting(
 ) -> None:
     described = SlurmPlatform.model_validate({"kind": "slurm", **settings})
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described})
-    assert platform.problems(Answers(**IN_ORDER | answers), cluster, described) == expected
+    assert doctor.problems(Answers(**IN_ORDER | answers), cluster, described) == expected
 
 
 @pytest.mark.parametrize(("printed", "lacking"), [("", 1), ("readable\n", 0)])
 def test_a_file_that_the_login_node_cannot_read_keeps_a_run_from_starting(printed: str, lacking: int) -> None:
     described = SlurmPlatform(kind="slurm", runtime="apptainer")
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described, "image": "/s/t.sif"})
-    problems = platform.problems(Answers(**IN_ORDER | {"sh": printed}), cluster, described)
+    problems = doctor.problems(Answers(**IN_ORDER | {"sh": printed}), cluster, described)
     assert [code_of(problem) for problem in problems] == ["slurm-image-unreadable"] * lacking
+
+
+@pytest.mark.parametrize(
+    ("printed", "level", "settings", "expected"),
+    [
+        ("PreemptMode=CANCEL", "Operator", {"dry_run": False}, []),
+        ("PreemptMode=OFF", "", {}, ["slurm-not-preempted"]),
+        ("PreemptMode=CANCEL", "None", {"dry_run": False}, ["slurm-may-not-drain"]),
+        ("PreemptMode=CANCEL", "None", {}, []),
+    ],
+)
+def test_what_keeps_tests_of_idle_nodes_from_giving_way(
+    printed: str, level: str, settings: dict[str, bool], expected: list[str]
+) -> None:
+    described = SlurmPlatform(kind="slurm")
+    fields = {"name": "test", "nodes": 2, "platform": described, "qualify": {"partition": "scavenge", **settings}}
+    answers = Answers(**IN_ORDER | {"scontrol": printed, "sh": level})
+    problems = doctor.problems(answers, Cluster.model_validate(fields), described)
+    assert [code_of(problem) for problem in problems] == expected
 
 
 PULL = """\

@@ -1,0 +1,41 @@
+"""Hosts without a scheduler: who has them to himself names those to test, and takes them in and out himself."""
+
+from collections.abc import Sequence
+
+from seatrial.config.cluster import Cluster
+from seatrial.model.errors import InputError
+from seatrial.platforms.baremetal import BaremetalPlatform
+from seatrial.platforms.service import ServiceNode
+from seatrial.text.hostlist import expand
+
+DEADLINE_S = 300  # of a test, after which the hosts end it by themselves
+
+
+class HostService:
+    """The hosts of a cluster file."""
+
+    def __init__(self, cluster: Cluster, settings: BaremetalPlatform) -> None:
+        self._cluster, self._settings = cluster, settings
+
+    def nodes(self) -> list[ServiceNode]:
+        return [ServiceNode(host, "named") for host in self._settings.hosts]
+
+    def take(self, names: Sequence[str]) -> Cluster:
+        by_host = {host: login for hosts, login in self._settings.host_settings.items() for host in expand((hosts,))}
+        own = {host: login for host, login in by_host.items() if host in names}
+        changed = {"hosts": tuple(names), "host_settings": own, "deadline_s": DEADLINE_S}
+        platform = self._settings.model_copy(update=changed)
+        alone = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
+        return self._cluster.model_copy(update=alone)
+
+    def put_out(self, name: str, run_id: str, code: str) -> None:
+        raise InputError("has no scheduler that would keep it out of service; keep jobs away from it")
+
+    def let_in(self, name: str) -> None:
+        raise InputError(f"node {name}: has no scheduler, so it does not wait")
+
+
+def service(cluster: Cluster) -> HostService:
+    """The hosts of that cluster."""
+    assert isinstance(cluster.platform, BaremetalPlatform)
+    return HostService(cluster, cluster.platform)

@@ -1,0 +1,102 @@
+"""Checks before a run on Slurm, each with the next step: commands, the job as sbatch sees it, tests of `qualify`."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.image import ImageFile
+from seatrial.config.qualify import Qualify
+from seatrial.config.run import Run
+from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.platforms.slurm import SlurmPlatform, script
+from seatrial.platforms.slurm.login import CommandError, Login
+from seatrial.platforms.slurm.service import SlurmService
+from seatrial.text.printable import printable
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
+_MOST_NODES = 4  # that are out of use, in one line
+
+
+def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
+    """Everything that would keep a run from starting, without submitting anything."""
+    try:
+        commands = (*_COMMANDS, "srun") if settings.launch == "srun" else _COMMANDS
+        absent = [reason for command in commands if (reason := _absent(login, command))]
+        if absent:
+            return list(dict.fromkeys(absent))
+        login.run(["scontrol", "ping"], timeout_s=20)
+        found = [*_refused(login, cluster, settings), *_lacking(login, cluster, settings)]
+        if cluster.qualify:
+            found += _not_qualified(login, cluster, settings, cluster.qualify)
+        return found
+    except SeatrialError as error:
+        return [error.reason]
+
+
+def _absent(login: Login, command: str) -> str | None:
+    try:
+        login.run([command, "--version"], timeout_s=20)
+    except MissingError as error:
+        return error.reason
+    except CommandError:  # it is there; `ping` says more
+        pass
+    return None
+
+
+def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+    """Check the runtime, the image file and srun's plugin for MPI on the login node."""
+    if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
+        yield Reason.of("slurm-pyxis-missing", place=login.place)
+    if isinstance(cluster.image, ImageFile):
+        path = cluster.image.path
+        if not login.shell(f"[ ! -r {shlex.quote(path)} ] || echo readable", timeout_s=20).strip():
+            yield Reason.of("slurm-image-unreadable", image=path, place=login.place)
+    if settings.launch == "srun":
+        plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
+        if settings.mpi_plugin not in plugins:
+            legal = printable(" ".join(name for name in plugins if name in ("none", "pmi2", "pmix"))) or "none"
+            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
+
+
+def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+    """Have sbatch test the job: partition, account, constraint, nodes, GPUs, time."""
+    job = script.job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
+    try:
+        login.run(["sbatch", "--test-only"], stdin=job.encode(), timeout_s=30)
+    except CommandError as error:
+        refused = error.message.removeprefix("allocation failure: ")
+        yield Reason.of("slurm-submit-refused", problem=refused + _out_of_use(login))
+
+
+def _not_qualified(login: Login, cluster: "Cluster", settings: SlurmPlatform, qualify: Qualify) -> Iterator[str]:
+    """Have sbatch test a job of `qualify`; check that it would give way, and that the user may drain nodes."""
+    test = SlurmService(cluster, settings, qualify).take(()).model_copy(update={"nodes": 1})
+    assert isinstance(test.platform, SlurmPlatform)
+    yield from _refused(login, test, test.platform)
+    if qualify.partition and "PreemptMode=OFF" in login.run(["scontrol", "show", "partition", qualify.partition]):
+        yield Reason.of("slurm-not-preempted", partition=qualify.partition)
+    if not qualify.dry_run and _admin_level(login) == "None":
+        yield Reason.of("slurm-may-not-drain", place=login.place)
+
+
+def _admin_level(login: Login) -> str:
+    """The user's AdminLevel by Slurm's accounting; empty where there is none, and for root."""
+    command = '[ "$(id -u)" = 0 ] || sacctmgr -nP show user "$(id -un)" format=adminlevel 2>/dev/null'
+    return login.shell(f"{command} || true", timeout_s=20).strip()
+
+
+def _out_of_use(login: Login) -> str:
+    """The nodes that are down or drained, and why, by `sinfo -R`; empty if none is."""
+    try:
+        listed = login.run(["sinfo", "--list-reasons", "--noheader", "--format=%N: %E"], timeout_s=20).splitlines()
+    except SeatrialError:
+        return ""
+    nodes = [printable(line.strip())[:120] for line in listed if line.strip()]
+    more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+    return f" (out of use: {'; '.join(nodes[:_MOST_NODES])}{more})" if nodes else ""
