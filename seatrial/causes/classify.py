@@ -25,21 +25,22 @@ from seatrial.causes.table import (
 from seatrial.causes.warnings import warned
 from seatrial.causes.watchdog import Watchdog
 from seatrial.causes.xid import with_other_gpus, xid_finding
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import Words, any_of, clean, unwrapped
 
 _MAX_FINDINGS = 64
 _MAX_HOSTS = 1024
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
 _MAX_MESSAGE = 1000  # characters of a message of NCCL
-_RULE = re.compile(r"^\s*+[-=]{30,}+\s*+$")
+_RULE = lazy(r"^\s*+[-=]{30,}+\s*+$")
 _BOX_BEGINS = "Root Cause (first observed failure)"  # torchrun's box may have lost its rule
 
 _HOST = r"(?<![\w.-])((?!\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}+)"  # a short number before a colon is of a time
-_NCCL = re.compile(
+_NCCL = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \[-?\d{{1,9}}\] (?=.{{0,300}}?NCCL (WARN|ERROR|ABORT|INFO))"
     r"|\ALast error: |Test NCCL failure \S{1,200} '[^'/]{0,200}/ (?=[^'])"
 )
-_WRITER = re.compile(
+_WRITER = lazy(
     rf"{_HOST}:\d{{1,9}}:\d{{1,9}} \["
     rf"|\[(?!RankMonitor|[\w.-]{{1,80}}\.(?:py|cc|cpp):)([A-Za-z0-9][\w.-]{{0,252}}+)[:\]](?:\d{{1,9}}\] |\[)"
     r"|(?<![\w.-])([\w.-]{1,253}+) kernel: "
@@ -74,23 +75,23 @@ _UNBOXED = frozenset(cause.program for cause in CAUSES) - _BOXED
 _WRAPPED = frozenset({"mpirun", "ssh"})  # of which two neighbouring lines are joined where the box is lost
 _NEEDLES = Words(cause.needle for cause in CAUSES if cause.needle)
 _LINES = tuple(cause for cause in CAUSES if cause.needle)
-_ERRORISH = re.compile(
+_ERRORISH = lazy(
     r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
     r"|\b(?:core dumped|Aborted|Killed)\s*$|^E\d{4} \d\d:",
     re.IGNORECASE,
 )
 _ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed"))
-_RAISED = re.compile(r"\s*(?:[a-zA-Z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit|Timeout)\b)")
-_RANK = re.compile(r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\]")
-_PCI = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\b")
-_STACK = re.compile(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whose first line names rank and host
+_RAISED = lazy(r"\s{0,40}(?:[a-zA-Z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit|Timeout)\b)")
+_RANK = lazy(r"\[(?:PG [^\]]{0,120} )?Rank (\d{1,7})\]")
+_PCI = lazy(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\b")
+_STACK = lazy(r"\w{1,60}\(\d{1,9}\)\.*: ")  # of MPICH's error stack, whose first line names rank and host
 
 
 _TIME_LIMITS = frozenset({"log-slurm-time-limit", "log-time-limit"})
 _OF_PORTS = frozenset({"log-port-error", "log-link-flapped"})
-_DETAIL = re.compile(r" \(([^()]{1,60})\)$")
-_VERSION = re.compile(r"\bNCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\b")
-_VERSION_OF_RANK = re.compile(r"\brank (\d{1,7}) version (\d{4,6})\b")
+_DETAIL = lazy(r" \(([^()]{1,60})\)$")
+_VERSION = lazy(r"\bNCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\b")
+_VERSION_OF_RANK = lazy(r"\brank (\d{1,7}) version (\d{4,6})\b")
 _OF_MEMORY = frozenset({"log-host-memory", "log-machine-check"})
 _VAGUE = frozenset({"log-machine-check-corrected"})  # notes that say less than any other
 
@@ -293,7 +294,7 @@ def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str]
 def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
     """The pattern with what stands before it, else with what may stand before a line of its program."""
     place = ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START)) if before is None else before
-    return re.compile(f"{place}(?:{cause.pattern})", re.IGNORECASE)
+    return lazy(f"{place}(?:{cause.pattern})", re.IGNORECASE)
 
 
 def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, prefix: re.Match[str] | None) -> Finding:

@@ -3,15 +3,16 @@
 Source: ncclIbAsyncThreadMain in NCCL's src/transport/net_ib.cc, 2.18 to 2.28.
 """
 
-import re
 from datetime import datetime
 
+from seatrial.text.lazy_pattern import lazy
+
 _MAX_PORTS, _MAX_EVENTS, _SHOWN = 1024, 64, 4
-_EVENT = re.compile(
+_EVENT = lazy(
     r"(?P<host>[\w.-]{1,253}):\d{1,9}:\d{1,9} \[-?\d{1,9}\] .{0,120}?NET/IB ?: (?P<port>[\w.:-]{1,40}) "
     r"Got (?:non-fatal )?async (?:error )?event ?: (?:\S{1,40} )?port (?P<state>error|active)"
 )
-_TIME = re.compile(r"(?<!\d)(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(?!\d)")
+_TIME = lazy(r"(?<!\d)(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(?!\d)")
 
 
 class Flaps:

@@ -6,15 +6,15 @@ not take) and `program` (a wrong call of it); what to do about each is in `cause
 """
 
 import csv
-import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from seatrial.causes.table import WARNING, Finding, finding_of_class, other
+from seatrial.text.lazy_pattern import lazy
 
 _STARTS = (14, 8, 4, 0)  # characters that a format is found by: a line is held against few of the nine hundred
-_HIP = re.compile(r"\bhip(?=[A-Z])")  # RCCL's calls, as its sources name them before they are translated
+_HIP = lazy(r"\bhip(?=[A-Z])")  # RCCL's calls, as its sources name them before they are translated
 
 
 class Format(NamedTuple):

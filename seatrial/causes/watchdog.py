@@ -7,12 +7,14 @@ one group only. A rank whose last enqueued work is complete is in no collective:
 import re
 from typing import NamedTuple
 
+from seatrial.text.lazy_pattern import lazy
+
 _MAX_RANKS = 65_536
-_RANK = re.compile(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
-_GROUP = re.compile(r"GUID (\d{1,9})|(?:ID )?(\d{1,9})")
-_WORK = re.compile(r"(?:\(SeqNum=|by watchdog at work(?: sequence id)?: |Timeout at NCCL work: )(\d{1,18})")
-_LAST = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
-_OPERATION = re.compile(r"OpType=(\w{1,40})")
+_RANK = lazy(r"\[(?:PG (?P<group>[^\]]{0,120}) )?Rank (?P<rank>\d{1,7})\]")
+_GROUP = lazy(r"GUID (\d{1,9})|(?:ID )?(\d{1,9})")
+_WORK = lazy(r"(?:\(SeqNum=|by watchdog at work(?: sequence id)?: |Timeout at NCCL work: )(\d{1,18})")
+_LAST = lazy(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
+_OPERATION = lazy(r"OpType=(\w{1,40})")
 
 
 class Behind(NamedTuple):

@@ -9,22 +9,24 @@ from dataclasses import replace
 from functools import cache
 
 from seatrial.causes.table import XIDS, Cause, Finding, evidence_of
+from seatrial.text.lazy_pattern import lazy
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)")
-_SXID = re.compile(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
-_LOGGED_BY = re.compile(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
-_CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})")
-_SURVIVED = re.compile(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
-_ACTION = re.compile(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
-_SUBCODE = re.compile(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
+_XID = lazy(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)(?P<rest>.*)")
+_SXID = lazy(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)(?P<rest>.*)")
+_LOGGED_BY = lazy(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
+_CAUSED_BY = lazy(r"caused by previous Xid (\d{1,5})")
+_SURVIVED = lazy(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
+_ACTION = lazy(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
+_SUBCODE = lazy(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
 
 
 def xid_finding(text: str) -> Finding | None:
     """Return the Xid or SXid that a line of the kernel's log reports; or the earlier Xid that caused it."""
-    match = _XID.search(text) or _SXID.search(text)
+    of_gpu = _XID.search(text)
+    match = of_gpu or _SXID.search(text)
     if match is None:
         return None
-    kind = "Xid" if match.re is _XID else "SXid"
+    kind = "Xid" if of_gpu else "SXid"
     number, rest = int(match["number"][:9]), match["rest"]
     before = _CAUSED_BY.search(rest)
     known = _listed(kind, int(before[1]) if before else number)

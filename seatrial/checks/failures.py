@@ -17,24 +17,23 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.ranks import rank_of, says_own_end
 from seatrial.text.hostlist import host_list
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.redact import Secrets
 from seatrial.text.words import some_of
 
 Complaints = Sequence[re.Match[str]]  # last words of a probe's ranks, with the groups `host`, `rank` and `cause`
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
-_COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
-LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
+_COMPLAINT = lazy(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
+LOST_A_PEER = lazy(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
 KILLED, _CRASHED = "log-rank-killed", "log-crashed"  # the classifier's codes
-_WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
-CANNOT_START = re.compile(
-    r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)"
-)
-OUT_OF_MEMORY = re.compile(
+_WAITED_IN_VAIN = lazy(r"timed out|did not meet", re.IGNORECASE)
+CANNOT_START = lazy(r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)")
+OUT_OF_MEMORY = lazy(
     r"out of memory|can(?:'|no)t allocate memory|\bMemoryError\b|failed to map segment(?!.*not permitted)",
     re.IGNORECASE,
 )
-_GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
+_GPU_GONE = lazy(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
 _SETUP = {  # causes that lie with the set-up, and what they leave the check as
     "log-executable-missing": Verdict.NOT_RUN,
     "log-command-missing": Verdict.NOT_RUN,
@@ -52,15 +51,15 @@ _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may 
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
 _MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
 _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
-_SIGNAL = re.compile(r"\((\d{1,2})\b")
-_BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
-_SRUN_ENDS_ALL = re.compile(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
-_FIRST_TO_LEAVE = re.compile(
+_SIGNAL = lazy(r"\((\d{1,2})\b")
+_BY_SRUN = lazy(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
+_SRUN_ENDS_ALL = lazy(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
+_FIRST_TO_LEAVE = lazy(
     r"Process name: {1,4}\[[^\n]{1,200}?,(?P<rank>\d{1,7})\]\s{1,8}Exit code: {1,8}(?P<status>\d{1,3})"
 )
-_DEVICE_ERROR = re.compile(r"\b(?:CUDA|HIP) error: ")
-_RANK_ON = re.compile(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
-_PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
+_DEVICE_ERROR = lazy(r"\b(?:CUDA|HIP) error: ")
+_RANK_ON = lazy(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
+_PEER = lazy(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:

@@ -1,49 +1,51 @@
-"""The command `seatrial`: puts the commands together. Each imports everything heavy when it is called."""
+"""The command `seatrial`: its commands, each imported when it is called, with everything heavy."""
 
 import io
-import logging
 import os
 import signal
 import sys
-from typing import NoReturn
+from collections import UserDict
+from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from seatrial import __version__
-from seatrial.cli.baseline import baseline, diff, expire, promote, show
-from seatrial.cli.certify import certify
-from seatrial.cli.diagnose import diagnose
-from seatrial.cli.examples import examples
-from seatrial.cli.explain import explain
-from seatrial.cli.init import init
-from seatrial.cli.localize import localize
-from seatrial.cli.logs import judge, parse, simulate
-from seatrial.cli.nodes import dial, probe, reap, release, render, ssh, status, watch
-from seatrial.cli.past_runs import bundle, compare, history, rejudge, replay, report, verify
-from seatrial.cli.qualify import qualify
-from seatrial.cli.run import run, suites
-from seatrial.cli.upkeep import doctor, prune, serve
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
-COMMANDS = (
-    init, run, suites, render, parse, judge, localize, diagnose,
-    rejudge, replay, explain, baseline, history, compare, report,
-    bundle, certify, verify, examples, status, watch, simulate, probe, prune, reap, release, doctor, ssh, dial, serve,
-    qualify,
-)  # fmt: skip
+_MODULES = {
+    "baseline": ("baseline",),
+    "certify": ("certify",),
+    "diagnose": ("diagnose",),
+    "examples": ("examples",),
+    "explain": ("explain",),
+    "init": ("init",),
+    "localize": ("localize",),
+    "logs": ("judge", "parse", "simulate"),
+    "nodes": ("dial", "probe", "reap", "release", "render", "ssh", "status", "watch"),
+    "past_runs": ("bundle", "compare", "history", "rejudge", "replay", "report", "verify"),
+    "qualify": ("qualify",),
+    "run": ("run", "suites"),
+    "upkeep": ("doctor", "prune", "serve"),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(UserDict[str, Any]):
+    """The commands by name, each imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        command: click.Command = getattr(import_module(f"seatrial.cli.{self.data[name]}"), name)
+        return command
+
+
+@click.group(
+    commands=_Commands({name: module for module, names in _MODULES.items() for name in names}),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="seatrial")
 def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
-
-
-for command in COMMANDS:
-    app.add_command(command)
-for command in (promote, show, diff, expire):
-    baseline.add_command(command)
 
 
 def main() -> NoReturn:
@@ -51,7 +53,6 @@ def main() -> NoReturn:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     os.environ.setdefault("DO_NOT_TRACK", "1")  # of Prefect: no telemetry, and no notice of it
     ensure_home()
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names and logs hold what a terminal's encoding has not
     try:

@@ -45,7 +45,7 @@ def _list_fabrics(as_json: bool) -> None:
     print("or KIND-NICSxRATEG with the Gb/s of a NIC, such as IB-8x200G, RoCE-4x400G, Ethernet-1x100G")
 
 
-@click.command()
+@baseline.command()
 @click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @click.option("--note", default="", help="Reason for the approval, stored with it.")
 @click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
@@ -70,7 +70,7 @@ def promote(run: str, note: str, force: str) -> None:
     print(f"{run_id}: {len(pins)} baselines pinned; `seatrial baseline expire` removes them")
 
 
-@click.command()
+@baseline.command()
 @click.argument("cluster", shell_complete=complete.clusters)
 @json_option
 def show(cluster: str, as_json: bool) -> None:
@@ -89,7 +89,7 @@ def show(cluster: str, as_json: bool) -> None:
         print(f"no pinned baselines for {cluster}")
 
 
-@click.command()
+@baseline.command()
 @click.argument("run", metavar="RUN", shell_complete=complete.runs)
 @json_option
 def diff(run: str, as_json: bool) -> None:
@@ -111,7 +111,7 @@ def diff(run: str, as_json: bool) -> None:
         print(f"no pinned baselines for {cluster}")
 
 
-@click.command()
+@baseline.command()
 @click.argument("cluster", shell_complete=complete.clusters)
 @click.option("--metric", help="Remove only this metric, for example busbw_plateau.")
 def expire(cluster: str, metric: str | None) -> None:

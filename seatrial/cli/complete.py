@@ -3,7 +3,6 @@
 A shell asks at each press of Tab, so values that cannot be read are left out without a message.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,8 @@ class Completion:
         self._files = files
 
     def __call__(self, context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        import logging
+
         found: list[str] = []
         logging.getLogger("seatrial").setLevel(logging.CRITICAL)  # its words would stand in the command line
         with suppress(Exception):

@@ -1,13 +1,15 @@
 """The testbed of a run, which every platform brings up: nodes that answer on an sshd, one of them the head."""
 
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-Dial = Callable[["Node", float], socket.socket]
+if TYPE_CHECKING:
+    import socket
+
+Dial = Callable[["Node", float], "socket.socket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class Testbed:
         return replace(self, nodes=tuple(by_name[name] for name in names), label=label)
 
 
-def dial_tcp(node: Node, timeout_s: float) -> socket.socket:
+def dial_tcp(node: Node, timeout_s: float) -> "socket.socket":
     """Connect to the node's address directly."""
+    import socket
+
     return socket.create_connection((node.address, node.port), timeout_s)

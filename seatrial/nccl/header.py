@@ -6,22 +6,23 @@ from typing import Literal
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Device
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import cells
 
-_PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
-_VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
-_TEST = re.compile(r"Collective test starting: *(\S+)")
-_PARAMS = re.compile(r"nThreads?:? +\d+ +nGpus:? +\d+ .{0,400}?minBytes:? ")
-_RANGE = re.compile(r"minBytes:? +(\d{1,15}) +maxBytes:? +(\d{1,15}) +step:? *(\d{1,12})\((factor|bytes)\)")
-_LIMIT = re.compile(r"Reducing maxBytes to (\d{1,15}) due to memory limitation")
+_PROGRAM = lazy(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
+_VERSION = lazy(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
+_TEST = lazy(r"Collective test starting: *(\S+)")
+_PARAMS = lazy(r"nThreads?:? +\d+ +nGpus:? +\d+ .{0,400}?minBytes:? ")
+_RANGE = lazy(r"minBytes:? +(\d{1,15}) +maxBytes:? +(\d{1,15}) +step:? *(\d{1,12})\((factor|bytes)\)")
+_LIMIT = lazy(r"Reducing maxBytes to (\d{1,15}) due to memory limitation")
 _MAX_SIZES = 1000
-_DEVICE = re.compile(
+_DEVICE = lazy(
     r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
 )
-_BOUNDS = re.compile(r"Out of bounds values *: *(\d+) *(OK|FAILED)?")
-_AVERAGE = re.compile(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
-_LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|prterun|srun)\b")
-_ALONE = re.compile(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")  # a prompt, variables, and the program itself
+_BOUNDS = lazy(r"Out of bounds values *: *(\d+) *(OK|FAILED)?")
+_AVERAGE = lazy(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
+_LAUNCHER = lazy(r"\b(?:mpirun|mpiexec|prterun|srun)\b")
+_ALONE = lazy(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")  # a prompt, variables, and the program itself
 _NAMES = {
     "size": "size", "size_bytes": "size", "bytes": "size", "n": "count", "message_size": "size",
     "count": "count", "type": "type", "redop": "redop", "op": "redop", "root": "root",
@@ -34,7 +35,7 @@ _NAMES = {
 # Of the time stamp (-S), and of rccl-tests' -A or -M: algorithm, protocol, channels
 _IGNORED = frozenset({"#", "", "timestamp", "algo", "algorithm", "proto", "protocol", "nchannels", "channels"})
 _LEADING = frozenset({"size", "count", "type", "redop", "root"})
-_SIDE = re.compile(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
+_SIDE = lazy(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,33 +4,31 @@ The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsyst
 subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.wrapping import clean
 
-_USING = re.compile(r"Using network (\S.*?)\s*$|Assigned NET plugin (\S.*?) to comm")
-_VIA = re.compile(r"via NET/([^/]+)/\d+(/GDRDMA)?")
-_INSIDE = re.compile(r" via (?:P2P|SHM)/")
-_PLUGIN = re.compile(
+_USING = lazy(r"Using network (\S.*?)\s*$|Assigned NET plugin (\S.*?) to comm")
+_VIA = lazy(r"via NET/([^/]+)/\d+(/GDRDMA)?")
+_INSIDE = lazy(r" via (?:P2P|SHM)/")
+_PLUGIN = lazy(
     r"Loaded net plugin (.+?)(?: \(v\d+\))?\s*$|NET/OFI (?:Using|Initializing) (aws-ofi-nccl \S+)"
     r"|Successfully loaded external (?:network|net) plugin (\S+)|Plugin load \((\S+)\) returned"
 )
-_NODES = re.compile(r"nNodes (\d+)")
-_NO_DEVICE = re.compile(r"NET/IB : No device found")
-_PROVIDER = re.compile(r"Selected [Pp]rovider is ([\w;.-]+)")
-_FOUND = re.compile(r"found (\d{1,4}) nics")
-_USED_DEVICES = re.compile(r"NET/g?IB : Using (\S.*)")
-_PORT = re.compile(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(IB|RoCE)")
-_PORT_RATE = re.compile(
-    r"NET/g?IB: \[\d{1,4}\] ([\w.-]{1,64}):[\w.-]{1,64}:(\d{1,3})/(?:IB|RoCE) .{0,40}?speed=(\d{4,8})"
-)
-_CHOSEN_DEVICES = re.compile(r"NCCL_IB_HCA(?:=| set by environment to )[\"']?=?([\w:,-]{1,1024})")
-_HOST = re.compile(r"(?<!\S)([\w.-]{1,255}):\d+(?::\d+)? \[\d+\] NCCL")
-_CHOSEN = re.compile(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
-_SET = re.compile(
+_NODES = lazy(r"nNodes (\d+)")
+_NO_DEVICE = lazy(r"NET/IB : No device found")
+_PROVIDER = lazy(r"Selected [Pp]rovider is ([\w;.-]+)")
+_FOUND = lazy(r"found (\d{1,4}) nics")
+_USED_DEVICES = lazy(r"NET/g?IB : Using (\S.*)")
+_PORT = lazy(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(IB|RoCE)")
+_PORT_RATE = lazy(r"NET/g?IB: \[\d{1,4}\] ([\w.-]{1,64}):[\w.-]{1,64}:(\d{1,3})/(?:IB|RoCE) .{0,40}?speed=(\d{4,8})")
+_CHOSEN_DEVICES = lazy(r"NCCL_IB_HCA(?:=| set by environment to )[\"']?=?([\w:,-]{1,1024})")
+_HOST = lazy(r"(?<!\S)([\w.-]{1,255}):\d+(?::\d+)? \[\d+\] NCCL")
+_CHOSEN = lazy(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
+_SET = lazy(
     r"\b(?:NCCL_)?(ALGO|PROTO|NET|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|IB_DISABLE|MNNVL_ENABLE|NVLS_ENABLE)"
     r"(?:=| set by environment to )[\"']?(\^?\w(?:[\w.-]*\w)?(?:,(?!\w+=)\w+)*)"
 )

@@ -13,6 +13,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items, listed
 from seatrial.readers.nvidia_smi import FABRIC, MEMORY, NVLINK, PCIE, SLOWED
 from seatrial.readers.report import MAX_WORDS, SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
 _MAX_TEXT = 16 << 20
@@ -20,9 +21,9 @@ _TOOL = "dcgmi diag"
 _SETTING, _NOT_RUN = "tool-dcgm-setting", "tool-dcgm-broke-off"
 _UNSAID = (_NOT_RUN, SAYS_BAD)  # after what names a part
 _VERDICTS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "warn": Verdict.DEGRADED, "skip": Verdict.NOT_RUN}
-_OUTCOME = re.compile(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", re.IGNORECASE)
-_OF_ENTITY = re.compile(r"([A-Za-z]{2,12}) ?(\d{1,4}): ?(pass|fail|warn|skip)\w*$", re.IGNORECASE)
-_MESSAGE = re.compile(r"(Warning|Error|Info)(?:: ?([A-Za-z]{2,12}) ?(\d{1,4}))?$")
+_OUTCOME = lazy(r"(pass|fail|warn|skip)\w*(?: - (.{1,80}))?$", re.IGNORECASE)
+_OF_ENTITY = lazy(r"([A-Za-z]{2,12}) ?(\d{1,4}): ?(pass|fail|warn|skip)\w*$", re.IGNORECASE)
+_MESSAGE = lazy(r"(Warning|Error|Info)(?:: ?([A-Za-z]{2,12}) ?(\d{1,4}))?$")
 _SETTINGS = (
     "denylist", "nvml library", "cuda main library", "cuda toolkit library", "permissions and os blocks", "software",
     "persistence mode", "environment variables", "graphics processes", "fabric manager",
@@ -30,16 +31,14 @@ _SETTINGS = (
 _CODES = (  # the first whose pattern the warning, or else the test's name, has
     (
         _NOT_RUN,
-        re.compile(
-            r"internal error|child process|timed out|could not be run|unable to (?:load|run)|cuda api|cuctx|cuinit"
-        ),
+        lazy(r"internal error|child process|timed out|could not be run|unable to (?:load|run)|cuda api|cuctx|cuinit"),
     ),
-    (MEMORY, re.compile(r"\bdbe\b|uncorrectable|row.?remap|retire|memtest|\bgpu memory\b|^memory$|\becc error")),
-    (_SETTING, re.compile(r"persistence mode|not supported|permission|environment variable|ecc (?:mode|is)|in use")),
-    (NVLINK, re.compile(r"nvlink|nvswitch|nvbandwidth")),
-    (FABRIC, re.compile(r"fabric manager")),
-    (PCIE, re.compile(r"pcie")),
-    (SLOWED, re.compile(r"thermal|temperature|slowdown|throttl|clock|power|pulse test")),
+    (MEMORY, lazy(r"\bdbe\b|uncorrectable|row.?remap|retire|memtest|\bgpu memory\b|^memory$|\becc error")),
+    (_SETTING, lazy(r"persistence mode|not supported|permission|environment variable|ecc (?:mode|is)|in use")),
+    (NVLINK, lazy(r"nvlink|nvswitch|nvbandwidth")),
+    (FABRIC, lazy(r"fabric manager")),
+    (PCIE, lazy(r"pcie")),
+    (SLOWED, lazy(r"thermal|temperature|slowdown|throttl|clock|power|pulse test")),
 )
 
 
@@ -187,9 +186,9 @@ def _warning_text(warning: Any) -> str:
     return str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning)
 
 
-_HEALTH = re.compile(r"\b(Healthy|Warning|Failure|Fail)\b")
-_ENTITY = re.compile(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
-_SYSTEM = re.compile(r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$")
+_HEALTH = lazy(r"\b(Healthy|Warning|Failure|Fail)\b")
+_ENTITY = lazy(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
+_SYSTEM = lazy(r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$")
 _STATES = {"Healthy": Verdict.PASS, "Warning": Verdict.DEGRADED, "Failure": Verdict.FAIL, "Fail": Verdict.FAIL}
 
 

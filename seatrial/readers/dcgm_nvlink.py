@@ -1,16 +1,16 @@
 """Read `dcgmi nvlink --link-status`: the links of each GPU and NVSwitch, a letter each. Pure."""
 
-import re
 from collections.abc import Sequence
 
 from seatrial.model.verdict import Verdict
 from seatrial.readers.nvidia_smi import NVLINK
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
-BEGINS = re.compile(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
-_DEVICE = re.compile(r"\s{1,20}(gpuId|physicalId|switchId) (\d{1,4}):\s*$")
-_LINKS = re.compile(r"\s{1,20}((?:[UDX_] ){0,160}[UDX_])\s*$")
-LINE = re.compile(
+BEGINS = lazy(r"\s{0,40}\|\s{1,20}NvLink Link Status\s{1,20}\|")
+_DEVICE = lazy(r"\s{1,20}(gpuId|physicalId|switchId) (\d{1,4}):\s*$")
+_LINKS = lazy(r"\s{1,20}((?:[UDX_] ){0,160}[UDX_])\s*$")
+LINE = lazy(
     rf"\A(?:{_DEVICE.pattern}|{_LINKS.pattern}|\s{{0,40}}\+-|GPUs:|NvSwitches:|\s{{1,20}}No (?:NvSwitches|GPUs) found"
     r"|Key: )"
 )

@@ -10,24 +10,23 @@ from typing import Any
 from seatrial.causes.xid import meaning_of
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 _SWITCH, _FABRIC, _IMEX = "tool-nvswitch", "tool-fabric-manager", "tool-imex"
-LOG_BEGINS = re.compile(
+LOG_BEGINS = lazy(
     r"\[\w{3} {1,2}\d{1,2} \d{4} [\d:]{8}\] \[(?:ERROR|WARNING|INFO|CRITICAL|FATAL)\s{0,3}\] \[tid \d{1,9}\]"
     r"|.{0,80}\b(?:nv-fabricmanager|nvidia-imex)\[\d{1,9}\]: "
 )
-_LINE = re.compile(
+_LINE = lazy(
     r"(?:\[(?P<level>[A-Z]{4,8})\s{0,3}\] \[tid \d{1,9}\]|(?P<daemon>nv-fabricmanager|nvidia-imex)\[\d{1,9}\]:) "
     r"(?P<text>.{1,400})"
 )
-_ERROR = re.compile(
+_ERROR = lazy(
     r"(?P<kind>fatal|non-fatal) error (?P<number>\d{1,6})(?:.{0,80}?pci bus id (?P<pci>[0-9A-Fa-f:.]{7,16}))?"
     r"(?:.{0,60}?port (?P<port>\d{1,3}))?"
 )
-_BAD = re.compile(
-    r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b", re.IGNORECASE
-)
-_OF_IMEX = re.compile(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc", re.IGNORECASE)
+_BAD = lazy(r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b", re.IGNORECASE)
+_OF_IMEX = lazy(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc", re.IGNORECASE)
 
 
 def read_log(lines: Sequence[str]) -> Report:
@@ -62,13 +61,13 @@ def _meaning(number: str) -> str:
     return meaning_of("SXid", int(number), "")[0]
 
 
-CTL_BEGINS = re.compile(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
-CTL_LINE = re.compile(
+CTL_BEGINS = lazy(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
+CTL_LINE = lazy(
     r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes From\\To"
     r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
 )
-_NODE = re.compile(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
-_STATE = re.compile(r"Domain State: (\w{2,20})")
+_NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
+_STATE = lazy(r"Domain State: (\w{2,20})")
 
 
 def read_imex_ctl(lines: Sequence[str]) -> Report:

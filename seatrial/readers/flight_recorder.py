@@ -21,6 +21,7 @@ from typing import Any
 
 from seatrial.model.reason import Reason
 from seatrial.readers.transfers import Call, Transfer, in_flight
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
 _MOST_BYTES = 64 << 20  # of a dump: 2,000 entries with stacks have some 5 MB
@@ -198,11 +199,11 @@ def _text(value: object) -> str:
     return printable(str(value)[:_MOST_TEXT]) if isinstance(value, str) else ""
 
 
-_WATCHDOG = re.compile(
+_WATCHDOG = lazy(
     r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? Rank (?P<rank>\d{1,7})\]"
 )
-_WORK = re.compile(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
-_STATUS = re.compile(r"last enqueued work: (?P<number>-?\d{1,15})")
+_WORK = lazy(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
+_STATUS = lazy(r"last enqueued work: (?P<number>-?\d{1,15})")
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:

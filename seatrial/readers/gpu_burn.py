@@ -1,6 +1,5 @@
 """Read gpu_burn: errors, and the rates of GPUs of one model beside each other. Pure."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -8,20 +7,21 @@ from statistics import median
 from seatrial.model.verdict import Verdict
 from seatrial.readers.nvidia_smi import LOST, SLOWED
 from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
-BEGINS = re.compile(
+BEGINS = lazy(
     r"(?:Using compare file: |Burning for \d|Initialized device \d{1,3} with \d|\s{0,40}\d{1,3}\.\d%\s{1,4}proc'd: )"
 )
-LINE = re.compile(
+LINE = lazy(
     r"\A(?:\s*\d{1,3}\.\d%\s+proc'd: |\s+Summary at: |Killing processes|Freed memory for dev|Uninitted cublas|done\s*\Z"
     r"|Tested \d+ GPUs:|\s+GPU \d{1,3}: (?:OK|FAULTY)|Results are \d|Initialized device|Using compare file|Burning for"
     r"|GPU \d{1,3}: .{1,80}\(UUID: |Couldn't init a GPU test|No clients are alive|Failure during compute)"
 )
-_STATE = re.compile(r"\s{0,40}GPU (\d{1,3}): (OK|FAULTY)")
-_MODEL = re.compile(r"Initialized device (\d{1,3}) with (\d{1,7}) MB of memory")  # models differ in their memory
-_ERRORS = re.compile(r"(-?\d{1,12})\s{0,4}(\(DIED!\))?")
-_RATE = re.compile(r"\((\d{1,9}) Gflop/s\)")
-_LOST = re.compile(r"Couldn't init a GPU test.{0,160}|No clients are alive.{0,40}|Failure during compute.{0,160}")
+_STATE = lazy(r"\s{0,40}GPU (\d{1,3}): (OK|FAULTY)")
+_MODEL = lazy(r"Initialized device (\d{1,3}) with (\d{1,7}) MB of memory")  # models differ in their memory
+_ERRORS = lazy(r"(-?\d{1,12})\s{0,4}(\(DIED!\))?")
+_RATE = lazy(r"\((\d{1,9}) Gflop/s\)")
+_LOST = lazy(r"Couldn't init a GPU test.{0,160}|No clients are alive.{0,40}|Failure during compute.{0,160}")
 _SLOW = 0.85  # of the median of the GPUs of that model
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN, _PORT_SLOW, _NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port-no-subnet"
 
@@ -25,25 +26,21 @@ class _Port:
     is_ipoib: bool = False  # the state is that of the interface for IP, and not of the link
 
 
-_CA = re.compile(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
-_STATUS_OF = re.compile(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
-_RDMA_LINK = re.compile(
+_CA = lazy(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
+_STATUS_OF = lazy(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
+_RDMA_LINK = lazy(
     r"link ([\w.-]{1,60})/(\d{1,3}) (?:subnet_prefix .{1,120}?)?state (\w{1,20}) physical_state (\w{1,20})"
 )
-_NETDEV = re.compile(
-    r"([a-z]\w{1,30}_\d{1,3})\s{1,8}port\s{1,8}(\d{1,3})\s{1,8}==>\s{1,8}(\S{1,40})\s{1,24}\((Up|Down)\)"
-)
-_PORT_INFO = re.compile(
-    r"# Port info: (?:DR path slid \d{1,6}; dlid \d{1,6}; )?(\S{1,40}(?: \d{1,6})?(?: port \d{1,3})?)"
-)
-_INFO_FIELD = re.compile(r"(LinkState|PhysLinkState|LinkWidth(?:Supported|Active)):\.{1,60}(.{1,80})$")
-_PORT_NUMBER = re.compile(r"\s{1,40}[Pp]ort:?\s+(\d{1,3}):?\s*$")
-_PORT_FIELD = re.compile(r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ _]layer):\s*(.{1,80})$", re.IGNORECASE)
-PORT_BEGINS = re.compile(
+_NETDEV = lazy(r"([a-z]\w{1,30}_\d{1,3})\s{1,8}port\s{1,8}(\d{1,3})\s{1,8}==>\s{1,8}(\S{1,40})\s{1,24}\((Up|Down)\)")
+_PORT_INFO = lazy(r"# Port info: (?:DR path slid \d{1,6}; dlid \d{1,6}; )?(\S{1,40}(?: \d{1,6})?(?: port \d{1,3})?)")
+_INFO_FIELD = lazy(r"(LinkState|PhysLinkState|LinkWidth(?:Supported|Active)):\.{1,60}(.{1,80})$")
+_PORT_NUMBER = lazy(r"\s{1,40}[Pp]ort:?\s+(\d{1,3}):?\s*$")
+_PORT_FIELD = lazy(r"\s{0,40}(state|phys(?:ical)? ?_?state|rate|link[ _]layer):\s*(.{1,80})$", re.IGNORECASE)
+PORT_BEGINS = lazy(
     rf"(?:CA '[\w.-]{{1,60}}'\s*$|hca_id:\s*\w|{_STATUS_OF.pattern}|{_RDMA_LINK.pattern}|{_NETDEV.pattern}"
     rf"|{_PORT_INFO.pattern})"
 )
-PORT_LINE = re.compile(
+PORT_LINE = lazy(
     rf"\A(?:{PORT_BEGINS.pattern}"
     r"|[A-Z]\w{2,40}:\.{3,60}.{0,120}|\s+(?:[\w ]{2,40}|default gid|base lid|sm lid):\s*\S.{0,160}"
     r"|\s+[Pp]ort:?\s+\d{1,3}:?\s*\Z)"

@@ -7,16 +7,17 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.ibstat import PORT_DOWN
 from seatrial.readers.port_errors import PORT_ERRORS
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 _MODULE = "tool-port-module"
-_MLXLINK = re.compile(r"(?:.{0,40}?\$ |# )?\s{0,8}(?:sudo )?mlxlink .{0,40}?-d ?(\S{1,80})")
-MLXLINK_BEGINS = re.compile(rf"Operational Info\s*$|{_MLXLINK.pattern}")
-MLXLINK_LINE = re.compile(
+_MLXLINK = lazy(r"(?:.{0,40}?\$ |# )?\s{0,8}(?:sudo )?mlxlink .{0,40}?-d ?(\S{1,80})")
+MLXLINK_BEGINS = lazy(rf"Operational Info\s*$|{_MLXLINK.pattern}")
+MLXLINK_LINE = lazy(
     r"\A(?:[A-Z][\w ()/.,\[\]+-]{0,60}?\s+: .{0,200}|-{4,40}\s*\Z"
     r"|(?:Operational|Supported|Troubleshooting|Module|Tool|Physical|FEC)\b[\w ]{0,60}\Z)"
 )
-_FIELD = re.compile(r"([A-Z][\w ()/.,+-]{0,60}?(?: ?\[[^\]]{1,20}\])?)\s+: ?(.{0,200})$")
-_RANGE = re.compile(r"\[(-?\d{1,6}(?:\.\d{1,4})?)\.\.(-?\d{1,6}(?:\.\d{1,4})?)\]")
+_FIELD = lazy(r"([A-Z][\w ()/.,+-]{0,60}?(?: ?\[[^\]]{1,20}\])?)\s+: ?(.{0,200})$")
+_RANGE = lazy(r"\[(-?\d{1,6}(?:\.\d{1,4})?)\.\.(-?\d{1,6}(?:\.\d{1,4})?)\]")
 _LANES = {"Rx LOS": "receives no light (Rx LOS)", "Tx LOS": "gets no signal from the host (Tx LOS)"}
 _LANES |= {"Tx Fault": "reports a fault of the transmitter (Tx Fault)", "Rx CDR LOL": "lost its clock (Rx CDR LOL)"}
 _FEW_DOWNS = 2  # when the node, and when the switch started

@@ -4,34 +4,32 @@ Source: NCCL's src/ras/client_support.cc, 2.24 to 2.30. RAS lists the outliers, 
 behind or ahead is in the counts.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 MISSING, FAILED, OUT_OF_STEP = "ras-rank-missing", "ras-rank-failed", "ras-out-of-step"
-BEGINS = re.compile(
+BEGINS = lazy(
     r"\A(?:Communicators\.\.\.|Group {1,20}Comms {1,20}Nodes|#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) [A-Z]|Job summary\s*$)"
 )
-_HEADING = re.compile(
+_HEADING = lazy(
     r"(?:#\d{1,9}-\d{1,9} \([0-9a-f]{16}\) )?(?P<kinds>(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)(?:,[A-Z]{4,10})*)\s*$"
 )
-_MEMBER = re.compile(
+_MEMBER = lazy(
     r"\s{1,8}Rank (?P<rank>\d{1,7})(?P<says> (?:has|reported) .{1,80}?)? -- GPUs? (?P<gpu>[\d,]{1,80})"
     r"(?: \(NVML .{1,20}\))? managed by process (?P<process>\d{1,10}) on node (?P<node>\S{1,253})"
 )
-_PROCESS = re.compile(
-    r"\s{1,8}Process (?P<process>\d{1,10}) on node (?P<node>\S{1,253}) managing GPUs? (?P<gpu>[\d,]{1,80})"
-)
-_COUNT = re.compile(
+_PROCESS = lazy(r"\s{1,8}Process (?P<process>\d{1,10}) on node (?P<node>\S{1,253}) managing GPUs? (?P<gpu>[\d,]{1,80})")
+_COUNT = lazy(
     r"\s{1,8}(?P<ranks>\d{1,7}) ranks? ha(?:ve|s) "
     r"(?:launched up to operation (?P<number>\d{1,18})|not launched any|status (?P<status>\w{1,20}))"
 )
-_OPERATION = re.compile(r"\s{1,8}Communicator ranks have different (?P<what>\w{1,40}(?: operation counts)?)")
-_ROW = re.compile(r"\s{0,8}\d{1,9}(?:\s{1,12}[\d-]{1,15}){5}\s{1,12}[A-Z,]{1,40}\s{1,12}(?P<errors>[A-Z,]{2,60})\s*$")
-LINE = re.compile(
+_OPERATION = lazy(r"\s{1,8}Communicator ranks have different (?P<what>\w{1,40}(?: operation counts)?)")
+_ROW = lazy(r"\s{0,8}\d{1,9}(?:\s{1,12}[\d-]{1,15}){5}\s{1,12}[A-Z,]{1,40}\s{1,12}(?P<errors>[A-Z,]{2,60})\s*$")
+LINE = lazy(
     rf"{BEGINS.pattern}|\A(?:(?:#\d{{1,9}}-\d{{1,9}} \([0-9a-f]{{16}}\) )?(?:INCOMPLETE|MISMATCH|ERROR|DEAD|TIMEOUT)\b"
     r"|\s{1,8}(?:#|Rank \d|Process \d|Communicator ranks|Missing |\[could not find|\d{1,7} (?:ranks?|job process)\b)"
     r"|\s{1,8}(?:(?:Init|Async)\w{0,20} error|Encountered )|=+\s*$|(?:Errors|Warnings)\s*$"

@@ -1,6 +1,5 @@
 """Read nvbandwidth, text and JSON. Pure."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,11 +7,12 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items
 from seatrial.readers.report import SAYS_BAD, WRONG_DATA, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
-_SUM = re.compile(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
-_WRONG_DATA = re.compile(r"Invalid value when checking the pattern|ASSERT in expression h_errorFlag")
-_NV_ERROR = re.compile(r"\[?(?:CUDA_ERROR_\w{1,60}|NVML_ERROR_\w{1,60})\]?.{0,160}")
-NVBANDWIDTH_LINE = re.compile(
+_SUM = lazy(r"SUM (\w{1,80}) (\d{1,9}(?:\.\d{1,6})?)\s*$")
+_WRONG_DATA = lazy(r"Invalid value when checking the pattern|ASSERT in expression h_errorFlag")
+_NV_ERROR = lazy(r"\[?(?:CUDA_ERROR_\w{1,60}|NVML_ERROR_\w{1,60})\]?.{0,160}")
+NVBANDWIDTH_LINE = lazy(
     r"\A(?:Running \w|SUM \w|Waived|memcpy |\s*+\d++(?:\s++(?:\d++\.\d++|N/A))++\s*+\Z|\s++\d++(?:\s++\d++)*+\s*+\Z"
     r"|Built from|CUDA (?:Runtime|Driver) Version|Driver Version|MPI version|NOTE: |Process \d|Device \d|Number of"
     rf"|.{{0,200}}?(?:{_WRONG_DATA.pattern}|CUDA_ERROR_|NVML_ERROR_))"

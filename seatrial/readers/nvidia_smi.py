@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 RESET, MEMORY, SLOWED, FABRIC = "tool-gpu-reset", "tool-gpu-memory", "tool-gpu-slowed", "tool-gpu-fabric"
 LOST, PCIE, NVLINK = "tool-gpu-unreadable", "tool-gpu-pcie", "tool-gpu-nvlink"
 _TOOL = "nvidia-smi"
-_GPU = re.compile(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
-QUERY_LINE = re.compile(
+_GPU = lazy(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8})\s*$")
+QUERY_LINE = lazy(
     r"\A(?:GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*\Z|(?:Timestamp|Driver Version|CUDA Version|Attached GPUs) +:"
     r"|(?:    ){1,6}[A-Z][\w /().%,-]{0,60}+(?: : .*)?\Z|\s*+[A-Z][\w /().%,-]{0,60} : )"
 )
@@ -106,7 +107,7 @@ def _fault(path: tuple[str, ...], printed: str) -> Iterator[tuple[Verdict, str, 
             yield verdict, code, f"{what} ({count})" if count else what
 
 
-_TAG = re.compile(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
+_TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
 _XML_NAMES = {  # the names that the XML has in place of those of the text
     "remapped row failure": "remapping failure occurred",
     "remapped row pending": "pending",
@@ -120,7 +121,7 @@ _XML_NAMES = {  # the names that the XML has in place of those of the text
     "pending retirement": "pending page blacklist",
     "pending blacklist": "pending page blacklist",
 }
-_HW_SLOWDOWNS = re.compile(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
+_HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
 
 
 def read_xml(lines: Sequence[str]) -> Report | None:
@@ -159,9 +160,9 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
     fields[path] = value
 
 
-_SMI_GPU = re.compile(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
-_SMI_STATE = re.compile(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
-_ERROR_COUNT = re.compile(r"[1-9]\d{0,9}$")
+_SMI_GPU = lazy(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
+_SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
+_ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")
 
 
 def read_table(lines: Sequence[str]) -> Report:
@@ -186,10 +187,10 @@ def read_table(lines: Sequence[str]) -> Report:
     return Report(_TOOL, tuple(results))
 
 
-GPU_NAME = re.compile(r"GPU (\d{1,3}): ")
-_LINK_RATE = re.compile(r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE)
-_LINK_ERRORS = re.compile(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
-NVLINK_LINE = re.compile(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
+GPU_NAME = lazy(r"GPU (\d{1,3}): ")
+_LINK_RATE = lazy(r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE)
+_LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
+NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
 def read_nvlink(lines: Sequence[str]) -> Report | None:

@@ -1,6 +1,5 @@
 """Read p2pBandwidthLatencyTest: matrices of GPUs, with and without peer access. Pure."""
 
-import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from statistics import median
@@ -9,24 +8,25 @@ from seatrial.model.verdict import Verdict
 from seatrial.readers.nvbandwidth import bandwidth
 from seatrial.readers.nvidia_smi import MEMORY, NVLINK
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
 _NO_PEER, _PEER_SLOW = "tool-gpu-no-peer", "tool-gpu-peer-slow"
 Matrix = list[list[float]]
-P2P_BEGINS = re.compile(
+P2P_BEGINS = lazy(
     r"\s{0,40}\[?(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|P2P Connectivity Matrix"
     r"|(?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth)"
 )
-P2P_LINE = re.compile(
+P2P_LINE = lazy(
     r"\A\s*+(?:\[P2P |P2P (?:Connectivity|=)|P2P=|(?:Uni|Bi)directional P2P=|D\\D |GPU  |CPU  |\*\*\*NOTE: In case"
     r"|So you can see lesser|NOTE: The CUDA Samples|Device[:=] ?\d|\d{1,3}+(?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++\s*+\Z)"
 )
-_TITLE = re.compile(
+_TITLE = lazy(
     r"\s{0,40}((?:Uni|Bi)directional P2P=(?:Dis|En)abled Bandwidth(?: \(P2P (?:Writes|Reads)\))?|P2P Connectivity"
     r"|P2P=\w{7,8} Latency)"
 )
-_NUMBERS = re.compile(r"\A\s*+(\d{1,3}+)((?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++)\s*+\Z")
-_PEER = re.compile(r"\s{0,40}Device=(\d{1,3}) CANNOT Access Peer Device=(\d{1,3})")
+_NUMBERS = lazy(r"\A\s*+(\d{1,3}+)((?:\s++\d{1,6}+(?:\.\d{1,3}+)?)++)\s*+\Z")
+_PEER = lazy(r"\s{0,40}Device=(\d{1,3}) CANNOT Access Peer Device=(\d{1,3})")
 _MAX_GPUS = 64
 _ALIKE, _SLOW = 0.8, 0.7  # of the median: how near most pairs are in a uniform topology, and a slow one
 _UNIFORM = 0.75  # part of the pairs that is alike

@@ -6,26 +6,27 @@ from collections.abc import Iterator, Sequence
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
-TEST = re.compile(r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post List BW) Test")
-_DEVICE = re.compile(r"\bDevice\s{0,40}: (\S{1,60})")
+TEST = lazy(r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post List BW) Test")
+_DEVICE = lazy(r"\bDevice\s{0,40}: (\S{1,60})")
 _UNITS = {"gb/sec": 1 / 8, "gbps": 1 / 8, "mb/sec": 1e-3, "mib/sec": 2**20 / 1e9, "mibps": 2**20 / 1e9}  # to GB/s
-_HEADING = re.compile(r"#bytes\s+#iterations\s+(.{1,200})")
-_ROW = re.compile(r"\A\s*+(\d{1,12}+)\s++(\d{1,12}+)((?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+)\s*+\Z")
-_RDMA_ERROR = re.compile(
+_HEADING = lazy(r"#bytes\s+#iterations\s+(.{1,200})")
+_ROW = lazy(r"\A\s*+(\d{1,12}+)\s++(\d{1,12}+)((?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+)\s*+\Z")
+_RDMA_ERROR = lazy(
     r".{0,40}?(?:Completion with error.{0,120}|Failed status \d+.{0,160}|Couldn't connect to .{1,80}"
     r"|Unable to (?:init|find|open) .{1,80}|Failed to (?:modify QP|create|connect|exchange).{0,80}"
     r"|IB device .{1,60}not found.{0,40}|Problems with warm up"
     r"|Couldn't (?:allocate|get|listen|open|create|read) .{1,80}"
     r"|Unable to read to socket.{0,40})"
 )
-BEGINS = re.compile(
+BEGINS = lazy(
     rf"\s{{0,40}}#bytes\s+#iterations|{TEST.pattern}|(?:\w{{1,40}}: )?Couldn't (?:read|get) remote address"
     r"|\s{0,8}Couldn't connect to [\w.:-]{1,253}:\d{1,5}\s*$"
     r"|\s{0,8}Failed to exchange data between server|\s{0,8}Unable to read to socket"
 )
-PERFTEST_LINE = re.compile(
+PERFTEST_LINE = lazy(
     r"\A(?:\s{0,40}#bytes\s|\s*+\d{1,12}+\s++\d{1,12}+(?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+\s*+\Z|-{80,}\s*\Z|\*"
     r"|\s*+(?:Dual-port|Number of qps|Connection type|CQ Moderation|Mtu|Link type|Max inline data|GID index|rdma_cm QPs"
     r"|Data ex\. method|TX depth|RX depth|Outstand reads|PCIe relax order|ibv_wr\* API|Use ROCm memory"

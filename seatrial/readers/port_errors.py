@@ -1,10 +1,10 @@
 """Read the counters of ibqueryerrors and perfquery. Pure."""
 
-import re
 from collections.abc import Sequence
 
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 PORT_ERRORS = "tool-port-errors"
 _OF_CABLE = (
@@ -12,15 +12,13 @@ _OF_CABLE = (
     "PortRcvRemotePhysicalErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "LinkRecovers",
     "LinkDowned", "LinkIntegrityErrors", "ExcBufOverrunErrors", "RcvRemotePhysErrors",
 )  # fmt: skip
-_ERRORS_FOR = re.compile(r"Errors for (?:0x[0-9a-fA-F]{1,16} ?)?(?:\"([^\"]{1,80})\")?")
-_ERRORS_OF = re.compile(r"\s{0,40}GUID (0x[0-9a-fA-F]{1,16}) port (\w{1,4}): (.{1,2000})")
-_COUNTER = re.compile(r"\[?(\w{3,40}) == (\d{1,20})")
-_DOTTED = re.compile(r"(\w{3,40}):\.{2,60}(\d{1,20})\s*$")
-_PERFQUERY = re.compile(r"# Port (?:extended )?counters: (.{1,60}?)(?: \(|$)")
-ERRORS_BEGINS = re.compile(
-    rf"(?:Errors for (?:0x|\")|\s{{0,40}}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})"
-)
-ERRORS_LINE = re.compile(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
+_ERRORS_FOR = lazy(r"Errors for (?:0x[0-9a-fA-F]{1,16} ?)?(?:\"([^\"]{1,80})\")?")
+_ERRORS_OF = lazy(r"\s{0,40}GUID (0x[0-9a-fA-F]{1,16}) port (\w{1,4}): (.{1,2000})")
+_COUNTER = lazy(r"\[?(\w{3,40}) == (\d{1,20})")
+_DOTTED = lazy(r"(\w{3,40}):\.{2,60}(\d{1,20})\s*$")
+_PERFQUERY = lazy(r"# Port (?:extended )?counters: (.{1,60}?)(?: \(|$)")
+ERRORS_BEGINS = lazy(rf"(?:Errors for (?:0x|\")|\s{{0,40}}GUID 0x[0-9a-fA-F]{{1,16}} port \w|{_PERFQUERY.pattern})")
+ERRORS_LINE = lazy(rf"\A(?:{ERRORS_BEGINS.pattern}|## |{_DOTTED.pattern}|\s+Link info: )")
 
 
 def read_port_errors(lines: Sequence[str]) -> Report:

@@ -12,17 +12,18 @@ from statistics import median
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.readers.stragglers import STRAGGLER, THRESHOLD
+from seatrial.text.lazy_pattern import lazy
 
 _COMPUTE = ("forward-compute", "backward-compute", "optimizer-inner-step")  # timers without communication
 _FEW = 16  # of so many ranks one may be called slow: more are a stage of the pipeline
-_REPORT = re.compile(r"\A.{0,200}?\| ?MnRtt/Rnk: ")
-_EXTREME = re.compile(r"(M[nx])(Clk|Etpt)/Rnk: (\d{1,7}(?:\.\d{1,3})?)(?:MHz|TF)/(\d{1,7})")
-_TIMES = re.compile(r"\A.{0,120}?(?:times across ranks|\(min, max\) time across ranks|max time across ranks) \(ms\):")
-_TIMER = re.compile(r"\A\s{1,8}([a-z][\w-]{2,60}):\s*$")
-_RANK = re.compile(r"\A\s{2,12}rank\s{1,7}(\d{1,7}): (\d{1,9}(?:\.\d{1,3})?)\s*$")
-_RANGE = re.compile(r"\A\s{1,8}([a-z][\w-]{2,60}) ?\.{0,48}: \((\d{1,9}\.\d{1,3}), (\d{1,9}\.\d{1,3})\)")
-BEGINS = re.compile(rf"{_REPORT.pattern}|{_TIMES.pattern}")
-LINE = re.compile(
+_REPORT = lazy(r"\A.{0,200}?\| ?MnRtt/Rnk: ")
+_EXTREME = lazy(r"(M[nx])(Clk|Etpt)/Rnk: (\d{1,7}(?:\.\d{1,3})?)(?:MHz|TF)/(\d{1,7})")
+_TIMES = lazy(r"\A.{0,120}?(?:times across ranks|\(min, max\) time across ranks|max time across ranks) \(ms\):")
+_TIMER = lazy(r"\A\s{1,8}([a-z][\w-]{2,60}):\s*$")
+_RANK = lazy(r"\A\s{2,12}rank\s{1,7}(\d{1,7}): (\d{1,9}(?:\.\d{1,3})?)\s*$")
+_RANGE = lazy(r"\A\s{1,8}([a-z][\w-]{2,60}) ?\.{0,48}: \((\d{1,9}\.\d{1,3}), (\d{1,9}\.\d{1,3})\)")
+BEGINS = lazy(rf"{_REPORT.pattern}|{_TIMES.pattern}")
+LINE = lazy(
     rf"{BEGINS.pattern}|{_TIMER.pattern}|{_RANK.pattern}|{_RANGE.pattern}|\A.{{0,120}}?\^\^\^\^ (?:Bottom|Top) \d"
 )
 

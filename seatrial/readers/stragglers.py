@@ -4,26 +4,24 @@ Source: its straggler detection callback. A score is 1 for the fastest rank (rel
 (individual); below 0.7, its default threshold, a rank is called a straggler.
 """
 
-import re
 from collections.abc import Sequence
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 STRAGGLER = "training-straggler"
 THRESHOLD = 0.7
-BEGINS = re.compile(r"\A.{0,200}?(?:\bGPU (?:relative|individual) performance:|STRAGGLER DETECTION WARNING: )")
-_SCORE = re.compile(r"\A\s{0,20}Rank=(?P<rank>\d{1,7}) Node=(?P<node>[\w.-]{1,253}) Score=(?P<score>\d(?:\.\d{1,6})?)")
-_KIND = re.compile(r"GPU (relative|individual) performance:")
-_WARNING = re.compile(
+BEGINS = lazy(r"\A.{0,200}?(?:\bGPU (?:relative|individual) performance:|STRAGGLER DETECTION WARNING: )")
+_SCORE = lazy(r"\A\s{0,20}Rank=(?P<rank>\d{1,7}) Node=(?P<node>[\w.-]{1,253}) Score=(?P<score>\d(?:\.\d{1,6})?)")
+_KIND = lazy(r"GPU (relative|individual) performance:")
+_WARNING = lazy(
     r"STRAGGLER DETECTION WARNING: Some GPUs (?P<kind>have worse relative performance|performance dropped)\. "
     r"Affected ranks: (?P<ranks>.{1,4000})"
 )
-_RANK = re.compile(r"rank=(\d{1,7}), node='([\w.-]{1,253})'|(?<![\w=.'-])(\d{1,7})(?=[,\]}\s]|$)")
-LINE = re.compile(
-    rf"{BEGINS.pattern}|{_SCORE.pattern}|\A\s{{0,20}}(?:Worst|Best) performing \d|\A.{{0,80}}Straggler report "
-)
+_RANK = lazy(r"rank=(\d{1,7}), node='([\w.-]{1,253})'|(?<![\w=.'-])(\d{1,7})(?=[,\]}\s]|$)")
+LINE = lazy(rf"{BEGINS.pattern}|{_SCORE.pattern}|\A\s{{0,20}}(?:Worst|Best) performing \d|\A.{{0,80}}Straggler report ")
 
 
 def read_stragglers(lines: Sequence[str]) -> Report:

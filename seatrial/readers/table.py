@@ -3,7 +3,6 @@
 The first reader whose mark a line has takes it. A new tool is an entry here, and its reader in the file of its family.
 """
 
-import re
 from collections.abc import Sequence
 
 from seatrial.readers import (
@@ -27,8 +26,9 @@ from seatrial.readers import (
 )
 from seatrial.readers.documents import document_of
 from seatrial.readers.report import Reader, Report
+from seatrial.text.lazy_pattern import lazy
 
-_ROWS = re.compile(r"\s{0,40}(?:\||\+[-=]+)")  # of a table that is drawn
+_ROWS = lazy(r"\s{0,40}(?:\||\+[-=]+)")  # of a table that is drawn
 
 
 def _read_json(lines: Sequence[str]) -> Report | None:
@@ -46,7 +46,7 @@ READERS = (
         "`dcgmi diag`, text or `--json`",
         "`fail` or `degraded` as its tests say, with the GPU; a setting of the node is no broken GPU",
         ("| Diagnostic", "Successfully ran diagnostic for group"),
-        re.compile(r"\s{0,40}\| Diagnostic +\| Result|\s{0,40}Successfully ran diagnostic for group"),
+        lazy(r"\s{0,40}\| Diagnostic +\| Result|\s{0,40}Successfully ran diagnostic for group"),
         dcgm.read_diag,
         belongs=_ROWS,
     ),
@@ -54,7 +54,7 @@ READERS = (
         "`dcgmi health -c`",
         "`fail` or `degraded` as it says, with the GPU and its system",
         ("Health Monitor Report", "Overall Health"),
-        re.compile(r"\s{0,40}(?:\| ?)?Health Monitor Report|\s{0,40}\|.{0,40}Overall Health"),
+        lazy(r"\s{0,40}(?:\| ?)?Health Monitor Report|\s{0,40}\|.{0,40}Overall Health"),
         dcgm.read_health,
         belongs=_ROWS,
     ),
@@ -70,7 +70,7 @@ READERS = (
         "`nvidia-smi`",
         "`fail` for fields that cannot be read (`ERR!`), `degraded` for uncorrectable errors",
         ("| NVIDIA-SMI",),
-        re.compile(r"\s{0,40}\| NVIDIA-SMI \d"),
+        lazy(r"\s{0,40}\| NVIDIA-SMI \d"),
         nvidia_smi.read_table,
         belongs=_ROWS,
     ),
@@ -79,7 +79,7 @@ READERS = (
         "`fail` for a recovery action, rows that could not be remapped, a fabric that is not up, fields that cannot be"
         " read; `degraded` for slowdowns, uncorrectable errors, a narrow PCIe link, an unhealthy fabric",
         ("NVSMI LOG", "GPU 0000"),
-        re.compile(r"=+NVSMI LOG=+|GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*$"),
+        lazy(r"=+NVSMI LOG=+|GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{5,8}\s*$"),
         nvidia_smi.read_query,
         belongs=nvidia_smi.QUERY_LINE,
     ),
@@ -87,15 +87,15 @@ READERS = (
         "",
         "",
         ("<?xml", "<nvidia_smi_log"),
-        re.compile(r"\s{0,40}<(?:\?xml|nvidia_smi_log)\b"),
+        lazy(r"\s{0,40}<(?:\?xml|nvidia_smi_log)\b"),
         nvidia_smi.read_xml,
-        belongs=re.compile(r"\s{0,40}<"),
+        belongs=lazy(r"\s{0,40}<"),
     ),
     Reader(
         "`nvidia-smi nvlink -s`, `-e`",
         "`fail` for a GPU that has lost links, `degraded` for errors and slow links",
         ("GPU ",),
-        re.compile(r"GPU \d{1,3}: (?:.{0,80}\(UUID: GPU-|NVIDIA |Tesla |Quadro |GRID )"),
+        lazy(r"GPU \d{1,3}: (?:.{0,80}\(UUID: GPU-|NVIDIA |Tesla |Quadro |GRID )"),
         nvidia_smi.read_nvlink,
         belongs=nvidia_smi.NVLINK_LINE,
     ),
@@ -103,7 +103,7 @@ READERS = (
         "`nvbandwidth`, text or `--json`",
         "`corrupt` if data was wrong after a copy, `fail` for an error of CUDA",
         ("nvbandwidth Version",),
-        re.compile(r"nvbandwidth Version"),
+        lazy(r"nvbandwidth Version"),
         nvbandwidth.read_nvbandwidth,
         belongs=nvbandwidth.NVBANDWIDTH_LINE,
     ),
@@ -229,8 +229,8 @@ READERS = (
         "",
         "",
         ("{",),
-        re.compile(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes|model|throughput)"),
+        lazy(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes|model|throughput)"),
         _read_json,
-        ends=re.compile(r"\A\}|\A\{.*\}\s*\Z"),
+        ends=lazy(r"\A\}|\A\{.*\}\s*\Z"),
     ),
 )

@@ -17,6 +17,7 @@ from seatrial.readers import training_setup, training_steps
 from seatrial.readers.report import Report, Result
 from seatrial.readers.training_setup import TrainingSetup, read_setup
 from seatrial.readers.training_steps import Step, read_steps
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.words import quantity
 
 NOT_FINITE, SLOWER = "training-log-not-finite", "training-log-slower"
@@ -25,13 +26,13 @@ SLOWER_BY = 1.15  # times the median before: a slowdown that stays is degraded
 MIN_COMPARED = 20
 _WARM_UP = 0.1  # of the steps, which compile and fill caches
 
-_ASSERTION = re.compile(
+_ASSERTION = lazy(
     r"\A.{0,200}?(?:Rank (?P<rank>\d{1,7}), node (?P<node>[\w.-]{1,253}), device (?P<device>\d{1,4}), "
     r"iteration #?\d{1,12}: (?P<what>Unexpected result.{0,160}|[Pp]ossible .{0,160})"
     r"|Rank (?P<old_rank>\d{1,7}): found (?P<old_what>(?:NaN|Inf) in .{0,120}?)\. "
     r"Device: (?P<old_device>\d{1,4}), node: (?P<old_node>[\w.-]{1,253}))"
 )
-LINE = re.compile(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}|{training_setup.LINE.pattern}", re.IGNORECASE)
+LINE = lazy(rf"{training_steps.LINE.pattern}|{_ASSERTION.pattern}|{training_setup.LINE.pattern}", re.IGNORECASE)
 NEEDLES = (
     *training_setup.NEEDLES,
     *("iteration", "step:", "train_step_timing", "loss=", "loss/", "'loss'", '"loss"', 'loss":', "Rank "),

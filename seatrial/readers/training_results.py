@@ -5,7 +5,6 @@ The keys of results.json are in docs/judging-logs.md. A throughput is held again
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.verdict import Verdict
 from seatrial.readers.documents import items
 from seatrial.readers.report import Report, Result
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 from seatrial.text.words import number
 
@@ -23,7 +23,7 @@ NOT_FINITE, DIFFER, NOT_LEARNED, WRONG_SUM = (
     "training-result-not-learned",
     "training-result-wrong-sum",
 )
-EVENT = re.compile(r'\s{0,40}\{"event": ?"(?:step|summary|all_reduce)"')
+EVENT = lazy(r'\s{0,40}\{"event": ?"(?:step|summary|all_reduce)"')
 _THROUGHPUT = ("throughput_samples_per_second", "throughput_samples_s", "samples_per_second", "throughput")
 _RANKS = ("world_size", "num_gpus", "gpus", "ranks")
 _BATCH = ("batch_size_per_gpu", "batch_per_rank", "batch_per_gpu")

@@ -9,29 +9,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seatrial.model.measurement import ConditionValue
+from seatrial.text.lazy_pattern import lazy
 
 _COUNT = r"(\d{1,3}(?:,\d{3}){0,5}|\d{1,15})"
-_DEVICE = re.compile(r"\b(?:CUDA|HIP|XPU) capacity: (?P<device>[A-Z][\w .-]{2,60}?) with [\d.]{1,10} ?GiB memory")
-_MODEL = re.compile(rf"\bModel (?P<model>\S{{1,60}}(?: \S{{1,40}})?) size: {_COUNT} total parameters")
-_BILLIONS = re.compile(
+_DEVICE = lazy(r"\b(?:CUDA|HIP|XPU) capacity: (?P<device>[A-Z][\w .-]{2,60}?) with [\d.]{1,10} ?GiB memory")
+_MODEL = lazy(rf"\bModel (?P<model>\S{{1,60}}(?: \S{{1,40}})?) size: {_COUNT} total parameters")
+_BILLIONS = lazy(
     r"\b[Nn]umber of parameters in billions: {1,4}(\d{1,5}\.\d{1,12})|(?:^|\D)(\d{1,5}\.\d) B +Trainable params"
 )
-_MESH = re.compile(
+_MESH = lazy(
     r"\bBuilding (?:\d-D )?device mesh with (?:\[(?P<names>[^\]]{1,120})\], \[(?P<sizes>[\d, ]{1,60})\]"
     r"|parallelism: (?P<pairs>[\w=, ]{1,200}))"
 )
-_BEGINS = re.compile(
+_BEGINS = lazy(
     rf"\blocal batch size {_COUNT}, global batch size {_COUNT}(?: \([^)]{{1,80}}\))?, sequence length {_COUNT}\b"
 )
-_WORLD = re.compile(
+_WORLD = lazy(
     r"\busing world size: (\d{1,7})\b|\bAll distributed processes registered\. Starting with (\d{1,7}) processes"
 )
-_ARGUMENT = re.compile(r"(?:^|\s)(\w{2,60}) \.{3,60} (\S{1,60})\s*$")
-_COMPILES = re.compile(r"\bCompiling each TransformerBlock with torch\.compile")
-_RECOMPUTES = re.compile(r"\bApplied (full|selective) activation checkpointing")
-_FLOAT8 = re.compile(r"\bFloat8 (?:tensorwise scaled )?training active|\bSwapped to Float8Linear")
+_ARGUMENT = lazy(r"(?:^|\s)(\w{2,60}) \.{3,60} (\S{1,60})\s*$")
+_COMPILES = lazy(r"\bCompiling each TransformerBlock with torch\.compile")
+_RECOMPUTES = lazy(r"\bApplied (full|selective) activation checkpointing")
+_FLOAT8 = lazy(r"\bFloat8 (?:tensorwise scaled )?training active|\bSwapped to Float8Linear")
 _PATTERNS = (_DEVICE, _MODEL, _BILLIONS, _MESH, _BEGINS, _WORLD, _ARGUMENT, _COMPILES, _RECOMPUTES, _FLOAT8)
-LINE = re.compile("|".join(rf"\A.{{0,200}}?(?:{re.sub('[(][?]P<[a-z]+>', '(', each.pattern)})" for each in _PATTERNS))
+LINE = lazy("|".join(rf"\A.{{0,200}}?(?:{re.sub('[(][?]P<[a-z]+>', '(', each.pattern)})" for each in _PATTERNS))
 NEEDLES = (
     *(" capacity: ", " total parameters", "parameters in billions", "Trainable params", "device mesh with"),
     *("local batch size ", "using world size: ", "distributed processes registered", " ....", "TransformerBlock with"),

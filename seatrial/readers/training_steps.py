@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from seatrial.text.lazy_pattern import lazy
+
 _NUMBER = r"(-?(?:nan|inf(?:inity)?|\d[\d,]{0,20}(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?))\b"
 _IS = r"['\"]?\s{0,4}[:=]\s{0,20}"
 
-LINE = re.compile(
+LINE = lazy(
     r"\A(?:.{0,300}?(?:\biteration\s{1,20}\d{1,12}/\s{0,20}\d{1,12}\b"  # Megatron-LM, NeMo
     r"|\bstep:\s{0,8}\d{1,12}\s{1,8}.{0,40}?\bloss:\s"  # torchtitan
     r"|\btrain_step_timing in s\b"  # NeMo's progress bar
@@ -20,25 +22,25 @@ LINE = re.compile(
     r"|\s{0,40}\{.{0,300}?\"(?:train_|lm_)?loss\": ?-?(?:\d|nan|inf|null))",  # lines of JSON
     re.IGNORECASE,
 )
-_STEP = re.compile(
+_STEP = lazy(
     r"\biteration\s{1,20}(\d{1,12})\s{0,4}/|\b(?:global_)?step['\"]?\s{0,4}[:=]\s{0,8}(\d{1,12})", re.IGNORECASE
 )
-_OF_BAR = re.compile(r"\| {0,2}(\d{1,12})/\d")
-_LOSS = re.compile(rf"\b(?:lm[ _]|reduced_train_|train_)?loss(?:/\w{{1,40}}){{0,3}}{_IS}{_NUMBER}", re.IGNORECASE)
-_GRAD_NORM = re.compile(rf"\bgrad[ _]norm{_IS}{_NUMBER}", re.IGNORECASE)
-_MILLISECONDS = re.compile(rf"\belapsed time per iteration \(ms\){_IS}{_NUMBER}")
-_SECONDS = re.compile(rf"\btrain_step_timing in s{_IS}{_NUMBER}|\b(?:step|iteration)_time(?:_s)?{_IS}{_NUMBER}")
-_TFLOPS = re.compile(
+_OF_BAR = lazy(r"\| {0,2}(\d{1,12})/\d")
+_LOSS = lazy(rf"\b(?:lm[ _]|reduced_train_|train_)?loss(?:/\w{{1,40}}){{0,3}}{_IS}{_NUMBER}", re.IGNORECASE)
+_GRAD_NORM = lazy(rf"\bgrad[ _]norm{_IS}{_NUMBER}", re.IGNORECASE)
+_MILLISECONDS = lazy(rf"\belapsed time per iteration \(ms\){_IS}{_NUMBER}")
+_SECONDS = lazy(rf"\btrain_step_timing in s{_IS}{_NUMBER}|\b(?:step|iteration)_time(?:_s)?{_IS}{_NUMBER}")
+_TFLOPS = lazy(
     rf"\bthroughput per GPU \(TFLOP/s/GPU\){_IS}{_NUMBER}|\btflops(?:_per_(?:sec_per_)?gpu)?{_IS}{_NUMBER}",
     re.IGNORECASE,
 )
-_TOKENS = re.compile(
+_TOKENS = lazy(
     rf"\btps{_IS}{_NUMBER}|\btokens per (?:GPU|second per device)(?: \(tokens/s/GPU\))?{_IS}{_NUMBER}"
     rf"|\btokens_per_(?:sec(?:ond)?)(?:_per_gpu)?{_IS}{_NUMBER}",
     re.IGNORECASE,
 )
-_SAMPLES = re.compile(rf"\bsamples(?: per second|/sec|_per_second){_IS}{_NUMBER}", re.IGNORECASE)
-_SKIPPED = re.compile(rf"\bnumber of skipped iterations{_IS}{_NUMBER}")
+_SAMPLES = lazy(rf"\bsamples(?: per second|/sec|_per_second){_IS}{_NUMBER}", re.IGNORECASE)
+_SKIPPED = lazy(rf"\bnumber of skipped iterations{_IS}{_NUMBER}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import base64
 import errno
 import hmac
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from seatrial.model.testbed import Node, Testbed
 
 if TYPE_CHECKING:
     import paramiko
+
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -8,7 +8,6 @@ Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): no 
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -199,6 +198,8 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     Readers never see half a file, and a crash or a full disk leaves the old one. Until
     then it has a random name, made with O_EXCL and O_NOFOLLOW. Raises OSError.
     """
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(prefix=".seatrial-", suffix=".new", dir=path.parent)
     new = Path(name)
     try:

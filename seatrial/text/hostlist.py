@@ -1,15 +1,16 @@
 """Host names as Slurm and pdsh write them, in short and back: node-[0-31,40]. Pure."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
+from seatrial.text.lazy_pattern import lazy
+
+_NUMBERED = lazy(r"(.*?)(\d{1,9})")
 MAX_CHARS = 200
 MAX_HOSTS = 10_000
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-_BRACKETS = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_NAME = lazy(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_BRACKETS = lazy(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)")
+_RANGE = lazy(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def host_list(names: Iterable[str]) -> str:

@@ -13,17 +13,18 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
+from seatrial.text.lazy_pattern import lazy
 from seatrial.text.printable import printable
 
 SHORTEST = 8  # characters: a shorter value would be found in harmless text
-SECRET_NAME = re.compile(
+SECRET_NAME = lazy(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|_PAT$"
     r"|WEBHOOK|COOKIE",
     re.IGNORECASE,
 )
 # Hugging Face, GitHub, GitLab, Slack, AWS, Google, NVIDIA, OpenAI; JSON web tokens. Each alternative consumes a whole
 # run of its characters once, so the time is linear: within a run no second attempt starts.
-TOKEN = re.compile(
+TOKEN = lazy(
     r"\b(?:hf_\w{20,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+|glpat-[\w-]{20,}+|xox[abeoprs]-[\w-]{10,}+"
     r"|xapp-[\w-]{10,}+|(?:AKIA|ASIA)[0-9A-Z]{16}|ya29\.[\w-]{20,}+|AIza[\w-]{35}|nvapi-[\w-]{20,}+|sk-[\w-]{20,}+)"
     r"|(?<![\w-])(?>[\w-]*?eyJ)[\w-]{10,}+\.[\w-]{10,}+\.[\w-]++"
@@ -34,21 +35,19 @@ TOKEN_MARKS = (
 )
 """What stands in every text that TOKEN matches, in small letters."""
 
-_PASSWORD = re.compile(r"://[^/\s:@]*+:([^\s@]++)@")
-_PASSWORD_WITH_AT = re.compile(r"://[^/\s:@]*+:([^\s/]+)@")
+_PASSWORD = lazy(r"://[^/\s:@]*+:([^\s@]++)@")
+_PASSWORD_WITH_AT = lazy(r"://[^/\s:@]*+:([^\s/]+)@")
 # Of an address: its name with "=", and its value. What is called sslkey is a file.
-SECRET_OPTION = re.compile(
-    r"([?&;\s][\w.-]*(?:passw|pwd|secret|token|sig|(?<!ssl)key)[\w.-]*=)([^&;\s]*)", re.IGNORECASE
-)
+SECRET_OPTION = lazy(r"([?&;\s][\w.-]*(?:passw|pwd|secret|token|sig|(?<!ssl)key)[\w.-]*=)([^&;\s]*)", re.IGNORECASE)
 _SHORTEST_PASSWORD = 6
 # Default passwords and settings whose variable only sounds secret (X_AUTH=disabled): hidden, they would spoil the text.
 _ORDINARY = frozenset({"password", "passwd", "postgres", "disabled", "required", "optional", "kerberos", "username"})
 # Names that say that a value is an identifier, however random it looks.
-_IDENTIFIER = re.compile(
+_IDENTIFIER = lazy(
     r"HOST|NODE|POD|NAME|USER|COMMIT|SHA|HASH|DIGEST|REVISION|VERSION|IMAGE|PATH|DIR|HOME|UUID|_ID$", re.IGNORECASE
 )
-_RANDOM = re.compile(r"(?!/)[A-Za-z0-9+/=_-]{20,512}")
-_HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+_RANDOM = lazy(r"(?!/)[A-Za-z0-9+/=_-]{20,512}")
+_HEX = lazy(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _URL_SAFE = str.maketrans("+/", "-_")
 _HIDDEN = "***"
 _MAX_PENDING = 64 * 1024  # characters of a line that has no end yet; then it is written as far as it is safe
@@ -62,34 +61,34 @@ _Shape = tuple[tuple[str, ...], re.Pattern[str], str]
 _SHAPES: tuple[_Shape, ...] = (  # what stands in every match, in small letters; the pattern; what stays of it
     (
         ("token", "secret", "passw", "passph", "credential", "key", "webhook", "cookie", "_pass", "_pwd"),
-        re.compile(rf"((?i:{_NAMES})[\w.-]{{0,40}}+{_ASSIGNED}{_VALUE}"),
+        lazy(rf"((?i:{_NAMES})[\w.-]{{0,40}}+{_ASSIGNED}{_VALUE}"),
         rf"\1{_HIDDEN}",
     ),
     (
         ("auth", "private", "_key", "_dsn", "_pat"),
-        re.compile(
+        lazy(
             rf"(\b(?=[A-Z])(?=[A-Z0-9_]{{0,80}}?(?:AUTH|PRIVATE|_KEY|_DSN|_PAT\b))[\w.-]{{0,120}}+{_ASSIGNED}{_VALUE}"
         ),
         rf"\1{_HIDDEN}",
     ),
     (
         ("authorization",),
-        re.compile(
+        lazy(
             r"(?i)(authorization[\"']?[ \t]{0,20}[:=][ \t]{0,20}[\"']?"
             r"(?:(?:basic|bearer|token|digest|negotiate)[ \t]{1,20})?)[^\s\"']+"
         ),
         rf"\1{_HIDDEN}",
     ),
-    (("bearer",), re.compile(r"(?i)(\bbearer[ \t]{1,20})[\w.~+/=-]{16,}+"), rf"\1{_HIDDEN}"),
-    (("://",), re.compile(r"(\w://[^/\s:@\"']*+:)[^\s/\"']+@"), rf"\1{_HIDDEN}@"),
-    (("://",), re.compile(r"(\w://)[^/\s:@\"']{16,}+@"), rf"\1{_HIDDEN}@"),
-    (("hooks.slack.com/",), re.compile(r"(hooks\.slack\.com/\w{1,20}+/)[\w/-]++"), rf"\1{_HIDDEN}"),
+    (("bearer",), lazy(r"(?i)(\bbearer[ \t]{1,20})[\w.~+/=-]{16,}+"), rf"\1{_HIDDEN}"),
+    (("://",), lazy(r"(\w://[^/\s:@\"']*+:)[^\s/\"']+@"), rf"\1{_HIDDEN}@"),
+    (("://",), lazy(r"(\w://)[^/\s:@\"']{16,}+@"), rf"\1{_HIDDEN}@"),
+    (("hooks.slack.com/",), lazy(r"(hooks\.slack\.com/\w{1,20}+/)[\w/-]++"), rf"\1{_HIDDEN}"),
     (TOKEN_MARKS, TOKEN, _HIDDEN),
 )
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY")
-_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY")
-_ASSIGNMENT = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])")
-_ASSIGNED_VALUE = re.compile(r"[^\s\"']+")
+_KEY_BEGINS = lazy(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY")
+_KEY_ENDS = lazy(r"-----END [A-Z ]{0,40}PRIVATE KEY")
+_ASSIGNMENT = lazy(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?(?=[^\s\"'])")
+_ASSIGNED_VALUE = lazy(r"[^\s\"']+")
 
 
 def looks_secret(name: str) -> bool:
@@ -263,7 +262,7 @@ def _split(text: str) -> list[str]:
 def _any_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
     """Matches each form of each value, the longest first."""
     all_forms = {form for value in values if value for form in forms(value)}
-    return re.compile(_trie(sorted(all_forms))) if all_forms else None
+    return lazy(_trie(sorted(all_forms))) if all_forms else None
 
 
 def _trie(words: Sequence[str]) -> str:

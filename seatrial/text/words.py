@@ -1,6 +1,5 @@
 """Format numbers and names for people. Pure."""
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -52,6 +51,8 @@ _LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200
 
 def nearest_of(name: str, legal: Iterable[str]) -> str:
     """The legal names that `name` resembles, as "nearest: A, B"; empty where none does."""
+    import difflib
+
     by_lower = {each.lower(): each for each in legal}
     near = difflib.get_close_matches(name[:100].lower(), by_lower, 3, 0.5)
     return f"nearest: {', '.join(by_lower[each] for each in near)}" if near else ""

@@ -16,6 +16,7 @@ from seatrial.causes.table import CAUSES as LOG_CAUSES
 from seatrial.checks.failures import gave_up
 from seatrial.nccl import SweepReader, TransportReader
 from seatrial.readers.report import Reader
+from seatrial.text.lazy_pattern import LazyPattern
 
 READERS = (
     *("parts", "table", "dcgm", "dcgm_nvlink", "fabric", "gpu_burn", "ibstat", "mlxlink", "nccl_ras", "nvbandwidth"),
@@ -53,9 +54,11 @@ CHARACTERS = 4096  # what is quadratic takes a thousand times as long as what is
 
 
 def patterns(value: Any) -> Iterator[re.Pattern[str]]:
-    """Every compiled pattern in a value, however deep."""
+    """Every pattern in a value, however deep."""
     if isinstance(value, re.Pattern):
         yield value
+    elif isinstance(value, LazyPattern):
+        yield re.compile(value.pattern, value.flags)
     elif isinstance(value, dict):
         yield from patterns(list(value.values()))
     elif isinstance(value, Reader):
