@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -43,6 +44,7 @@ def localize(logs: tuple[str, ...], history: str | None, days: int, html: Path |
     tests = _tests(logs) if logs else []
     if history:
         tests += _stored(name_of(history), days)
+    _check_parts(tests)
     found = localized(tests)
     if html:
         _write_page(html, found)
@@ -69,6 +71,16 @@ def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
     if not tests:
         raise NothingFoundError("no log lists its devices, which name hosts and GPUs: `# Using devices`")
     return tests
+
+
+def _check_parts(tests: "list[GroupTest]") -> None:
+    """Raises InputError if all tests are over the same three or more nodes and GPUs, so that no part is told apart."""
+    groups = {frozenset(zip_longest(test.nodes, test.gpus)) for test in tests}
+    if len(groups) == 1 and (nodes := len(groups.pop())) > 2:
+        raise InputError(
+            f"LOGS: every test is over the same {nodes} nodes with the same GPUs, so no part is told from another;"
+            " legal: tests of pairs or of groups of nodes. `seatrial judge LOGS` judges tests of the whole cluster"
+        )
 
 
 def _of_log(path: str) -> "list[GroupTest]":

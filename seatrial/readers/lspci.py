@@ -3,11 +3,11 @@
 An idle GPU lowers the speed of its link, so only the width counts.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
 from seatrial.model.verdict import Verdict
 from seatrial.readers.report import Report, Result
+from seatrial.text.lazy_pattern import lazy
 
 LANES = "tool-pcie-lanes"
 CLASSES = (
@@ -15,10 +15,10 @@ CLASSES = (
     "Non-Volatile memory controller", "Processing accelerators", "VGA compatible controller",
 )  # fmt: skip
 _ADDRESS = r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-BEGINS = re.compile(rf"{_ADDRESS} (?:{'|'.join(CLASSES)})(?: \[[0-9a-f]{{4}}\])?: ")
-LINE = re.compile(rf"\A(?:\s|{_ADDRESS} [A-Z\d])")
-_DEVICE = re.compile(rf"({_ADDRESS}) ([A-Z\d][\w -]{{2,60}}?)(?: \[[0-9a-f]{{4}}\])?: (.{{0,80}})")
-_WIDTH = re.compile(r"\s{1,20}(LnkCap|LnkSta):.{0,200}?Width x(\d{1,2})\b")
+BEGINS = lazy(rf"{_ADDRESS} (?:{'|'.join(CLASSES)})(?: \[[0-9a-f]{{4}}\])?: ")
+LINE = lazy(rf"\A(?:\s|{_ADDRESS} [A-Z\d])")
+_DEVICE = lazy(rf"({_ADDRESS}) ([A-Z\d][\w -]{{2,60}}?)(?: \[[0-9a-f]{{4}}\])?: (.{{0,80}})")
+_WIDTH = lazy(r"\s{1,20}(LnkCap|LnkSta):.{0,200}?Width x(\d{1,2})\b")
 
 
 def read_lspci(lines: Sequence[str]) -> Report | None:

@@ -13,6 +13,7 @@ from seatrial.cli.app import main
 from tests.unit.localize.written_logs import ADDRESSES, Fleet, Placed
 
 SEEDS = range(3)
+GOLDEN = Path(__file__).parents[2] / "golden" / "nccl-logs"
 Answer = dict[str, Any]
 
 
@@ -190,3 +191,14 @@ def test_rates_that_are_printed_as_nothing_are_taken_from_the_times(answer: Call
     assert (blamed(slow, "node"), found(slow)) == ({"cnode003"}, {"node"})
     (finding,) = slow["findings"]
     assert all(0.08 < row["ratio"] < 0.12 for row in finding["tests"] if "cnode003" in row["nodes"])
+
+
+def test_tests_over_all_nodes_are_refused_with_the_command_that_judges_them(capsys: pytest.CaptureFixture[str]) -> None:
+    log = GOLDEN / "xxrjun_h100_n10g8_80ranks_five_collectives.log"
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        patched.setattr(sys, "argv", ["seatrial", "localize", str(log)])
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert line.startswith("seatrial: LOGS: every test is over the same 10 nodes")
+    assert "`seatrial judge LOGS`" in line
