@@ -94,6 +94,7 @@ class DecoderOptions(Strict):
         None, description="a file of 32 bit little-endian tokens on every node; synthetic when unset"
     )
     replays: int = Field(0, ge=0, le=1000, description="steps that each rank trains alone, three times, to compare")
+    digest_every: int = Field(0, ge=0, description="steps between comparisons of what ranks share; 0: never")
     checkpoint_dir: str | None = Field(
         None, description="a directory, shared or of each node; no checkpoints when unset"
     )
@@ -117,6 +118,7 @@ class DecoderOptions(Strict):
         words += ["--activation-checkpointing"] if self.activation_checkpointing else []
         words += ["--tokens", self.tokens] if self.tokens else []
         words += ["--replays", str(self.replays)] if self.replays else []
+        words += ["--digest-every", str(self.digest_every)] if self.digest_every else []
         if self.checkpoint_dir:
             words += ["--checkpoint-dir", self.checkpoint_dir, "--checkpoint-every", str(self.checkpoint_every)]
             words += ["--checkpoint-async"] if self.checkpoint_async else []

@@ -40,6 +40,7 @@ _PHASES = ("data", "forward", "backward", "optimizer")
 _MOST_RANKS = 100_000
 _MOST_REPLAYS = 16
 _CONFIDENT = 0.9
+_EVIDENCE = {"compute": "rank-replays-differ", "transport": "rank-sums-differ", "copy": "rank-copy-differs"}
 
 Ranks = Annotated[int, Field(ge=0, lt=_MOST_RANKS)]
 
@@ -60,11 +61,11 @@ class Rank(RankFigures):
 
 
 class Odd(NodeAnswer):
-    """A rank whose bits differ from the others': in `replays` of three, when it computed or in the transport."""
+    """A rank whose bits differ from the others': in `replays` of three, of what it computed, received or shares."""
 
     rank: Ranks
     host: Text
-    by: Literal["compute", "transport"]
+    by: Literal["compute", "transport", "copy"]
     replays: int = Field(ge=0)
     is_certain: bool
 
@@ -77,6 +78,13 @@ class Replays(NodeAnswer):
     step_ms: list[Annotated[list[FiniteFloat], Field(min_length=1, max_length=_MOST_REPLAYS)]] = Field(
         max_length=_MOST_RANKS
     )
+
+
+class Copies(NodeAnswer):
+    """What came of the last comparison of the parameters that ranks share, after so many steps."""
+
+    step: int = Field(ge=1)
+    odd: list[Odd] = Field(max_length=_MOST_RANKS)
 
 
 class CheckpointFigures(NodeAnswer):
@@ -107,6 +115,7 @@ class Llama(NodeAnswer):
     communication: dict[Text, FiniteFloat] = Field(max_length=64)
     checkpoint: CheckpointFigures | None = None
     replays: Replays | None = None
+    copies: Copies | None = None
     ranks: list[Rank] = Field(max_length=_MOST_RANKS)
 
     @property
@@ -115,6 +124,11 @@ class Llama(NodeAnswer):
         if not self.first_loss or self.last_loss is None:
             return None
         return 1 - self.last_loss / self.first_loss
+
+    @property
+    def odd(self) -> list[Odd]:
+        """The ranks whose bits differ."""
+        return [*(self.replays.odd if self.replays else ()), *(self.copies.odd if self.copies else ())]
 
     @property
     def is_divided(self) -> bool:
@@ -261,8 +275,8 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
     """The first problem of a training that ended, if any."""
     if len(last.ranks) != testbed.world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(last.ranks), world_size=testbed.world_size)
-    if last.replays and last.replays.odd:
-        return _differing(last.replays.odd, testbed)
+    if last.odd:
+        return _differing(last, testbed)
     if not last.finite or last.first_loss is None or last.last_loss is None:
         return Verdict.CORRUPT, Reason.of("training-not-finite", value="in the loss", first="")
     if last.checkpoint and not last.checkpoint.read_back:
@@ -276,19 +290,22 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
     return None
 
 
-def _differing(odd: Sequence[Odd], testbed: Testbed) -> tuple[Verdict, str]:
+def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, str]:
     """The verdict on ranks whose bits differ: corrupt where a majority says what is right."""
-    ranks = ", ".join(f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in odd[:8])
-    if not all(each.is_certain for each in odd):
+    ranks = ", ".join(f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8])
+    is_certain = all(each.is_certain for each in last.odd)
+    if last.copies and last.copies.odd:
+        verdict = Verdict.CORRUPT if is_certain else Verdict.INCONCLUSIVE
+        return verdict, Reason.of("copies-differ", step=last.copies.step, ranks=ranks)
+    if not is_certain:
         return Verdict.INCONCLUSIVE, Reason.of("replays-disagree", ranks=ranks)
     return Verdict.CORRUPT, Reason.of("replays-differ", ranks=ranks)
 
 
 def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
     """The nodes of the ranks whose bits differ."""
-    for each in last.replays.odd if last.replays else ():
-        code = "rank-replays-differ" if each.by == "compute" else "rank-sums-differ"
-        evidence = Reason.of(code, rank=each.rank, replays=each.replays)
+    for each in last.odd:
+        evidence = Reason.of(_EVIDENCE[each.by], rank=each.rank, replays=each.replays)
         yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
 
 

@@ -13,9 +13,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_LOOK_S = 0.004
-_BURST_S = 0.004  # of processor time without a pause: a tick, which is how often the kernel counts it
-_STOPPED_S = 1.0  # at most, until all have stopped: each must run for that
+_LOOK_S = 0.004  # a tick, which is how often the kernel counts processor time
+_BURST_S = 0.01  # of processor time before each pause: less than a measurement
+_STOPPED_S = 1.0  # at most, until those that ran have stopped: each must run for that
 _PRIORITY = -20  # pauses end in time
 _HALTED = "TtZX"  # states of a process that is stopped or ended
 
@@ -25,33 +25,26 @@ def main(share: float) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     processors = len(os.sched_getaffinity(0))
     pause = 1 / (share * processors) - 1 / processors  # seconds for each second of processor time
-    before, owed_s = _used(), 0.0
+    before = _used()
     while True:
         time.sleep(_LOOK_S)
-        used = _used()
-        owed_s += sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
-        before = used
-        if owed_s > _BURST_S:
+        used = {pid: seconds - before.get(pid, 0.0) for pid, seconds in _used().items()}
+        if sum(used.values()) > _BURST_S:
             os.kill(-1, signal.SIGSTOP)  # all but this process and the first of the namespace
-            _wait_until_stopped()
-            time.sleep(owed_s * pause)
+            _wait_until_stopped([pid for pid, seconds in used.items() if seconds and pid != 1])
+            time.sleep(sum(used.values()) * pause)
+            before = _used()
             os.kill(-1, signal.SIGCONT)
-            owed_s = 0.0
 
 
 def _used() -> dict[int, float]:
     """Seconds of processor time by process, without this one."""
     used = {}
-    for pid in _others():
-        try:
-            used[pid] = time.clock_gettime(_clock_of(pid))
-        except OSError:  # it has just ended
-            continue
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with suppress(OSError):  # it has just ended
+                used[int(name)] = time.clock_gettime(_clock_of(int(name)))
     return used
-
-
-def _others() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
 
 
 def _clock_of(pid: int) -> int:
@@ -59,10 +52,10 @@ def _clock_of(pid: int) -> int:
     return ~pid << 3 | 2
 
 
-def _wait_until_stopped() -> None:
-    """Wait for all to stop: SIGCONT takes back a SIGSTOP that a process has had no turn to obey."""
+def _wait_until_stopped(pids: list[int]) -> None:
+    """Wait for these to stop: SIGCONT takes back a SIGSTOP that a process has had no turn to obey."""
     ends = time.monotonic() + _STOPPED_S
-    while time.monotonic() < ends and any(_state(pid) not in _HALTED for pid in _others() if pid != 1):
+    while time.monotonic() < ends and any(_state(pid) not in _HALTED for pid in pids):
         time.sleep(_LOOK_S / 4)
 
 

@@ -4,8 +4,8 @@
 
 By hand, alone or under torchrun, mpirun or srun. Tokens are synthetic and can be learnt, or those of a file (--tokens,
 32 bit little-endian numbers). Model: decoder.py. How ranks share it: parallel.py. Checkpoints: checkpoint.py. A step
-that does not end: hang.py. Silent corruption: replays.py. Seeds are fixed, and every global batch is the same however
-the ranks share it.
+that does not end: hang.py. Silent corruption: replays.py and copies.py. Seeds are fixed, and every global batch is the
+same however the ranks share it.
 
 Rank 0 prints JSON lines: {"event": "start"}, {"event": "step", "step", "loss", "step_time_ms", "time"},
 {"event": "checkpoint"}, and at the end {"event": "llama", ...} with the figures of every rank. Exit statuses:
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import copies
 import hang
 import parallel
 import rendezvous
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         Path(options.results).write_text(json.dumps(result, indent=2) + "\n")
     dist.barrier()  # all have what they need before any leaves
     dist.destroy_process_group()
-    is_right = result["finite"] and not (replayed and replayed["odd"])
+    is_right = result["finite"] and not any(result[part] and result[part]["odd"] for part in ("replays", "copies"))
     return 0 if is_right else WRONG_RESULT
 
 
@@ -102,6 +104,7 @@ class Pretraining:
         self.window: list[torch.Tensor] = []
         self.unread: list[tuple[torch.Tensor, list[Step]]] = []
         self.step_time_ms: list[float] = []
+        self.copies: dict[str, Any] | None = None
         self.checkpoints = Checkpoints(options, self.model, self.optimizer, self.device)
         self.first_step = self.checkpoints.restore()
         self.began = time.monotonic()
@@ -140,7 +143,17 @@ class Pretraining:
             if saves:
                 watchdog.beat(step)
                 self.report(event="checkpoint", step=step + 1, **self.checkpoints.save(step + 1))
+            if options.digest_every and (step + 1) % options.digest_every == 0:
+                watchdog.beat(step)
+                if not self.compare_copies(step + 1):
+                    break
         self.checkpoints.finish()
+
+    def compare_copies(self, step: int) -> bool:
+        """Compare the parameters that ranks share after so many steps; False if some differ."""
+        odd = copies.differing(self.model, self.meshes, self.options, self.here, str(self.device))
+        self.copies = {"step": step, "odd": odd}
+        return not odd
 
     def run_step(self, step: int) -> None:
         """One optimizer step; its loss waits on the device until `settle`."""
@@ -294,6 +307,7 @@ class Pretraining:
             "communication": shares,
             "checkpoint": self.checkpoints.result(),
             "replays": replayed,
+            "copies": self.copies,
             "ranks": ranks,
         }
 
@@ -344,6 +358,10 @@ def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[Decod
         raise CannotStart(problem)
     if problem := parallel.too_old(degrees, device):
         raise CannotStart(problem)
+    if options.precision == "fp8" and device == "cpu":
+        raise CannotStart("--precision fp8 needs a GPU; processors take fp32 and bf16")
+    if options.precision == "fp8" and importlib.util.find_spec("torchao") is None:
+        raise CannotStart(f"--precision fp8 needs torchao, which {sys.executable} does not have")
     return size, degrees
 
 
@@ -390,6 +408,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--deterministic", action="store_true", help="only algorithms that give the same bits each time"
     )
     parser.add_argument("--replays", type=int, default=0, help="steps that each rank trains alone first, and compares")
+    parser.add_argument("--digest-every", type=int, default=0, help="steps between comparisons of ranks' parameters")
     shared = "leave out of the replays' times what others have the processors"
     parser.add_argument("--shared-processors", action="store_true", help=shared)
     parser.add_argument("--hang-s", type=float, default=300.0, help="a step that takes longer hangs; 0 for never")

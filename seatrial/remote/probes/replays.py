@@ -32,6 +32,7 @@ from torch.nn.functional import cross_entropy
 _REPLAYS = 3
 _LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
 _SEED = 17
+_WORDS = 1 << 24  # of a tensor at a time, in 64 bits
 
 
 def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> dict[str, Any]:
@@ -97,11 +98,17 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> str:
     with torch.no_grad():
         for tensor in tensors:
             part: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-            words = part.detach().contiguous().view(-1).view(_INTEGERS[part.element_size()]).long()
-            weights = torch.arange(1, len(words) + 1, device=words.device) * 0x9E3779B1 | 1
-            sums.append((words * weights).sum())
+            words = part.detach().contiguous().view(-1).view(_INTEGERS[part.element_size()])
+            sums.append(sum(_weighted(words, first) for first in range(0, len(words), _WORDS)))
     values = torch.stack(sums).tolist() if sums else []
     return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+
+
+def _weighted(words: torch.Tensor, first: int) -> torch.Tensor:
+    """The sum of some words from the first on, each times a number of its place."""
+    part = words[first : first + _WORDS].long()
+    weights = torch.arange(first + 1, first + len(part) + 1, device=words.device) * 0x9E3779B1 | 1
+    return (part * weights).sum()
 
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -83,6 +83,23 @@ def test_a_rank_that_computes_wrongly_is_named(fault: str, by: str, replays: int
     assert ended.status
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "times"), [("2:copy-once", 1), ("2:copy", 3)])
+def test_a_rank_that_holds_other_parameters_is_named(fault: str, times: int) -> None:
+    ended = train(4, "--tp", "2", "--steps", "6", "--digest-every", "2", "--wrong", fault)
+    copies = events(ended)[-1]["copies"]
+    (odd,) = copies["odd"]
+    assert (copies["step"], odd["rank"], odd["by"], odd["replays"], odd["is_certain"]) == (2, 2, "copy", times, True)
+    assert ended.status
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", [("--pp", "2", "--batch", "2"), ("--experts", "4", "--ep", "2"), ("--cp", "2")])
+def test_ranks_that_share_parameters_hold_the_same(plan: tuple[str, ...]) -> None:
+    ended = train(4, *plan, "--steps", "4", "--digest-every", "2")
+    assert events(ended)[-1]["copies"] == {"step": 4, "odd": []}
+
+
 def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter() -> None:
     ended = train(3, "--steps", "6", "--hang-s", "30", "--fault", "sleep:2:3")
     said = [RankLine(line, json.loads(line)["rank"]) for line in ended.lines if line.startswith('{"event": "stuck"')]
@@ -97,6 +114,7 @@ def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter
     [
         (("--tp", "3"), "tp 3 does not make 2 ranks; degrees whose product is 2 do: of 1, 2"),
         (("--tp", "2", "--kv-heads", "1"), "tp x cp 2 does not divide kv_heads 1; 1 do"),
+        (("--precision", "fp8"), "--precision fp8 needs a GPU; processors take fp32 and bf16"),
         (("--checkpoint-dir", "/nowhere"), "--checkpoint-dir /nowhere: there is no such directory"),
     ],
 )

@@ -1,0 +1,52 @@
+"""Every so many steps of a training: do the ranks that share parameters hold the same bits of them?
+
+Each rank gathers its parameters whole, as `fully_shard` and DTensor do for a step, and takes a digest. Gathering only
+moves data, so a digest that differs is of data that changed on its way, in a memory, or in a part that ranks hold twice
+and computed differently. It is gathered three times then, to tell once from always. Copied to the nodes next to
+training.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import rendezvous
+import torch
+from parallel import Meshes
+from rendezvous import RankPlacement
+from replays import digest_of, flip_bit, odd
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+_TIMES = 3
+
+
+def differing(
+    model: nn.Module, meshes: Meshes, options: argparse.Namespace, here: RankPlacement, device: str
+) -> list[dict[str, Any]]:
+    """The ranks whose parameters are not those of the majority that shares them; every rank calls this."""
+    group = f"{meshes.rank('pp')} {meshes.rank('ep')}"  # the same layers and the same experts
+    digests: list[str] = []
+    mine = {"rank": here.rank, "host": here.host, "kind": group, "digests": digests, "wrong_sums": 0}
+    found: list[dict[str, Any]] = []
+    for time in range(_TIMES):
+        is_wrong = options.wrong == f"{here.rank}:copy" or (options.wrong == f"{here.rank}:copy-once" and not time)
+        digests.append(digest_of(_whole(model, is_wrong=is_wrong)))
+        ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), device)]
+        found = odd(ranks)
+        if not found:
+            break
+    return [{**each, "by": "copy"} for each in found]
+
+
+def _whole(model: nn.Module, *, is_wrong: bool) -> Iterator[torch.Tensor]:
+    """The parameters of this rank's layers, each gathered by itself: the largest must fit beside them."""
+    for number, parameter in enumerate(model.parameters()):
+        whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        if is_wrong and not number:
+            whole = whole.detach().clone()
+            flip_bit(whole)
+        yield whole
