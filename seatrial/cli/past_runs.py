@@ -66,7 +66,7 @@ def _links(store: "Store", newest: "RunRow", as_csv: bool, as_json: bool) -> Non
     from seatrial.report.listings import link_ages, link_ages_json, show_link_ages
 
     nodes = store.hardware([newest.run_id]).get(newest.run_id, {})
-    ages = link_ages(newest, nodes, store.links_measured(newest.cluster))
+    ages = link_ages(newest, nodes, store.measured(newest.cluster, "link"))
     if as_json:
         print_json(link_ages_json(newest, len(nodes), ages))
     elif as_csv:

@@ -254,10 +254,6 @@ class Store:
             with explained(self._engine.url, "tests of nodes cannot be saved"), self._writer.begin() as connection:
                 connection.execute(insert(node_tests), records)
 
-    def links_measured(self, cluster: str) -> dict[str, datetime]:
-        """Return the start of the newest run that measured it, by link."""
-        return self.measured(cluster, "link")
-
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
         """Return the start of the newest run that measured it, by the name of each subject of the kind: link, gpu."""
         query = (

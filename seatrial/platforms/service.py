@@ -48,6 +48,13 @@ class NodeService(Protocol):
         """Put a node into service that waits at the gate, or that seatrial took out. Raises InputError for others."""
 
 
+def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cluster":
+    """The cluster of a test of those nodes alone; `changed` are settings of its platform."""
+    platform = cluster.platform.model_copy(update=changed)
+    own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
+    return cluster.model_copy(update=own)
+
+
 def node_service(cluster: "Cluster") -> NodeService:
     """The scheduler of the cluster. Raises InputError where its platform has none that seatrial knows."""
     if not cluster.platform.qualifies:

@@ -77,8 +77,8 @@ def is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
     """Whether the node is in doubt, or old enough; one that has failed for sure is tried again as often."""
     if evidence.is_doubtful(node.name):
         return True
-    failed = bool(evidence.record(node.name).failures)
-    age = evidence.since_last(node.name) if failed else evidence.age(node.name)
+    failures = evidence.record(node.name).failures
+    age = evidence.now - failures[0].ended if failures else evidence.age(node.name)
     return age >= DUE_AT * max_age
 
 

@@ -85,11 +85,6 @@ class Evidence:
         passed = self.record(node).passed
         return self.now - passed if passed else LONG_AGO
 
-    def since_last(self, node: str) -> timedelta:
-        """The time since the node's last test, whatever came of it."""
-        last = self.last.get(node)
-        return self.now - last.ended if last else LONG_AGO
-
     def is_compared(self, node: str) -> bool:
         """Whether the last test rests on a baseline."""
         alone = self.record(node).alone

@@ -80,18 +80,22 @@ def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_ro
     `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both. Nor does a
     node that fails again: nodes in doubt and after a repair are tested first, one after the other.
     """
-    said = [test for test in tested if says_something(test) and test.suite != PAIRS]
+    said = _of_nodes(tested)
     failed = [test for test in said if test.verdict.is_fault]
     if not failed:
         return None
     code, count = Counter(map(_failure_code, failed)).most_common(1)[0]
     if count >= _LEAST_ALIKE and count > MOST_ALIKE * len(said):
         return Reason.of("qualify-common-cause", count=count, of=len(said), failure=code)
-    earlier = [test for test in before if says_something(test) and test.suite != PAIRS]
-    code, row = _row(list(_first_failures([*earlier, *said])))
+    code, row = _row(list(_first_failures(_of_nodes([*before, *said]))))
     if row >= in_a_row:
         return Reason.of("qualify-common-cause", count=row, of=row, failure=code)
     return None
+
+
+def _of_nodes(tests: Iterable[NodeTest]) -> list[NodeTest]:
+    """The tests of nodes by themselves that passed or failed."""
+    return [test for test in tests if says_something(test) and test.suite != PAIRS]
 
 
 def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:

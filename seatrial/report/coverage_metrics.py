@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.qualify.coverage import Coverage
-from seatrial.report.metrics import file_name, is_gateway
+from seatrial.report.metrics import hand_over
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -19,24 +18,17 @@ def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "Collect
     from prometheus_client import CollectorRegistry, Gauge
 
     into = CollectorRegistry()
-    nodes = Gauge(
-        "seatrial_node_last_pass_timestamp_seconds", "last passed test of a node", ("cluster", "node"), registry=into
-    )
-    gpus = Gauge(
-        "seatrial_gpu_last_pass_timestamp_seconds", "last passed test of a GPU", ("cluster", "gpu"), registry=into
-    )
-    pairs = Gauge(
-        "seatrial_pair_last_pass_timestamp_seconds",
-        "last passed test of two leaf switches",
-        ("cluster", "first", "second"),
-        registry=into,
-    )
-    for name, passed in _times(covered.nodes, at).items():
-        nodes.labels(cluster, name).set(passed)
-    for name, passed in _times(covered.gpus, at).items():
-        gpus.labels(cluster, name).set(passed)
-    for (first, second), passed in _times(covered.pairs, at).items():
-        pairs.labels(cluster, first, second).set(passed)
+    last_passes: list[tuple[str, str, tuple[str, ...], Mapping[Any, timedelta | None]]] = [
+        ("node", "a node", ("node",), covered.nodes),
+        ("gpu", "a GPU", ("gpu",), covered.gpus),
+        ("pair", "two leaf switches", ("first", "second"), covered.pairs),
+    ]
+    for kind, what, labels, ages in last_passes:
+        name, description = f"seatrial_{kind}_last_pass_timestamp_seconds", f"last passed test of {what}"
+        gauge = Gauge(name, description, ("cluster", *labels), registry=into)
+        for subject, age in ages.items():
+            names = (subject,) if kind != "pair" else subject
+            gauge.labels(cluster, *names).set((at - age).timestamp() if age is not None else 0.0)
     values = [
         ("node_max_age_seconds", "age that the last passed test of a node may have", covered.max_age.total_seconds()),
         ("pair_max_age_seconds", "age that one of two switches may have", covered.pair_max_age.total_seconds()),
@@ -51,18 +43,4 @@ def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "Collect
 
 def publish_coverage(cluster: str, covered: Coverage, at: datetime, target: str) -> str:
     """Write or push the metrics to `target`, as those of a run; says where they are. Raises OSError."""
-    from prometheus_client import push_to_gateway, write_to_textfile
-
-    collected = coverage_registry(cluster, covered, at)
-    if is_gateway(target):
-        grouping = {"cluster": cluster, "suite": _SUITE}
-        push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=10)
-        return "pushed"
-    path = Path(target) / file_name(cluster, _SUITE)
-    write_to_textfile(str(path), collected)
-    path.chmod(0o644)  # the node exporter is another user
-    return str(path)
-
-
-def _times(ages: Mapping[Any, timedelta | None], at: datetime) -> dict[Any, float]:
-    return {name: (at - age).timestamp() if age is not None else 0.0 for name, age in ages.items()}
+    return hand_over(coverage_registry(cluster, covered, at), cluster, _SUITE, target)

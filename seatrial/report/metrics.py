@@ -100,14 +100,18 @@ def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
     A folder, which must be there, gets one file per cluster and suite, whole or not at all. Raises OSError where it
     cannot be done.
     """
+    return hand_over(registry(result, last_good), result.cluster, result.suite, target)
+
+
+def hand_over(collected: "CollectorRegistry", cluster: str, suite: str, target: str) -> str:
+    """Write or push metrics as those of the cluster and suite, as `publish` does."""
     from prometheus_client import push_to_gateway, write_to_textfile
 
-    collected = registry(result, last_good)
     if is_gateway(target):
-        grouping = {"cluster": result.cluster, "suite": result.suite}
+        grouping = {"cluster": cluster, "suite": suite}
         push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=10)
         return "pushed"
-    path = Path(target) / file_name(result.cluster, result.suite)
+    path = Path(target) / file_name(cluster, suite)
     write_to_textfile(str(path), collected)
     path.chmod(0o644)  # the node exporter is another user
     return str(path)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError
 from seatrial.platforms.baremetal import BaremetalPlatform
-from seatrial.platforms.service import ServiceNode
+from seatrial.platforms.service import ServiceNode, taken
 from seatrial.text.hostlist import expand
 
 DEADLINE_S = 300  # of a test, after which the hosts end it by themselves
@@ -23,10 +23,7 @@ class HostService:
     def take(self, names: Sequence[str]) -> Cluster:
         by_host = {host: login for hosts, login in self._settings.host_settings.items() for host in expand((hosts,))}
         own = {host: login for host, login in by_host.items() if host in names}
-        changed = {"hosts": tuple(names), "host_settings": own, "deadline_s": DEADLINE_S}
-        platform = self._settings.model_copy(update=changed)
-        alone = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
-        return self._cluster.model_copy(update=alone)
+        return taken(self._cluster, names, hosts=tuple(names), host_settings=own, deadline_s=DEADLINE_S)
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         raise InputError("has no scheduler that would keep it out of service; keep jobs away from it")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from platform import machine as this_machine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seatrial.checks.suites import load_suite
 from seatrial.config.architecture import wrong_architecture
@@ -22,7 +22,7 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
 from seatrial.platforms.kubernetes.machines import Machine, machine, profile_of
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
-from seatrial.platforms.kubernetes.pod import GCS_FUSE, limits, node_selector, not_requested, tolerations
+from seatrial.platforms.kubernetes.pod import GCS_FUSE, limits, node_selector, not_requested, tolerates, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.text.words import some_of
 
@@ -145,7 +145,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
         return Reason.of("node-unfit", lack="is cordoned")
     tolerated = tolerations(cluster, settings)
     for taint in node["spec"].get("taints", ()):
-        if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
+        if taint.get("effect") != "PreferNoSchedule" and not any(tolerates(one, taint) for one in tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
             return Reason.of(
                 "node-unfit", lack=f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
@@ -175,12 +175,6 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
             "node-unfit", lack=f"offers {offered['memory']} of memory, {lacking}: lower platform.shared_memory"
         )
     return None
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (None, taint["key"]):
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
 
 
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:

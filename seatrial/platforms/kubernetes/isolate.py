@@ -27,27 +27,27 @@ class Cordon:
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
         """Return false for a node that is cordoned already."""
-        node_object = self._node(node)
+        node_object = self.find(node)
         if node_object["spec"].get("unschedulable"):
             return False
         taint = {"key": TAINT, "value": run_id, "effect": "NoSchedule"}
-        self._patch(node_object, {"unschedulable": True, "taints": [*taints_of(node_object), taint]})
+        self.patch(node_object, {"unschedulable": True, "taints": [*taints_of(node_object), taint]})
         return True
 
     def release(self, node: str) -> None:
-        node_object = self._node(node)
+        node_object = self.find(node)
         others = [taint for taint in taints_of(node_object) if taint["key"] != TAINT]
         if len(others) == len(taints_of(node_object)):
             raise InputError(f"node {node}: has no taint {TAINT}, so seatrial has not isolated it")
-        self._patch(node_object, {"unschedulable": None, "taints": others})
+        self.patch(node_object, {"unschedulable": None, "taints": others})
 
-    def _node(self, name: str) -> Object:
+    def find(self, name: str) -> Object:
         node_object = self._api.find(NODE, name)
         if node_object is None:
             raise InputError(f"node {name}: is no node of the cluster")
         return node_object
 
-    def _patch(self, node: Object, spec: Object) -> None:
+    def patch(self, node: Object, spec: Object) -> None:
         """Refused where somebody has changed the node meanwhile: a list of taints is replaced as a whole."""
         metadata = node["metadata"]
         with self._api.explained(f"patch Node {metadata['name']}"):

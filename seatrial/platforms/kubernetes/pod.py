@@ -189,6 +189,13 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
     return {**selected, **machine(settings.machine).node_selector, **settings.node_selector}
 
 
+def tolerates(toleration: Object, taint: Object) -> bool:
+    """Whether a pod with the toleration may be on a node with the taint."""
+    if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (None, taint["key"]):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
 def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object]:
     """The taints that the pods tolerate."""
     arch = _architecture(cluster, settings) or "amd64"

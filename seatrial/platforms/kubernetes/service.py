@@ -4,9 +4,8 @@ New and repaired nodes come with the taint, which a machine image, Karpenter or 
 it off and sets the condition `SeatrialQualified`, which node-readiness-controller and others read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.qualify import Qualify
@@ -18,8 +17,8 @@ from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
 from seatrial.platforms.kubernetes.platform import LEVELS
-from seatrial.platforms.kubernetes.pod import node_selector, tolerations
-from seatrial.platforms.service import ServiceNode, State
+from seatrial.platforms.kubernetes.pod import node_selector, tolerates, tolerations
+from seatrial.platforms.service import ServiceNode, State, taken
 
 GATE = "seatrial/gate"  # the taint of nodes that wait for a test, where the cluster file says no other
 CONDITION = "SeatrialQualified"
@@ -42,6 +41,7 @@ class KubernetesService:
         self._priority_class = qualify.priority_class
         self._gate = qualify.gate or GATE
         self._api = Api(settings)
+        self._nodes = Cordon(settings, self._api)
 
     def nodes(self) -> list[ServiceNode]:
         selected = node_selector(self._cluster, self._settings).items()
@@ -59,7 +59,7 @@ class KubernetesService:
 
     def _node(self, node: Object, labels: dict[str, str], user: str) -> ServiceNode:
         name, group = node["metadata"]["name"], leaf(labels)
-        keys = {taint["key"] for taint in taints_of(node)}
+        keys = _keys(node)
         failed = conditions(node).get(CONDITION, {})
         has_failed = failed.get("status") == "False"
         why = str(failed.get("message") or "") if has_failed else ""
@@ -78,7 +78,8 @@ class KubernetesService:
         """Whether a taint keeps pods away that is neither ours nor the gate's, and that tests do not tolerate."""
         known = {self._gate, TAINT}
         others = [t for t in taints_of(node) if t["key"] not in known and t["effect"] != "PreferNoSchedule"]
-        return any(not _is_tolerated(taint, tolerations(self._cluster, self._settings)) for taint in others)
+        tolerated = tolerations(self._cluster, self._settings)
+        return not all(any(tolerates(one, taint) for one in tolerated) for taint in others)
 
     def _users(self) -> dict[str, str]:
         """The pod that has each node or waits for it: with GPUs one that asks for any, else any that is no daemon."""
@@ -103,47 +104,36 @@ class KubernetesService:
     def take(self, names: Sequence[str]) -> Cluster:
         settings = self._settings
         gates = [Toleration(key=key, operator="Exists") for key in (self._gate, TAINT, _UNSCHEDULABLE)]
-        changed: dict[str, Any] = {
-            "target_nodes": tuple(names),
-            "avoid_nodes": (),
-            "launcher": "job",
-            "topology": None,
-            "priority_class": self._priority_class,
-            "tolerations": (*settings.tolerations, *gates),
-            "annotations": {**settings.annotations, **_EVICTABLE},
-            "queue_timeout_s": _QUEUE_TIMEOUT_S,
-            "start_timeout_s": _START_TIMEOUT_S,
-            "deadline_s": DEADLINE_S,
-        }
-        platform = settings.model_copy(update=changed)
-        own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
-        return self._cluster.model_copy(update=own)
+        return taken(
+            self._cluster,
+            names,
+            target_nodes=tuple(names),
+            avoid_nodes=(),
+            launcher="job",
+            topology=None,
+            priority_class=self._priority_class,
+            tolerations=(*settings.tolerations, *gates),
+            annotations={**settings.annotations, **_EVICTABLE},
+            queue_timeout_s=_QUEUE_TIMEOUT_S,
+            start_timeout_s=_START_TIMEOUT_S,
+            deadline_s=DEADLINE_S,
+        )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
-        node = self._find(name)
-        if self._gate not in {taint["key"] for taint in taints_of(node)}:
-            Cordon(self._settings, self._api).isolate(name, run_id, code)
+        if self._gate not in _keys(self._nodes.find(name)):
+            self._nodes.isolate(name, run_id, code)
         self._set_condition(name, "False", code, f"{code} in run {run_id}")
 
     def let_in(self, name: str) -> None:
-        node = self._find(name)
-        keys = {taint["key"] for taint in taints_of(node)}
+        keys = _keys(self._nodes.find(name))
         if not keys & {self._gate, TAINT}:
             raise InputError(f"node {name}: has neither taint {self._gate} nor {TAINT}, so it does not wait")
         self._set_condition(name, "True", "Passed", "passed its test")
         if self._gate in keys:
-            left = [taint for taint in taints_of(node) if taint["key"] != self._gate]
-            metadata = {"resourceVersion": self._find(name)["metadata"]["resourceVersion"]}
-            with self._api.explained(f"patch Node {name}"):
-                self._api.patch(NODE, name, {"metadata": metadata, "spec": {"taints": left}})
+            node = self._nodes.find(name)  # the condition has changed it
+            self._nodes.patch(node, {"taints": [taint for taint in taints_of(node) if taint["key"] != self._gate]})
         if TAINT in keys:
-            Cordon(self._settings, self._api).release(name)
-
-    def _find(self, name: str) -> Object:
-        node = self._api.find(NODE, name)
-        if node is None:
-            raise InputError(f"node {name}: is no node of the cluster")
-        return node
+            self._nodes.release(name)
 
     def _set_condition(self, name: str, status: str, code: str, message: str) -> None:
         """Set the node's condition; reasons of conditions are in camel case."""
@@ -166,20 +156,14 @@ def leaf(labels: dict[str, str]) -> str:
     return levels[-1] if levels else ""
 
 
+def _keys(node: Object) -> set[str]:
+    """The keys of the node's taints."""
+    return {taint["key"] for taint in taints_of(node)}
+
+
 def _asks_for(container: Object, resource: str) -> bool:
     limits = (container.get("resources") or {}).get("limits") or {}
     return str(limits.get(resource, "0")) not in ("0", "")
-
-
-def _is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
-    for toleration in tolerated:
-        if toleration.get("effect") not in (None, taint["effect"]):
-            continue
-        if toleration.get("key") not in (None, taint["key"]):
-            continue
-        if toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value", ""):
-            return True
-    return False
 
 
 def service(cluster: Cluster) -> KubernetesService:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import Fault
 from seatrial.model.errors import InputError
-from seatrial.platforms.local import LocalPlatform
 from seatrial.platforms.local.busy import Stage, opened, read
-from seatrial.platforms.service import ServiceNode
+from seatrial.platforms.service import ServiceNode, taken
 
 _LEAF_NODES = 4  # consecutive nodes count as behind one leaf switch
 
@@ -34,10 +33,8 @@ class LocalService:
         return ServiceNode(name, "idle", group)
 
     def take(self, names: Sequence[str]) -> Cluster:
-        platform = LocalPlatform(kind="local", names=tuple(names))
         faults = tuple(fault for fault in self._cluster.faults if _is_among(fault, names))
-        changed = {"nodes": len(names), "platform": platform, "faults": faults, "keep": "never", "isolate": None}
-        return self._cluster.model_copy(update=changed)
+        return taken(self._cluster, names, names=tuple(names)).model_copy(update={"faults": faults})
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         with opened(self._cluster.name) as (stage, keep):

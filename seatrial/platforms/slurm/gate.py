@@ -8,21 +8,26 @@ was killed, the reservation keeps other jobs away until the run's leftovers are 
 import re
 from collections.abc import Mapping, Sequence
 
-from seatrial.model.errors import LaunchError
+from seatrial.model.errors import InputError, LaunchError
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_name
 from seatrial.text.hostlist import expand
 
 GATE = "seatrial gate"  # how the reasons of nodes begin that wait for a test, where the cluster file says no other
 _NODES = re.compile(r"(?:^|\s)Nodes=(\S{1,10000})")
-_PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
+PATTERN = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # one of a[1-3,5],b
+_ONE_NODE = re.compile(r"(?!all$)[a-z0-9][a-z0-9._-]*", re.IGNORECASE)  # scontrol takes lists, ranges and ALL as well
 _CLOSED = ("drained", "draining", "drng", "drain")
 
 
 def reason_of(login: Login, node: str) -> str:
-    """Slurm's reason of a node that is out of service; empty while it is in service."""
+    """Slurm's reason of a node that is out of service; empty while it is in service. Raises InputError."""
+    if not _ONE_NODE.fullmatch(node):
+        raise InputError(f"node {node!r}: must be the name of one node")
     printed = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"]).strip()
-    return "" if printed in ("", "none") else printed.splitlines()[0].strip()
+    if not printed:
+        raise InputError(f"node {node}: is no node of the cluster")
+    return "" if printed == "none" else printed.splitlines()[0].strip()
 
 
 def open_gate(login: Login, run_id: str, nodes: Sequence[str]) -> None:
@@ -52,7 +57,7 @@ def close_gate(login: Login, run_id: str, reasons: Mapping[str, str]) -> None:
     nodes = _NODES.search(shown)
     if nodes is None or f"ReservationName={name}" not in shown:
         return
-    for node in expand(_PATTERN.findall(nodes[1])):
+    for node in expand(PATTERN.findall(nodes[1])):
         state = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).strip()
         if not state.startswith(_CLOSED):
             reason = f"reason={reasons.get(node) or GATE}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.config.cluster import Cluster
 from seatrial.config.qualify import Qualify
 from seatrial.model.errors import InputError
-from seatrial.platforms.service import ServiceNode, State
+from seatrial.platforms.service import ServiceNode, State, taken
 from seatrial.platforms.slurm import SlurmPlatform, hosts_in
 from seatrial.platforms.slurm.gate import GATE, reason_of
 from seatrial.platforms.slurm.isolate import OWN, Drain
@@ -70,21 +70,20 @@ class SlurmService:
 
     def take(self, names: Sequence[str]) -> Cluster:
         settings, qualify = self._settings, self._qualify
-        changed = {
-            "nodelist": ",".join(names),
-            "exclude": None,
-            "switches": None,
-            "reservation": None,
-            "partition": qualify.partition or settings.partition,
-            "qos": qualify.qos or settings.qos,
-            "account": qualify.account or settings.account,
-            "time_limit": TIME_LIMIT,
-            "queue_timeout_s": _QUEUE_TIMEOUT_S,
-            "start_timeout_s": _START_TIMEOUT_S,
-        }
-        platform = settings.model_copy(update=changed)
-        own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
-        return self._cluster.model_copy(update=own)
+        return taken(
+            self._cluster,
+            names,
+            nodelist=",".join(names),
+            exclude=None,
+            switches=None,
+            reservation=None,
+            partition=qualify.partition or settings.partition,
+            qos=qualify.qos or settings.qos,
+            account=qualify.account or settings.account,
+            time_limit=TIME_LIMIT,
+            queue_timeout_s=_QUEUE_TIMEOUT_S,
+            start_timeout_s=_START_TIMEOUT_S,
+        )
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         reason = reason_of(self._login, name)

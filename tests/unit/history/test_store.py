@@ -172,8 +172,8 @@ def test_a_link_is_as_old_as_the_newest_run_of_its_cluster_that_measured_it(stor
     night(2, "a--b", "b--d", verdict=Verdict.DEGRADED)
     night(3, "c--d", cluster="other")
     at = {day: START + timedelta(days=day) for day in (1, 2)}
-    assert store.links_measured("lab") == {"a--b": at[2], "a--c": at[1], "b--d": at[2]}
-    assert store.links_measured("nobody") == {}
+    assert store.measured("lab", "link") == {"a--b": at[2], "a--c": at[1], "b--d": at[2]}
+    assert store.measured("nobody", "link") == {}
 
 
 def test_processes_that_open_and_save_at_once_all_succeed(url: str) -> None:

@@ -76,11 +76,11 @@ def test_links_without_a_cluster_are_bad_input() -> None:
 def test_a_run_of_one_node_has_no_links() -> None:
     with open_store("sqlite://") as store:
         store.save(a_run(1, nodes=NODES[:1]), Path())
-        assert link_ages(store.runs()[0], ["node-0"], store.links_measured("lab")).empty
+        assert link_ages(store.runs()[0], ["node-0"], store.measured("lab", "link")).empty
 
 
 def test_a_node_whose_name_has_the_separator_of_links_in_it() -> None:
     with open_store("sqlite://") as store:
         store.save(night(1, "pool--a--pool--b"), Path())
-        ages = link_ages(store.runs()[0], ["pool--b", "pool--a"], store.links_measured("lab"))
+        ages = link_ages(store.runs()[0], ["pool--b", "pool--a"], store.measured("lab", "link"))
     assert ages[["link", "age_days"]].values.tolist() == [["pool--a--pool--b", 0.0]]
