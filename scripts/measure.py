@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
-MOST_NODES = 505_000
+MOST_NODES = 525_000
 MOST_A_LINE, MOST_A_LINE_OF_MODULE = 7.9, 12.2
 MOST_NESTED = 85  # comprehensions that hold another
 MOST_BRANCHES = 34  # of a function
