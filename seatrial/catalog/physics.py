@@ -6,7 +6,7 @@ collectives.
 
 from dataclasses import dataclass, replace
 
-from seatrial.catalog import nics_of
+from seatrial.catalog import nic_of, nics_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.curves import SHARE
 from seatrial.model.errors import InputError
@@ -29,6 +29,10 @@ _IN_NETWORK_GAIN = 1.5
 _NICS_OF_A_RANK = 2.0
 # Of each GPU, where the rate of a node is unknown: 800 Gb/s.
 _FASTEST_NIC_GB_S = 100.0
+# Of a port's rate: below the first RDMA is degraded, and fails below the second; what is above the third is another
+# port's. Azure's NDv5 owes 380 of 400 Gb/s, CVS 280 with GPU memory on MI300X.
+PORT_SLOW, PORT_BROKEN, PORT_MOST = 0.8, 0.5, 1.05
+FILLS_A_PORT = 1 << 16  # bytes: smaller messages do not
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
@@ -100,6 +104,17 @@ def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None
         part = largest_bytes / (largest_bytes + limit.gb_s * 1e9 * slow_s)
     low, floor = part * limit.gb_s * _SLOW_SHARE, part * limit.gb_s * _BROKEN_SHARE
     return Baseline("physics", limit.gb_s, low, None, floor, 0, limit.words)
+
+
+def from_port(measurement: Measurement, setup: Setup) -> Baseline | None:
+    """Return what RDMA over one rail reaches of a NIC's rate; None unless the fabric's name has it."""
+    rate = nic_of(setup.fabric).gbit_s / 8
+    size = measurement.conditions.get("message_bytes")
+    if measurement.metric != "rdma_bandwidth" or not rate or not isinstance(size, int) or size < FILLS_A_PORT:
+        return None
+    rate *= 2 if measurement.conditions.get("way") == "both" else 1
+    words = f"the {number(rate)} GB/s of a port of {setup.fabric}"
+    return Baseline("physics", rate, PORT_SLOW * rate, PORT_MOST * rate, PORT_BROKEN * rate, 0, words)
 
 
 def _is_large(largest_bytes: int | None, setup: Setup) -> bool:

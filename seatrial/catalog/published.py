@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.catalog import Reference, TrainingFigure, devices, one_nic, references, trainings
 from seatrial.catalog.llama import beside_llama, from_llama
-from seatrial.catalog.physics import from_links, from_physics, wire
+from seatrial.catalog.physics import from_links, from_physics, from_port, wire
 from seatrial.catalog.reach import from_reach
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
@@ -209,6 +209,7 @@ def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> l
     setup = part_of(measurement, setup)
     candidates = (
         from_physics(measurement, setup),
+        from_port(measurement, setup),
         from_training(measurement, setup)
         or from_llama(measurement, setup.hardware, ranks_of(measurement, setup))
         or _from_catalog(measurement, setup, sizes)

@@ -66,6 +66,11 @@ DEVICE_METRICS = {
     "disk_read": Metric("MB/s", "the same file read", _DISK),
 }
 
+RDMA_METRICS = {
+    "rdma_bandwidth": Metric("GB/s", "perftest over a rail between two nodes, by how many rails at once", _GPU),
+    "rdma_latency": Metric("us", "the typical time of a small message over a rail, half of a round trip", _LINK),
+}
+
 STORAGE_METRICS = {
     "storage_write": Metric("GB/s", "streams to a shared file system (1e9 bytes), of each node and of 1 to all", _DISK),
     "storage_read": Metric("GB/s", "the same files read, likewise", _DISK),
@@ -116,7 +121,9 @@ CAMPAIGN_METRICS = {
     "uncompared_phases": Metric("", "phases of a campaign that passed with numbers that no baseline exists for"),
 }
 
-_OF_CHECKS = CONNECTIVITY_METRICS | DEVICE_METRICS | STORAGE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
+_OF_CHECKS = (
+    CONNECTIVITY_METRICS | DEVICE_METRICS | RDMA_METRICS | STORAGE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
+)
 _ALL: Mapping[str, Metric] = _OF_CHECKS | CAMPAIGN_METRICS
 REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
 

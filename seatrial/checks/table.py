@@ -14,6 +14,7 @@ from seatrial.checks.contract import CheckContext, CheckType, Repeated, TimeLeft
 from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.metrics import Doubt
+from seatrial.checks.rdma.check import RDMA
 from seatrial.checks.storage.check import STORAGE
 from seatrial.checks.training.check import TRAINING
 from seatrial.config.run import Run
@@ -23,7 +24,7 @@ from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
 
-CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DCGM, DEVICES, STORAGE, COLLECTIVES, TRAINING)
+CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DCGM, DEVICES, RDMA, STORAGE, COLLECTIVES, TRAINING)
 
 
 def left_out(kind: CheckType, run: Run) -> str | None:

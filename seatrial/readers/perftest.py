@@ -2,16 +2,24 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
-from seatrial.readers.report import Report, Result
+from seatrial.readers.report import WRONG_DATA, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 _RDMA = "tool-rdma-failed"
 TEST = lazy(r"[ \t]{0,60}(RDMA_\w{1,20}|Send|Atomic\w{0,20}) (?:Bidirectional )?(BW|Latency|Post List BW) Test")
 _DEVICE = lazy(r"\bDevice\s{0,40}: (\S{1,60})")
-_UNITS = {"gb/sec": 1 / 8, "gbps": 1 / 8, "mb/sec": 1e-3, "mib/sec": 2**20 / 1e9, "mibps": 2**20 / 1e9}  # to GB/s
+_UNITS = {  # to GB/s
+    "gb/s": 1.0,
+    "gb/sec": 1 / 8,
+    "gbps": 1 / 8,
+    "mb/sec": 1e-3,
+    "mib/sec": 2**20 / 1e9,
+    "mibps": 2**20 / 1e9,
+}
 _HEADING = lazy(r"#bytes\s+#iterations\s+(.{1,200})")
 _ROW = lazy(r"\A\s*+(\d{1,12}+)\s++(\d{1,12}+)((?:\s++\d{1,12}+(?:\.\d{1,9}+)?){1,9}+)\s*+\Z")
 _RDMA_ERROR = lazy(
@@ -21,6 +29,8 @@ _RDMA_ERROR = lazy(
     r"|Couldn't (?:allocate|get|listen|open|create|read) .{1,80}"
     r"|Unable to read to socket.{0,40})"
 )
+_VALIDATION = lazy(r".{0,40}?VALIDATION: FAILED.{0,200}")
+_MEGA = 1e6  # MsgRate counts millions
 BEGINS = lazy(
     rf"\s{{0,40}}#bytes\s+#iterations|{TEST.pattern}|(?:\w{{1,40}}: )?Couldn't (?:read|get) remote address"
     r"|\s{0,8}Couldn't connect to [\w.:-]{1,253}:\d{1,5}\s*$"
@@ -31,7 +41,7 @@ PERFTEST_LINE = lazy(
     r"|\s*+(?:Dual-port|Number of qps|Connection type|CQ Moderation|Mtu|Link type|Max inline data|GID index|rdma_cm QPs"
     r"|Data ex\. method|TX depth|RX depth|Outstand reads|PCIe relax order|ibv_wr\* API|Use ROCm memory"
     r"|local address|remote address|GID|WARNING: BW peak|Conflicting CPU frequency)\b.{0,300}"
-    rf"|{_RDMA_ERROR.pattern})"
+    rf"|{_RDMA_ERROR.pattern}|.{{0,40}}?VALIDATION: )"
 )
 
 
@@ -52,6 +62,8 @@ def read_perftest(lines: Sequence[str]) -> Report:
             values = [float(value) for value in row[3].split()]
             named = dict(zip(columns, values, strict=False))
             measurements += _of_row(tool, subject, int(row[1]), named, both_ways=both_ways)
+        elif wrong := _VALIDATION.match(line):
+            results.append(Result(Verdict.CORRUPT, WRONG_DATA, wrong[0].strip()))
         elif error := _RDMA_ERROR.match(line):
             results.append(Result(Verdict.FAIL, _RDMA, error[0].strip()))
     return Report(tool, tuple(results), tuple(measurements))
@@ -71,3 +83,28 @@ def _of_row(
             yield Measurement("rdma_bandwidth", gb_s, "GB/s", subject, conditions, (gb_s,))
         elif words.startswith("t_typical") and unit == "usec":
             yield Measurement("rdma_latency", value, "us", subject, conditions, (value,), better="lower")
+
+
+def read_document(document: dict[str, Any]) -> Report | None:
+    """The report of `--out_json`; None for another document.
+
+    It does not say whether bandwidths are Gb/s or MiB/s, so they are made from messages a second.
+    """
+    info, results = document.get("test_info"), document.get("results")
+    if not isinstance(info, dict) or not isinstance(results, dict) or not isinstance(info.get("test"), str):
+        return None
+    words = info["test"][:80].replace("_", " ").removesuffix(" Test")
+    both_ways = " Bidirectional" in words
+    tool = f"perftest {words.replace(' Bidirectional', '').replace('RDMA ', 'RDMA_')}"
+    size, rate, typical = (_number(results, name) for name in ("MsgSize", "MsgRate", "t_typical"))
+    values = {"bw average[GB/s]": rate * _MEGA * size / 1e9} if rate else {"t_typical[usec]": typical}
+    subject = Subject("node", str(info.get("Device") or "node")[:60])
+    found = _of_row(tool, subject, int(size), values, both_ways=both_ways) if size and any(values.values()) else ()
+    return Report(tool, (), tuple(found))
+
+
+def _number(values: dict[str, Any], name: str) -> float:
+    """The number of that name, 0 where there is none."""
+    value = values.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e12
+    return float(value) if is_number and value is not None else 0.0

@@ -3,17 +3,15 @@
 from dataclasses import replace
 
 from seatrial.catalog import nic_of
+from seatrial.catalog.physics import FILLS_A_PORT, PORT_BROKEN, PORT_MOST, PORT_SLOW
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict, worst
 
-_SLOW, _LIMIT = 0.8, 0.5  # of the port's rate: below it is degraded, and fail
 _AS_RATED = 0.95  # of the rate that a port itself reports
-_MOST = 1.05  # a number above was not measured on such a port
 _CODES = {Verdict.PASS: "port-as-rated", Verdict.INCONCLUSIVE: "port-above-rate"}
 _CODES |= {Verdict.DEGRADED: "port-below-rate", Verdict.FAIL: "port-below-rate"}
-_LARGE = 1 << 16  # bytes: smaller messages do not fill a port
 
 
 def against_port(check: Check, fabric: str | None) -> Check:
@@ -33,8 +31,8 @@ def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
     """The fastest large message of each device and test, and the rates of ports."""
     kept: dict[tuple[str, str], Measurement] = {}
     for measurement in measurements:
-        size = measurement.conditions.get("message_bytes", _LARGE)
-        if measurement.metric not in ("rdma_bandwidth", "port_rate") or int(size) < _LARGE:
+        size = measurement.conditions.get("message_bytes", FILLS_A_PORT)
+        if measurement.metric not in ("rdma_bandwidth", "port_rate") or int(size) < FILLS_A_PORT:
             continue
         key = (measurement.metric, measurement.subject.name)
         if key not in kept or measurement.value > kept[key].value:
@@ -45,10 +43,10 @@ def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
 def _judged(measurement: Measurement, port_gb_s: float) -> Judgement:
     ways = 2 if measurement.conditions.get("bidirectional") else 1
     share = measurement.value / (ways * port_gb_s)
-    enough = _AS_RATED if measurement.metric == "port_rate" else _SLOW
-    verdict = Verdict.PASS if share <= _MOST else Verdict.INCONCLUSIVE
+    enough = _AS_RATED if measurement.metric == "port_rate" else PORT_SLOW
+    verdict = Verdict.PASS if share <= PORT_MOST else Verdict.INCONCLUSIVE
     if share < enough:
-        verdict = Verdict.FAIL if share < _LIMIT else Verdict.DEGRADED
+        verdict = Verdict.FAIL if share < PORT_BROKEN else Verdict.DEGRADED
     reason = Reason.of(
         _CODES[verdict],
         device=measurement.subject.name,

@@ -35,7 +35,13 @@ def _read_json(lines: Sequence[str]) -> Report | None:
     document = document_of(lines)
     if document is None:
         return None
-    for read in (dcgm.read_document, nvbandwidth.read_document, fabric.read_document, training_results.read_document):
+    for read in (
+        dcgm.read_document,
+        nvbandwidth.read_document,
+        fabric.read_document,
+        perftest.read_document,
+        training_results.read_document,
+    ):
         if report := read(document):
             return report
     return None

@@ -47,7 +47,7 @@ def _of_run(store: "Store", row: "RunRow", pair: Sequence[str], now: datetime) -
     """
     weight = 0.5 ** ((now - row.started) / timedelta(days=_HALF_LIFE_DAYS))
     day = row.started.date().isoformat()
-    tests = [test for m in store.measurements(row.run_id) if (test := _of_link(row.run_id, m, pair, weight, day))]
+    tests = [test for m in store.measurements(row.run_id) if (test := link_test(row.run_id, m, pair, weight, day))]
     return tests + _of_rounds(row, weight, day)
 
 
@@ -68,7 +68,7 @@ def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
     return tests
 
 
-def _of_link(run_id: str, measurement: Measurement, pair: Sequence[str], weight: float, day: str) -> GroupTest | None:
+def link_test(run_id: str, measurement: Measurement, pair: Sequence[str], weight: float, day: str) -> GroupTest | None:
     """The test of a link between two nodes; None for other subjects, and for numbers that are no rates."""
     subject = measurement.subject
     nodes = tuple(subject.name.split("--") if subject.kind == "link" else pair)
@@ -77,6 +77,9 @@ def _of_link(run_id: str, measurement: Measurement, pair: Sequence[str], weight:
         return None
     if len(nodes) != 2 or measurement.better != "higher" or not measurement.value > 0:
         return None
-    conditions = " ".join(f"{name}={value}" for name, value in sorted(measurement.conditions.items()))
+    rail = measurement.conditions.get("rail")  # to a test of RDMA what a GPU is to a collective
+    gpus = ((str(rail),),) * 2 if rail is not None else ()
+    others = sorted((name, value) for name, value in measurement.conditions.items() if name != "rail")
+    conditions = " ".join(f"{name}={value}" for name, value in others)
     name = f"{run_id}/{measurement.metric} {'--'.join(nodes)}"
-    return GroupTest(name, measurement.metric, nodes, {_WHOLE: measurement.value}, (), conditions, weight, day)
+    return GroupTest(name, measurement.metric, nodes, {_WHOLE: measurement.value}, gpus, conditions, weight, day)

@@ -13,6 +13,7 @@ import yaml
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.dcgm import Dcgm
 from seatrial.checks.devices.section import Devices
+from seatrial.checks.rdma.section import Rdma
 from seatrial.checks.storage.check import Storage
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
@@ -53,7 +54,7 @@ def test_shipped_suites_load(name: str) -> None:
         "qualify": {Training},
         "qualify-pairs": {Devices, Training},
     }
-    left_out = {Dcgm, Storage} | alone.get(name, set())
+    left_out = {Dcgm, Rdma, Storage} | alone.get(name, set())
     assert {kind.section for kind in CHECKS if suite.section(kind.section)} == {
         kind.section for kind in CHECKS
     } - left_out

@@ -21,7 +21,7 @@ from seatrial.text.words import some_of
 _CONFIDENCE = 0.6  # the counter is certain; that it is why the numbers are slow is not
 _CLEAR_MINORITY = 3  # one of three nodes and fewer
 Event = TypeVar("Event", bound=KernelEvent)
-_OVER_LINKS = ("busbw", "latency", "tcp_", "peer_copy")  # how metrics begin that a bad link slows down
+_OVER_LINKS = ("busbw", "latency", "tcp_", "rdma_", "peer_copy")  # how metrics begin that a bad link slows down
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,320 @@
+"""The check `rdma`: what perftest measures between pairs of nodes, on every rail alone and on all rails at once.
+
+In a round each node has one partner, and all pairs are tested at once, so that the switches between them are at work
+too; nodes of one machine take turns. Numbers are those of
+links by rail, `out` from the node that the link names first and `in` to it. Port counters of before and after are those
+of the inventory.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+
+from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.rates import Findings
+from seatrial.checks.connectivity.reachability import Pair, link_name
+from seatrial.checks.connectivity.throughput import partners
+from seatrial.checks.contract import CheckContext, CheckType, Repeated, StepResult, TimeLeft, log_repeat
+from seatrial.checks.devices.answers import Problem
+from seatrial.checks.metrics import RDMA_METRICS, Doubt
+from seatrial.checks.rdma.section import (
+    PairTest,
+    Rail,
+    Rdma,
+    command_line,
+    gpu_beside,
+    memory_of,
+    most_rounds,
+    options_in,
+    plan_rdma,
+    rdma_devices,
+    tests_of_pair,
+)
+from seatrial.model.errors import MissingError, RemoteError
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Node, Testbed
+from seatrial.model.verdict import Verdict, worst
+from seatrial.readers.perftest import read_perftest
+from seatrial.remote.answers import NodeAnswer, printable
+from seatrial.remote.line_probe import LineProbe
+from seatrial.remote.node_setup import standard_library_program
+from seatrial.remote.ssh import connect, fan_out, in_parallel, on_each
+from seatrial.text.words import count, number, some_of
+
+log = logging.getLogger("seatrial.rdma")
+
+_NAME = "rdma"
+_REMEDY = "install package perftest, or name its `folder`"
+_NOT_FOUND = 127  # the status of a program that is not there
+_SPARE_S = 10.0  # besides the programs' own time
+_MOST_PROGRAMS = 64
+
+
+class Ended(NodeAnswer):
+    """How one program ended; the status is None where its time was over."""
+
+    status: int | None = Field(ge=-255, le=255)
+    output: Annotated[str, Field(max_length=4096)]
+
+
+class AllEnded(NodeAnswer):
+    """How the programs of the request `id` ended."""
+
+    id: int
+    ended: list[Ended] = Field(max_length=_MOST_PROGRAMS)
+
+
+class Listening(NodeAnswer):
+    """Whether something listens on all ports of the request `id`; if not, its programs have ended."""
+
+    id: int
+    listening: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the pairs gave."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, other: "_Found") -> None:
+        self.measurements += other.measurements
+        self.problems += other.problems
+
+
+def rdma(context: CheckContext) -> StepResult:
+    """Test the pairs of some rounds. Raises MissingError if a node has no perftest, or no node has an RDMA device."""
+    started, section, testbed = time.monotonic(), context.section(Rdma), context.testbed
+    trial = _Trial(context, section)
+    found = _Found(problems=list(trial.missing))
+    for pairs in _rounds(testbed, section, context.run.day or 0):
+        found.add(trial.run(pairs))
+    problems = found.problems
+    links = {measurement.subject.name for measurement in found.measurements}
+    check = Check(
+        _NAME,
+        worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
+        join(problem.reason for problem in problems[:4])
+        or f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}",
+        time.monotonic() - started,
+        tuple(found.measurements),
+        suspects=tuple(problem.suspect for problem in problems if problem.suspect),
+    )
+    return StepResult(check, testbed)
+
+
+def _rounds(testbed: Testbed, section: Rdma, day: int) -> Iterator[list[Pair]]:
+    """Disjoint pairs, other ones each day; one at a time where nodes share a machine."""
+    names = [node.name for node in testbed.nodes]
+    rounds = min(section.rounds, most_rounds(len(names)))
+    for turn in range(rounds):
+        pairs = partners(names, day * rounds + turn)
+        yield from ([[pair] for pair in pairs] if testbed.shared_cores else [pairs])
+
+
+class _Trial:
+    """The rails of a testbed, perftest's options there, and the tests of its pairs."""
+
+    def __init__(self, context: CheckContext, section: Rdma) -> None:
+        self.testbed, self.section = context.testbed, section
+        found = context.recall(Findings)
+        self._inventories = dict(found.inventories) if found else {}
+        self._nodes = {node.name: node for node in self.testbed.nodes}
+        self.known = self._options()
+        devices, self.missing = self._devices()
+        self.rails = [self._rail(device, place) for place, device in enumerate(devices)]
+
+    def _options(self) -> frozenset[str]:
+        """The options that perftest has on all nodes. Raises MissingError if it is not on each."""
+        programs = [f"{self.section.folder}/{name}" if self.section.folder else name for name in self.section.programs]
+        asked: dict[str, object] = {"programs": [[program, "--help"] for program in programs], "ports": []}
+
+        def ask(node: Node) -> list[Ended]:
+            with ExitStack() as opened:
+                probe = self._probe(node, opened)
+                timeout_s = self.section.timeout_s
+                return probe.ask({**asked, "seconds": timeout_s}, AllEnded, timeout_s + _SPARE_S).ended
+
+        answers = on_each(self.testbed.nodes, ask, fan_out(self.testbed))
+        ended = {name: answer for name, answer in answers.items() if isinstance(answer, list)}
+        for place, program in enumerate(self.section.programs):
+            lacking = [name for name, all_ended in ended.items() if _is_missing(all_ended, place)]
+            if lacking:
+                where = f"on {some_of(lacking)}"
+                raise MissingError(Reason.of("program-missing", program=program, where=where, remedy=_REMEDY))
+        texts = ["\n".join(each.output for each in all_ended) for all_ended in ended.values()]
+        return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
+
+    def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+        """The devices of most nodes, and what nodes lack of them. Raises MissingError if there are none."""
+        if self.section.devices:
+            return self.section.devices, ()
+        up = {name: rdma_devices(inventory) for name, inventory in self._inventories.items() if name in self._nodes}
+        having = Counter(device for devices in up.values() for device in devices)
+        devices = tuple(sorted(device for device, nodes in having.items() if 2 * nodes > len(self._nodes)))
+        if not devices:
+            raise MissingError(Reason.of("rdma-no-device"))
+        lacking = {name: [device for device in devices if device not in own] for name, own in up.items()}
+        problems = [
+            Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, Reason.of("rdma-device-down", devices=some_of(those))))
+            for name, those in lacking.items()
+            if those
+        ]
+        return devices, tuple(problems)
+
+    def _rail(self, device: str, place: int) -> Rail:
+        gpus = {node.name: gpu_beside(self._inventories.get(node.name), device, place) for node in self.testbed.nodes}
+        known = {name: gpu for name, gpu in gpus.items() if gpu is not None}
+        return Rail(device, self.section.port + place, known if len(known) == len(gpus) else {})
+
+    def _probe(self, node: Node, opened: ExitStack) -> LineProbe:
+        transport = connect(self.testbed, node, self.section.timeout_s)
+        opened.callback(transport.close)
+        return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
+
+    def run(self, pairs: Sequence[Pair]) -> _Found:
+        """All tests of pairs that are disjoint, each test of all pairs at once."""
+        found = _Found()
+        with ExitStack() as opened:
+            nodes = [self._nodes[name] for pair in pairs for name in pair]
+            started = on_each(nodes, lambda node: self._probe(node, opened), fan_out(self.testbed))
+            probes = {name: probe for name, probe in started.items() if not isinstance(probe, RemoteError)}
+            found.problems += [_silent(name, why) for name, why in started.items() if isinstance(why, RemoteError)]
+            left = [pair for pair in pairs if set(pair) <= probes.keys()]
+            for test in tests_of_pair(self.section, self.rails):
+                results = in_parallel(left, partial(self._tested, test, probes), max(1, len(left)))
+                for pair, result in zip(left, results, strict=True):
+                    found.add(result)
+                    _log(test, pair, result)
+                left = [pair for pair, result in zip(left, results, strict=True) if not result.problems]
+        return found
+
+    def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Found:
+        """One test of one pair: the server first, then the client."""
+        client, server = (pair[1], pair[0]) if test.way == "in" else pair
+        commands = self._commands(test, client, server)
+        limit_s = self.section.seconds + self.section.timeout_s
+        ports = [rail.port for rail in test.rails]
+        serving = {"programs": commands[server], "ports": ports, "seconds": limit_s}
+        try:
+            serves = probes[server].send(serving)
+            if not probes[server].answer(serves, Listening, limit_s + _SPARE_S).listening:
+                ended = probes[server].answer(serves, AllEnded, _SPARE_S).ended
+                return _Found(problems=[_failed(pair, *self._first_words(test, ended))])
+            asks = probes[client].send({"programs": commands[client], "ports": [], "seconds": limit_s})
+            ended = probes[client].answer(asks, AllEnded, limit_s + _SPARE_S).ended
+            served = probes[server].answer(serves, AllEnded, limit_s + _SPARE_S).ended
+        except RemoteError as error:
+            return _Found(problems=[_failed(pair, test.rails[0].device, error.reason)])
+        if not len(ended) == len(served) == len(test.rails):
+            return _Found(problems=[_failed(pair, test.rails[0].device, "another number of programs ended")])
+        found = _Found()
+        for rail, at_client, at_server in zip(test.rails, ended, served, strict=True):
+            found.add(self._read(test, rail, pair, (at_client, at_server)))
+        return found
+
+    def _first_words(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
+        """The rail whose program gave up, and its last line."""
+        rails_ended = list(zip(test.rails, ended, strict=False))
+        rail, end = next((each for each in rails_ended if each[1].status), (test.rails[0], Ended(status=0, output="")))
+        return rail.device, _words((end,)) or "the program does not listen"
+
+    def _commands(self, test: PairTest, client: str, server: str) -> dict[str, list[list[str]]]:
+        address = self._nodes[server].address
+        ends = {server: "", client: address}
+        return {
+            name: [command_line(self.section, test, rail, name, self.known, to) for rail in test.rails]
+            for name, to in ends.items()
+        }
+
+    def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Found:
+        """The numbers of one rail, with the rail and the direction as conditions; and what went wrong there."""
+        own, of_server = (read_perftest(_lines(each)) for each in ended)
+        wrong = [result for result in (*own.results, *of_server.results) if result.verdict is Verdict.CORRUPT]
+        if wrong:
+            return _Found(problems=[_failed(pair, rail.device, wrong[0].words, Verdict.CORRUPT)])
+        measured = [m for m in own.measurements if m.finite and m.value > 0]
+        if ended[0].status != 0 or not measured:
+            return _Found(problems=[_failed(pair, rail.device, _words(ended) or "no result")])
+        m = measured[-1]
+        conditions: dict[str, ConditionValue] = {
+            "test": test.program,
+            "rail": rail.device,
+            "rails_at_once": len(test.rails),
+            "way": test.way,
+            "memory": memory_of(self.known, rail),
+            "message_bytes": m.conditions["message_bytes"],
+        }
+        return _Found([replace(m, subject=Subject("link", link_name(*pair)), conditions=conditions)])
+
+
+def _lines(end: Ended) -> list[str]:
+    return [printable(line.expandtabs()) for line in end.output.splitlines()]
+
+
+def _words(ended: Sequence[Ended]) -> str:
+    """An error in the words of perftest, else the last line that one of the programs printed."""
+    errors = (result.words for each in ended for result in read_perftest(_lines(each)).results)
+    last = (line for each in ended for line in reversed(_lines(each)) if line.strip())
+    return next(errors, "") or next(last, "").strip()
+
+
+def _is_missing(ended: Sequence[Ended], place: int) -> bool:
+    return place >= len(ended) or ended[place].status == _NOT_FOUND
+
+
+def _silent(name: str, error: RemoteError) -> Problem:
+    return Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, error.reason))
+
+
+def _failed(pair: Pair, device: str, what: str, verdict: Verdict = Verdict.FAIL) -> Problem:
+    code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
+    evidence = Reason.of(code, device=device, what=what)
+    return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))
+
+
+def _log(test: PairTest, pair: Pair, found: _Found) -> None:
+    values = [m.value for m in found.measurements]
+    if values:
+        unit = found.measurements[0].unit
+        log.info(
+            "%s %s: %s on %s, %s to %s %s", link_name(*pair), test.way, test.program, count(len(values), "rail"),
+            number(min(values)), number(max(values)), unit,
+        )  # fmt: skip
+
+
+def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+    """Test the pairs in doubt once more."""
+    log_repeat(_NAME, doubts)
+    trial = _Trial(context, context.section(Rdma))
+    for pair in dict.fromkeys(doubt.measurement.subject.nodes for doubt in doubts):
+        if left.over:
+            return
+        found = trial.run([(pair[0], pair[1])])
+        repeated.measurements += found.measurements
+        for problem in found.problems:
+            repeated.suspects += [problem.suspect] if problem.suspect else []
+            repeated.broke(problem.verdict, problem.reason)
+
+
+RDMA = CheckType(
+    name=_NAME,
+    section=Rdma,
+    description="perftest between nodes; none when unset",
+    run=rdma,
+    after=CONNECTIVITY.name,
+    metrics=RDMA_METRICS,
+    least_ranks=2,
+    repeat=repeat_rdma,
+    plan=plan_rdma,
+)

@@ -1,0 +1,131 @@
+"""Run programs beside each other on this node, as requests on standard input say.
+
+    programs.py
+
+Standard input:  {"id", "programs": [[word, ...], ...], "ports": [port, ...], "seconds": limit}, a line each
+Output for each: with ports, {"id", "listening": true} once something listens on all of them, false if that never is
+                 so and they are ended; then
+                 {"id", "ended": [{"status", "output"}, ...]}, in their order
+
+A status is null for a program that was ended at the limit, and 127 for one that is not there. It ends with its
+standard input, and so do the programs. Standard library only.
+"""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MOST_BYTES = 4096  # of what one program printed, its end
+MOST_FILE = 64 << 20  # bytes that a program may write into a file, its output too
+LEFT_OUT = re.compile(r"^ *(?:(?:local|remote) address:|GID:|-{20,}|$)")  # of perftest: a line for each queue pair
+POLL_S = 0.02
+LISTEN = "0A"  # as /proc/net/tcp has the state
+MOST_S = 3600  # without a request: it ends by itself
+
+
+def main():
+    for line in requests():
+        request = json.loads(line)
+        started = [Started(words) for words in request["programs"]]
+        try:
+            deadline = time.monotonic() + request["seconds"]
+            if request["ports"]:
+                is_up = listening(request["ports"], started, deadline)
+                say({"id": request["id"], "listening": is_up})
+                deadline = deadline if is_up else 0.0
+            for program in started:
+                program.wait(deadline)
+        finally:
+            for program in started:
+                program.end()
+        say({"id": request["id"], "ended": [program.result() for program in started]})
+
+
+def requests():
+    while True:
+        signal.alarm(MOST_S)
+        line = sys.stdin.readline()
+        signal.alarm(0)
+        if not line:
+            return
+        yield line
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+
+class Started:
+    """A program with its output in a file that has no name."""
+
+    def __init__(self, words):
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115
+        self.status, self.process = None, None
+        try:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output, start_new_session=True
+            )
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
+        except OSError as error:
+            self.status = 127
+            self.output.write(str(error).encode())
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait(self, deadline):
+        if self.process is None:
+            return
+        try:
+            self.status = self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+
+    def end(self):
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        self.process.wait()
+
+    def result(self):
+        size = self.output.seek(0, os.SEEK_END)
+        self.output.seek(max(0, size - 16 * MOST_BYTES))
+        lines = self.output.read(16 * MOST_BYTES).decode(errors="replace").splitlines()
+        text = "\n".join(line for line in lines if not LEFT_OUT.match(line))
+        self.output.close()
+        return {"status": self.status, "output": text[-MOST_BYTES:]}
+
+
+def listening(ports, started, deadline):
+    """Whether something listens on all ports before the deadline, while the programs run."""
+    while time.monotonic() < deadline and all(program.running() for program in started):
+        if set(ports) <= open_ports():
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def open_ports():
+    """The TCP ports that something listens on in this network namespace."""
+    ports = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table) as lines:
+                rows = [line.split() for line in lines][1:]
+        except OSError:
+            continue
+        ports |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTEN}
+    return ports
+
+
+if __name__ == "__main__":
+    main()
