@@ -1,4 +1,4 @@
-"""Slow a node's processors: what its processes use is followed by a pause in which all are stopped.
+"""Slow a node's processors: what its processes use is followed by a pause in which they are stopped.
 
     slow_cpu.py SHARE       runs inside the node's PID namespace until the node ends
 
@@ -7,6 +7,7 @@ its share anyway. Standard library only.
 """
 
 import os
+import re
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ _LOOK_S = 0.004  # a tick, which is how often the kernel counts processor time
 _BURST_S = 0.01  # of processor time before each pause: less than a measurement
 _STOPPED_S = 1.0  # at most, until those that ran have stopped: each must run for that
 _PRIORITY = -20  # pauses end in time
+_FILTERS = re.compile(r"^Seccomp_filters:\s+(\d+)$", re.MULTILINE)
 _HALTED = "TtZX"  # states of a process that is stopped or ended
 
 
@@ -25,16 +27,18 @@ def main(share: float) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     processors = len(os.sched_getaffinity(0))
     pause = 1 / (share * processors) - 1 / processors  # seconds for each second of processor time
-    before = _used()
+    before, own_filters = _used(), _filters(os.getpid())
     while True:
         time.sleep(_LOOK_S)
-        used = {pid: seconds - before.get(pid, 0.0) for pid, seconds in _used().items()}
+        now = _used()
+        used = {pid: seconds - before.get(pid, 0.0) for pid, seconds in now.items()}
         if sum(used.values()) > _BURST_S:
-            os.kill(-1, signal.SIGSTOP)  # all but this process and the first of the namespace
-            _wait_until_stopped([pid for pid, seconds in used.items() if seconds and pid != 1])
+            stopped = [pid for pid in used if pid != 1 and _filters(pid) <= own_filters]
+            _stop(stopped)
+            _wait_until_stopped([pid for pid in stopped if used[pid]])
             time.sleep(sum(used.values()) * pause)
-            before = _used()
             os.kill(-1, signal.SIGCONT)
+            before = now
 
 
 def _used() -> dict[int, float]:
@@ -50,6 +54,23 @@ def _used() -> dict[int, float]:
 def _clock_of(pid: int) -> int:
     """The clock of a process's time on processors: clock_getcpuclockid(3), as Linux numbers it."""
     return ~pid << 3 | 2
+
+
+def _filters(pid: int) -> int:
+    """How many filters of system calls (seccomp) a process has.
+
+    sshd's, for a login, forbids how the kernel lets a stopped process wait on (restart_syscall), and so ends it.
+    """
+    try:
+        return int(_FILTERS.findall(Path(f"/proc/{pid}/status").read_text())[0])
+    except (OSError, IndexError):  # it has just ended, or the kernel is older than 5.9
+        return 0
+
+
+def _stop(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
 
 
 def _wait_until_stopped(pids: list[int]) -> None:
