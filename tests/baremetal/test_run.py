@@ -49,6 +49,14 @@ def test_a_plain_user_behind_a_jump_host(console: Console, hosts: Hosts, setting
     assert min(ports[name] for name in NAMES[:3]) > 1024
 
 
+def test_hosts_are_qualified_by_their_names_alone(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
+    file = console.cluster(4, platform=settings, qualify={})
+    finished = console.run("qualify", file, "gpu-2")
+    assert finished.status == 0, finished.output
+    assert finished.out.startswith("gpu-2: pass (not-compared), run ")
+    assert console.run("qualify", file).out.startswith("pass: no node was tested")
+
+
 def test_keys_are_for_the_user_alone(run: Run, hosts: Hosts) -> None:
     as_user = ["setpriv", f"--reuid={USER}", "--regid=12345", "--clear-groups"]
     python = f"-path {sys.prefix} -prune"  # a clone of the repository may lie in /tmp
