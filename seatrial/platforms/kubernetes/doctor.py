@@ -22,7 +22,7 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
 from seatrial.platforms.kubernetes.machines import Machine, machine, profile_of
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
-from seatrial.platforms.kubernetes.pod import GCS_FUSE, limits, node_selector, not_requested, tolerates, tolerations
+from seatrial.platforms.kubernetes.pod import GCS_FUSE, is_tolerated, limits, node_selector, not_requested, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.text.words import some_of
 
@@ -145,7 +145,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
         return Reason.of("node-unfit", lack="is cordoned")
     tolerated = tolerations(cluster, settings)
     for taint in node["spec"].get("taints", ()):
-        if taint.get("effect") != "PreferNoSchedule" and not any(tolerates(one, taint) for one in tolerated):
+        if taint.get("effect") != "PreferNoSchedule" and not is_tolerated(taint, tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
             return Reason.of(
                 "node-unfit", lack=f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"

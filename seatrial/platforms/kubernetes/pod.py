@@ -189,8 +189,12 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
     return {**selected, **machine(settings.machine).node_selector, **settings.node_selector}
 
 
-def tolerates(toleration: Object, taint: Object) -> bool:
-    """Whether a pod with the toleration may be on a node with the taint."""
+def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
+    """Whether a pod with these tolerations may be on a node with the taint."""
+    return any(_tolerates(one, taint) for one in tolerated)
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
     if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (None, taint["key"]):
         return False
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")

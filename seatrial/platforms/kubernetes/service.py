@@ -17,7 +17,7 @@ from seatrial.platforms.kubernetes.isolate import TAINT, Cordon, taints_of
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, conditions
 from seatrial.platforms.kubernetes.platform import LEVELS
-from seatrial.platforms.kubernetes.pod import node_selector, tolerates, tolerations
+from seatrial.platforms.kubernetes.pod import is_tolerated, node_selector, tolerations
 from seatrial.platforms.service import ServiceNode, State, taken
 
 GATE = "seatrial/gate"  # the taint of nodes that wait for a test, where the cluster file says no other
@@ -79,7 +79,7 @@ class KubernetesService:
         known = {self._gate, TAINT}
         others = [t for t in taints_of(node) if t["key"] not in known and t["effect"] != "PreferNoSchedule"]
         tolerated = tolerations(self._cluster, self._settings)
-        return not all(any(tolerates(one, taint) for one in tolerated) for taint in others)
+        return any(not is_tolerated(taint, tolerated) for taint in others)
 
     def _users(self) -> dict[str, str]:
         """The pod that has each node or waits for it: with GPUs one that asks for any, else any that is no daemon."""
