@@ -11,7 +11,7 @@ from seatrial.catalog.reach import from_reach
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
-from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of, ranks_of
+from seatrial.model.setup import INTRA, NO_MNNVL, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.words import number
@@ -251,7 +251,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     if not isinstance(size, int):
         return None
     algorithm, arm = measurement.conditions.get("algorithm"), arm_of(measurement)
-    published_arm = "" if arm == INTRA else arm  # on one node NCCL takes NVLink unasked
+    published_arm = "" if arm in (INTRA, NO_MNNVL) else arm  # `part_of` has taken their fabric already
     operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     return from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)

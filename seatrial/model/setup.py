@@ -9,8 +9,9 @@ from typing import Any, Self
 
 from seatrial.model.measurement import Measurement
 
-INTRA, NETWORK, LATENCY = "intra", "network", "latency"
-ARMS = (INTRA, NETWORK, LATENCY)
+INTRA, NETWORK, LATENCY, NO_MNNVL = "intra", "network", "latency", "no-mnnvl"
+ARMS = (INTRA, NETWORK, LATENCY, NO_MNNVL)
+_MNNVL = "MNNVL"  # NVLink between nodes; a fabric "MNNVL+EFA" has EFA as well
 INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that need no network
 
 # Variables of NCCL, by arm. Ring loads every link alike, and a tree would exceed what the network carries.
@@ -18,6 +19,7 @@ ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
     INTRA: {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"},
     NETWORK: {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_ALGO": "Ring"},
     LATENCY: {},
+    NO_MNNVL: {"NCCL_MNNVL_ENABLE": "0"},
 }
 
 
@@ -56,10 +58,12 @@ class Setup:
 def part_of(measurement: Measurement, setup: Setup) -> Setup:
     """The part of the cluster that the measurement is of: in the arm `intra` one node.
 
-    One node uses its fabric in the arm `network` alone.
+    One node uses its fabric in the arm `network` alone. Without MNNVL nodes have the rest of their fabric.
     """
     if arm_of(measurement) == INTRA:
         return replace(setup, nodes=1, fabric=None)
+    if arm_of(measurement) == NO_MNNVL and setup.fabric:
+        return replace(setup, fabric=setup.fabric.removeprefix(_MNNVL).removeprefix("+") or None)
     is_alone = setup.nodes == 1 and arm_of(measurement) != NETWORK
     return replace(setup, fabric=None) if is_alone and setup.fabric not in INSIDE_A_NODE else setup
 

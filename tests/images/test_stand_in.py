@@ -61,6 +61,13 @@ def test_pytorch_mpi_has_nccl_tests_built_with_its_mpi(vendor: str) -> None:
     assert "nccl-tests" not in left.stdout
 
 
+def test_pytorch_rocm_has_rccl_tests_built_with_its_mpi(vendor: str) -> None:
+    arguments = ("--build-arg", "NCCL_TESTS_URL=file:///stand-in/nccl-tests", "--build-arg", "RCCL_TESTS_TAG=v2.19.6")
+    image = lane.build("pytorch-rocm", *arguments, start_from=vendor)
+    done = lane.run_once(image, "mpirun", "-np", "2", "--oversubscribe", "all_reduce_perf")
+    assert sorted(done.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+
+
 def test_the_a4_testbed_sources_gibs_settings_for_every_session(vendor: str, keys: Keys, network: str) -> None:
     image = lane.build("testbed-a4", start_from=vendor)
     node = lane.start(image, "node-0", keys.folder, ("--network", network))

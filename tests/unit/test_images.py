@@ -21,6 +21,7 @@ BASES = {
     "acceptance": "nvidia/cuda:12.6.1-runtime-ubuntu24.04",
     "cpu": "debian:bookworm-slim",
     "pytorch-mpi": "nvcr.io/nvidia/pytorch:26.01-py3",
+    "pytorch-rocm": "rocm/pytorch:rocm7.2_ubuntu24.04_py3.12_pytorch_release_2.9.1",
     "testbed-a4": (
         "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
     ),

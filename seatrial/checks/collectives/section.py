@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
-from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK
+from seatrial.model.setup import ARMS, INTRA, LATENCY, NETWORK, NO_MNNVL
 from seatrial.model.sizes import format_size
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT
 
@@ -110,7 +110,9 @@ class Collectives(Strict):
     gpu: GpuSweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     arms: tuple[ArmName, ...] = Field(
-        (), description="further sweeps of all_reduce: inside each node, over the network alone, of small messages"
+        (),
+        description="further sweeps of all_reduce: inside each node, over the network alone, of small messages, and"
+        " without NVLink between nodes (NVL72)",
     )
     dtype: Dtype = Field("float32", description="what the elements are (-d)")
     timeout_s: float = Field(300, gt=0, description="seconds for one whole sweep")
@@ -142,6 +144,7 @@ class Collectives(Strict):
     def sweeps(self, *, nodes: int, slots: int, gpus: bool) -> list[PlannedSweep]:
         """Return the sweeps for so many nodes of so many ranks in order; arms that make sense there come last."""
         possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
+        possible[NO_MNNVL] = possible[NETWORK]
         usual = self.gpu if gpus else self.cpu
         sweeps = [PlannedSweep(operation, usual) for operation in self.operations]
         for arm in self.arms:

@@ -64,6 +64,7 @@ LEVELS = (
     "cloud.google.com/gce-topology-host",
     "network.topology.nvidia.com/accelerator",
     "network.topology.nvidia.com/block",
+    "nvidia.com/gpu.clique",  # of NVIDIA's GPU feature discovery: the nodes that NVLink joins (NVL72)
     "kubernetes.io/hostname",
 )
 _KIND = "kubernetes"

@@ -105,6 +105,7 @@ def test_every_arm_is_swept_after_the_operations_with_its_own_variables(
             {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_ALGO": "Ring"},
         ),
         "all_reduce-latency.log": (everybody, {}),
+        "all_reduce-no-mnnvl.log": (everybody, {"NCCL_MNNVL_ENABLE": "0"}),
     }
     latency = next(argv for _, argv, _, log in fake.calls if "latency" in log)
     assert " ".join(latency) == "all_reduce_perf -b 8 -e 65536 -f 2 -g 1 -w 20 -n 200 -d float"
@@ -123,6 +124,7 @@ def test_the_arm_is_a_condition_and_the_sweep_without_one_keeps_its_history(
         "intra": {("busbw_plateau", "node-0"), ("busbw_plateau", "node-1")},
         "network": whole,
         "latency": {("latency", "lab")},
+        "no-mnnvl": whole,
     }
     sizes = [m.conditions["message_bytes"] for m in check.measurements if m.conditions.get("arm") == "latency"]
     assert sizes == LATENCY
@@ -196,7 +198,7 @@ def test_a_network_that_joins_no_gpus_of_one_node_is_not_blamed(
 
     calls: list[Sequence[str]] = []
     check, _ = swept(nodes_of(2, 4, gpus=4), played, sizes=GPU_SIZES)
-    assert len(calls) == 5, "latency follows"
+    assert len(calls) == 6, "latency and no-mnnvl follow"
     assert (check.verdict, check.suspects) == (Verdict.INCONCLUSIVE if whole_works else Verdict.FAIL, ())
     assert ("so no node is blamed" in check.reason) == whole_works
 

@@ -260,3 +260,11 @@ def test_nodes_of_a_zone_and_of_a_block_are_groups() -> None:
     halves = frozenset({"gke-0", "gke-1"}), frozenset({"gke-2", "gke-3"})
     assert topology_groups(labels) == {"a": halves[0], "a/1": halves[0], "b": halves[1], "b/1": halves[1]}
     assert topology_groups({"gke-0": {}}) == {}
+
+
+def test_nodes_that_nvlink_joins_are_a_group_within_their_zone() -> None:
+    """A tray that lost its label at a reboot is in the zone alone."""
+    domains = {"n-0": "0c9f.1", "n-1": "0c9f.1", "n-2": "77aa.1"}
+    labels = {name: {LEVELS[0]: "a", "nvidia.com/gpu.clique": domain} for name, domain in domains.items()}
+    groups = topology_groups({**labels, "n-3": {LEVELS[0]: "a"}})
+    assert groups == {"a": {"n-0", "n-1", "n-2", "n-3"}, "a/0c9f.1": {"n-0", "n-1"}, "a/77aa.1": {"n-2"}}
