@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.cluster import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
+from seatrial.platforms.kubernetes.machines import Machine, machine
 
 Fragment = dict[str, Any]
 
@@ -347,10 +349,24 @@ class KubernetesPlatform(PlatformSettings):
         targets = tuple(name for name in self.target_nodes if name not in names)
         return self.model_copy(update={"target_nodes": targets, "avoid_nodes": (*self.avoid_nodes, *names)})
 
-    def moving_parts(self) -> list[str]:
-        from seatrial.platforms.kubernetes.machines import moving_parts  # which knows these settings
+    @property
+    def profile(self) -> Machine:
+        """The profile of the machine family, with what the cluster file has in its place."""
+        profile = machine(self.machine)
+        names = self.networks or [network for _, network in profile.networks]
+        installers = [{**each, "image": self.plugin_image or each["image"]} for each in profile.init_containers]
+        return replace(
+            profile,
+            networks=tuple((interface, name) for (interface, _), name in zip(profile.networks, names, strict=False)),
+            init_containers=tuple(installers),
+            compute_domain=profile.compute_domain or self.compute_domain,
+        )
 
-        return moving_parts(self)
+    def moving_parts(self) -> list[str]:
+        profile = self.profile
+        images = [f"{each['name']} {each['image']}" for each in profile.init_containers]
+        networks = [] if self.host_network else [network for _, network in profile.networks]
+        return [*images, *([f"networks {', '.join(networks)}"] if networks else [])]
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -20,7 +20,7 @@ from seatrial.platforms.container import ENTRY_FILES, KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Pvc
 from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
-from seatrial.platforms.kubernetes.machines import Machine, machine, profile_of
+from seatrial.platforms.kubernetes.machines import Machine, machine
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
 from seatrial.platforms.kubernetes.pod import GCS_FUSE, is_tolerated, limits, node_selector, not_requested, tolerations
 from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
@@ -47,7 +47,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
         api.version()
     except SeatrialError as error:
         return [error.reason]
-    needed = rights(launcher, bool(settings.queue), profile_of(settings))
+    needed = rights(launcher, bool(settings.queue), settings.profile)
     found = list(_forbidden(api, [*needed, *qualify_rights(cluster)]))
     try:
         api.knows(launcher.kind)

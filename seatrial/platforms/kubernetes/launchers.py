@@ -3,7 +3,6 @@
 import base64
 from typing import Protocol
 
-from seatrial.platforms.kubernetes.machines import profile_of
 from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, holding
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE_ROLE, RDMA, ROLE, node_template
 
@@ -244,7 +243,7 @@ def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
 
 def claims(plan: KubernetesPlan) -> list[Object]:
     """The claims of the machine family: a domain of NVLinks between nodes, their RDMA interfaces."""
-    profile = profile_of(plan.settings)
+    profile = plan.settings.profile
     made: list[Object] = []
     if profile.compute_domain:
         channel = {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}}

@@ -6,11 +6,10 @@ GoogleCloudPlatform/container-engine-accelerators (gpudirect-rdma, gpudirect-tcp
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seatrial.platforms.container import has_amd_gpus
-from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -96,36 +95,15 @@ class Machine:
         interfaces = [{"interfaceName": name, "network": network} for name, network in self.networks]
         return {"networking.gke.io/default-interface": "eth0", "networking.gke.io/interfaces": json.dumps(interfaces)}
 
+    @property
+    def nccl_env(self) -> dict[str, str]:
+        """The NCCL variables of ranks, which win over those of the script that nodes source."""
+        return {name: value for name, value in self.env.items() if name.startswith("NCCL_")}
+
 
 def machine(name: str) -> Machine:
     """The profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
     return _MACHINES[name]
-
-
-def profile_of(settings: KubernetesPlatform) -> Machine:
-    """The profile of the machine family, with what the cluster file has in its place."""
-    profile = machine(settings.machine)
-    names = settings.networks or [network for _, network in profile.networks]
-    installers = tuple({**each, "image": settings.plugin_image or each["image"]} for each in profile.init_containers)
-    return replace(
-        profile,
-        networks=tuple((interface, name) for (interface, _), name in zip(profile.networks, names, strict=False)),
-        init_containers=installers,
-        compute_domain=profile.compute_domain or settings.compute_domain,
-    )
-
-
-def moving_parts(settings: KubernetesPlatform) -> list[str]:
-    """What Google moves from release to release, and this cluster file uses: the plugin's image, networks."""
-    profile = profile_of(settings)
-    images = [f"{each['name']} {each['image']}" for each in profile.init_containers]
-    networks = [] if settings.host_network else [network for _, network in profile.networks]
-    return [*images, *([f"networks {', '.join(networks)}"] if networks else [])]
-
-
-def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:
-    """Return the NCCL variables of ranks, which win over those of the script that nodes source."""
-    return {name: value for name, value in machine(settings.machine).env.items() if name.startswith("NCCL_")}
 
 
 def gpu_resource(cluster: "Cluster") -> str:

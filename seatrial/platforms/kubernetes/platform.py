@@ -31,7 +31,7 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.ending import blameless_reason, leftovers, own_pod, wait_for_deletion
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import kind_of, kinds, launcher_for, needs, objects
-from seatrial.platforms.kubernetes.machines import Machine, machine, nccl_env
+from seatrial.platforms.kubernetes.machines import Machine, machine
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE_ROLE, ROLE
 from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_up, placed
@@ -284,7 +284,7 @@ class Kubernetes:
             dial=dial,
             workdir=f"/tmp/seatrial/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
-            env=nccl_env(self._settings),
+            env=machine(self._settings.machine).nccl_env,
             blameless_reason=lambda node: blameless_reason(
                 self._api, planned, self._launcher, pod_of[node.name], node.name
             ),

@@ -9,7 +9,7 @@ from seatrial.config.architecture import node_architecture
 from seatrial.model.reason import Reason
 from seatrial.platforms.container import ENTRY_POINT, KEYS, READY, capabilities
 from seatrial.platforms.kubernetes.config import Gcs, KubernetesPlatform, LocalSsd, Nfs, Pvc, Volume, merged
-from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine, profile_of
+from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _UNLIMITED = {f"gke-gcsfuse/{what}-limit": "0" for what in ("cpu", "memory", "ep
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
     """The template of every node's pod. `container` is the name that the launcher wants its container to have."""
-    settings, profile = plan.settings, profile_of(plan.settings)
+    settings, profile = plan.settings, plan.settings.profile
     annotations = {
         "kubectl.kubernetes.io/default-container": container,
         **profile.annotations,
