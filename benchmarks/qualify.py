@@ -1,25 +1,30 @@
 """Sixty days of a cluster at work: how much `seatrial qualify` covers, what it finds, and what it costs.
 
-    python benchmarks/qualify.py [--days 60] [--nodes 200] [--load 1.2] [--seed 1]
+    python benchmarks/qualify.py [--trace FILE] [--unjudged] [--order lowest] [--days 60] [--nodes 200] [--seed 1]
 
 A clock of its own drives what a cluster runs: the pass of `seatrial/qualify`, the store, the judge and its repeats.
-Simulated are the scheduler, its jobs and the numbers. Jobs take whole nodes. Their durations are log-normal with the
-median of 206 s and the mean of 6,652 s of the GPU jobs of Helios (Hu et al., "Characterization and Prediction of Deep
-Learning Workloads in Large-Scale GPU Datacenters", SC '21), at most a day. They arrive at the rate of the load, and
-what would fill more than 98 % goes elsewhere.
+Simulated are the scheduler, its jobs and the numbers. Jobs take whole nodes, for a day at most, and arrive at the rate
+of the load. Those that would fill more than 98 % of the nodes in service wait, and go elsewhere where 500 wait.
 
-Some nodes lose 10 % in one GPU on some day. Repaired nodes come to the gate, and of every third the repair has failed.
+With a trace, nodes, durations and times between arrivals are those of its GPU jobs, over and over: a CSV file with the
+columns `gpu_num`, `node_num`, `interval` and `run_time`, such as the 15,000 jobs of Helios in
+github.com/DIR-LAB/Gen-Parallel-Workloads. Else durations are log-normal with Helios' median of 206.0 s and mean of
+6651.7 s (github.com/InternLM/AcmeTrace, data/cluster_summary.csv; traces of Hu et al., SC '21), and arrivals Poisson's.
+
+Some nodes lose 10 % in one GPU on some day. Repaired nodes come to the gate, and every second repair has failed.
 """
 
 import argparse
+import csv
 import heapq
+import itertools
 import math
 import random
 import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,27 +44,31 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.choose import Wanted
-from seatrial.qualify.coverage import coverage
+from seatrial.qualify.coverage import Coverage, coverage
 from seatrial.qualify.cycle import Cluster, run_pass
 from seatrial.qualify.evidence import PAIRS, Evidence
 from seatrial.text.headline import conclude
 from tasks.check import compare
 
 _START = datetime(2026, 1, 5, tzinfo=UTC)
-_MEDIAN_S, _MEAN_S = 206.0, 6652.0
+_MEDIAN_S, _MEAN_S = 206.0, 6651.7
 _MOST_S = 86400.0  # a time limit of a day, as partitions have it
 _SIZES = ((1, 0.70), (2, 0.12), (4, 0.09), (8, 0.06), (16, 0.03))  # whole nodes of a job, and their share
-_FULLEST = 0.98  # a job that would fill more goes to another cluster
+_LARGEST = 0.1  # of the nodes: a job of more is for another cluster
+_FULLEST = 0.98
+_WAITING = 500
 _BACKFILL = 100  # waiting jobs that the scheduler looks past
+_WARM_UP_S = 3 * _MOST_S
 _LEAF = 16  # nodes behind a leaf switch
 _TEST_S = {"qualify": 200.0, PAIRS: 90.0}
-_PREEMPT_S = 6.0  # until the nodes of a test are free: tests/slurm/test_qualify.py measures it
-_METRICS = (("matmul", "TFLOP/s", 712.0), ("memory_copy", "GB/s", 2900.0))
+_PREEMPT_S = (1.0, 8.0)  # until the nodes of a test are free; tests/slurm/test_qualify.py took 0.8 s
+_METRICS = (("matmul", "TFLOP/s", 712.0),)
 _GPUS = 4
 _BETWEEN, _WITHIN, _STRAY = 0.004, 0.004, 0.01  # spread of GPUs, noise of a reading, share of readings that stray
 _LOSS = 0.10
-_FAULTS_PER_DAY = 1.0
+_FAULTS_PER_DAY = 3.0
 _REPAIR = timedelta(days=1)
+_REPAIRED = 0.5
 
 
 @dataclass
@@ -75,15 +84,15 @@ class Node:
     failed: bool = False
     slow: int | None = None
     since: datetime | None = None
-    idle_since: float = 0.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Job:
-    number: int
-    size: int
+    """A job, and the seconds since the one before it came."""
+
+    after_s: float
+    nodes: int
     duration_s: float
-    asked: float
 
 
 @dataclass
@@ -95,9 +104,7 @@ class Found:
     delays_s: list[float] = field(default_factory=list)
     false_keeps: int = 0
     healthy_tests: int = 0
-    faults: int = 0
     tests_until_found: list[int] = field(default_factory=list)
-    missed: int = 0
     let_in_faulty: int = 0
     gate_tests_of_faulty: int = 0
     let_in_healthy: int = 0
@@ -105,23 +112,56 @@ class Found:
     load: list[float] = field(default_factory=list)
 
 
+def recorded(file: Path, nodes: int) -> Iterator[Job]:
+    """The GPU jobs of a trace without those that are too large, over and over."""
+    jobs, after_s = [], 0.0
+    with file.open(newline="") as rows:
+        for row in csv.DictReader(rows):
+            after_s += float(row["interval"])
+            size = int(row["node_num"])
+            if int(row["gpu_num"]) > 0 and 0 < size <= _LARGEST * nodes:
+                jobs.append(Job(after_s, size, min(float(row["run_time"]), _MOST_S)))
+                after_s = 0.0
+    return itertools.cycle(jobs)
+
+
+def drawn(rng: random.Random) -> Iterator[Job]:
+    """Jobs as published summaries have them."""
+    sigma = math.sqrt(2 * math.log(_MEAN_S / _MEDIAN_S))
+    sizes, shares = zip(*_SIZES, strict=True)
+    while True:
+        duration_s = min(rng.lognormvariate(math.log(_MEDIAN_S), sigma), _MOST_S)
+        yield Job(rng.expovariate(1.0), rng.choices(sizes, shares)[0], duration_s)
+
+
+def at_load(jobs: Iterator[Job], load: float, nodes: int) -> Iterator[Job]:
+    """The jobs at such a rate that they would take `load` times the nodes."""
+    some = list(itertools.islice(jobs, 10_000))
+    node_s = sum(job.nodes * job.duration_s for job in some)
+    scale = node_s / (load * nodes * sum(job.after_s for job in some))
+    for job in itertools.chain(some, jobs):
+        yield Job(job.after_s * scale, job.nodes, job.duration_s)
+
+
 class Fleet:
     """The cluster, which is also the scheduler that `seatrial qualify` asks. Time is in seconds from the start."""
 
-    def __init__(self, nodes: int, load: float, seed: int, store: Store) -> None:
+    def __init__(self, nodes: int, jobs: Iterator[Job], order: str, seed: int, store: Store | None) -> None:
         self.random = random.Random(seed)
         self.nodes_by_name = {name: self._node(name, i) for i, name in enumerate(f"n{i:03}" for i in range(nodes))}
         self.store, self.at, self.found = store, 0.0, Found()
-        self._ends: list[tuple[float, int, tuple[str, ...]]] = []
+        self.tests: list[NodeTest] = []
+        self._order: Callable[[Node], float | str] = (
+            (lambda node: node.name) if order == "lowest" else (lambda _: self.random.random())
+        )
+        self._ends: list[tuple[float, int, tuple[Node, ...]]] = []
         self._queue: deque[Job] = deque()
-        self._number = 0
-        mean_size = sum(size * share for size, share in _SIZES)
-        self._sigma = math.sqrt(2 * math.log(_MEAN_S / _MEDIAN_S))
-        some = [self._duration_s() for _ in range(100_000)]
-        self._rate = load * nodes / (mean_size * sum(some) / len(some))
-        self._next = self.random.expovariate(self._rate)
+        self._number = self.busy = 0
+        self._jobs = jobs
+        self._coming = next(jobs)
+        self._next = self._coming.after_s
         self._taken: set[str] = set()  # nodes under test that a job wants
-        self._tests_since: Counter[str] = Counter()
+        self.tests_since: Counter[str] = Counter()
 
     def _node(self, name: str, number: int) -> Node:
         levels = {
@@ -135,59 +175,58 @@ class Fleet:
     def now(self) -> datetime:
         return _START + timedelta(seconds=self.at)
 
+    @property
+    def in_service(self) -> int:
+        """How many nodes jobs may have."""
+        return sum(node.state == "in" for node in self.nodes_by_name.values())
+
     # --- jobs
 
     def advance(self, until: float) -> None:
         """Let jobs come and end until then."""
-        while True:
-            end = self._ends[0][0] if self._ends else math.inf
-            moment = min(end, self._next)
-            if moment > until:
-                self.at = until
-                return
+        while (moment := min(self._ends[0][0] if self._ends else math.inf, self._next)) <= until:
             self.at = moment
-            if end <= self._next:
-                _, _, names = heapq.heappop(self._ends)
-                for name in names:
-                    self.nodes_by_name[name].job = None
-                    self.nodes_by_name[name].idle_since = self.at
+            if moment < self._next:
+                _, _, nodes = heapq.heappop(self._ends)
+                self.busy -= len(nodes)
+                for node in nodes:
+                    node.job = None
             else:
-                self._arrive()
-            self._schedule()
-
-    def _duration_s(self) -> float:
-        return min(self.random.lognormvariate(math.log(_MEDIAN_S), self._sigma), _MOST_S)
-
-    def _arrive(self) -> None:
-        self._number += 1
-        sizes, shares = zip(*_SIZES, strict=True)
-        size = self.random.choices(sizes, shares)[0]
-        busy = sum(node.job is not None for node in self.nodes_by_name.values())
-        if busy + size <= _FULLEST * len(self.nodes_by_name):
-            self._queue.append(Job(self._number, size, self._duration_s(), self.at))
-        self._next = self.at + self.random.expovariate(self._rate)
+                if len(self._queue) < _WAITING:
+                    self._queue.append(self._coming)
+                self._coming = next(self._jobs)
+                self._next = self.at + self._coming.after_s
+            if self._queue:
+                self._schedule()
+        self.at = until
 
     def _schedule(self) -> None:
         """Start jobs in turn; one that does not fit waits, and smaller ones behind it go first (backfill)."""
         free = [n for n in self.nodes_by_name.values() if n.job is None and n.state == "in"]
-        free.sort(key=lambda node: (node.testing, node.idle_since))  # tests give way only where they must
+        free.sort(key=lambda node: (node.testing, self._order(node)))  # tests give way only where they must
+        room = min(len(free), int(_FULLEST * self.in_service) - self.busy)
         waiting: list[Job] = []
-        while free and self._queue and len(waiting) < _BACKFILL:
+        while self._queue and room and len(waiting) < _BACKFILL:
             job = self._queue.popleft()
-            if len(free) < job.size:
+            if job.nodes > room:
                 waiting.append(job)
                 continue
-            chosen, free = free[: job.size], free[job.size :]
-            delay = _PREEMPT_S if any(node.testing for node in chosen) else 0.0
-            if delay:
-                self.found.delays_s.append(delay)
-            for node in chosen:
-                if node.testing:
-                    self._taken.add(node.name)
-                node.job = job.number
-            end = self.at + delay + job.duration_s
-            heapq.heappush(self._ends, (end, job.number, tuple(node.name for node in chosen)))
+            self._start(job, free[: job.nodes])
+            del free[: job.nodes]
+            room -= job.nodes
         self._queue.extendleft(reversed(waiting))
+
+    def _start(self, job: Job, nodes: Sequence[Node]) -> None:
+        delay_s = 0.0
+        if wanted := [node.name for node in nodes if node.testing]:
+            delay_s = self.random.uniform(*_PREEMPT_S)
+            self.found.delays_s.append(delay_s)
+            self._taken.update(wanted)
+        self._number += 1
+        self.busy += len(nodes)
+        for node in nodes:
+            node.job = self._number
+        heapq.heappush(self._ends, (self.at + delay_s + job.duration_s, self._number, tuple(nodes)))
 
     # --- the scheduler as seatrial has it
 
@@ -197,7 +236,7 @@ class Fleet:
     def _service_node(self, node: Node) -> ServiceNode:
         if node.state == "gated":
             return ServiceNode(node.name, "gated", node.group, has_failed=node.failed)
-        if node.state == "out":
+        if node.state == "out" and node.job is None:
             return ServiceNode(node.name, "out", node.group, is_ours=True)
         return ServiceNode(node.name, "busy" if node.job is not None else "idle", node.group)
 
@@ -208,8 +247,8 @@ class Fleet:
         node = self.nodes_by_name[name]
         if node.slow is None:
             self.found.false_keeps += 1
-        elif node.since is not None and node.state == "in":
-            self.found.tests_until_found.append(self._tests_since.pop(name, 0))
+        elif node.state == "in":
+            self.found.tests_until_found.append(self.tests_since.pop(name, 0))
         node.state, node.failed = ("gated", True) if node.state == "gated" else ("out", False)
         node.since = self.now
 
@@ -219,7 +258,8 @@ class Fleet:
             self.found.let_in_healthy += 1
         else:
             self.found.let_in_faulty += 1
-        node.state, node.failed, node.idle_since = "in", False, self.at
+            self.tests_since[name] = 0
+        node.state, node.failed = "in", False
 
     def wait(self, pause: timedelta) -> None:
         self.advance(self.at + pause.total_seconds())
@@ -229,18 +269,21 @@ class Fleet:
     def test(self, suite: str, nodes: Sequence[ServiceNode]) -> list[NodeTest]:
         """Take the nodes for as long as a test takes; a job that wants one of them ends it."""
         names = [node.name for node in nodes]
-        for name in names:
-            self.nodes_by_name[name].testing = True
+        taken = [self.nodes_by_name[name] for name in names]
+        for node in taken:
+            node.testing = True
         began, until = self.at, self.at + _TEST_S[suite]
         self._taken.clear()
         while self.at < until and not self._taken:
             self.advance(min(until, self.at + 5.0))
-        for name in names:
-            self.nodes_by_name[name].testing = False
+        for node in taken:
+            node.testing = False
         self.found.tests += 1
         result = self._gave_way(suite, names, began) if self._taken else self._measured(suite, names, began)
-        self.store.save(result, Path("/simulated"))
+        if self.store:
+            self.store.save(result, Path("/simulated"))
         tests = list(node_tests_of(result))
+        self.tests += tests
         for test in tests:
             self._count(test)
         return tests
@@ -254,7 +297,7 @@ class Fleet:
         elif node.state == "gated":
             self.found.gate_tests_of_faulty += 1
         else:
-            self._tests_since[node.name] += 1
+            self.tests_since[node.name] += 1
 
     def _gave_way(self, suite: str, names: Sequence[str], began: float) -> RunResult:
         self.found.gave_way += 1
@@ -262,7 +305,7 @@ class Fleet:
         return self._result(suite, names, began, [check])
 
     def _measured(self, suite: str, names: Sequence[str], began: float) -> RunResult:
-        if suite == PAIRS:
+        if suite == PAIRS or self.store is None:
             check = Check("collectives", Verdict.PASS, "all_reduce: every result is right")
             return self._result(suite, names, began, [check])
         check = Check("devices", Verdict.PASS, "", measurements=tuple(self._readings(names)))
@@ -320,83 +363,60 @@ class Fleet:
 
     def break_and_repair(self, hours: float) -> None:
         """Let a healthy node in service lose 10 % now and then, and bring repaired ones to the gate."""
-        if self.random.random() < _FAULTS_PER_DAY * hours / 24:
+        if self.store and self.random.random() < _FAULTS_PER_DAY * hours / 24:
             node = self.random.choice([n for n in self.nodes_by_name.values() if n.state == "in" and n.slow is None])
-            node.slow, node.since = self.random.randrange(_GPUS), self.now
-            self.found.faults += 1
-            self._tests_since[node.name] = 0
+            node.slow = self.random.randrange(_GPUS)
+            self.tests_since[node.name] = 0
         for node in self.nodes_by_name.values():
             waits = node.state == "out" or (node.state == "gated" and node.failed)
             if waits and node.since and self.now - node.since >= _REPAIR:
-                node.state, node.failed = "gated", False
-                if self.random.random() < 2 / 3:
+                node.state, node.failed, node.since = "gated", False, self.now
+                if self.random.random() < _REPAIRED:
                     node.slow = None
-                node.since = self.now
 
 
-def simulate(nodes: int, days: int, load: float, seed: int, folder: Path) -> tuple[Fleet, Cluster]:
-    """The cluster after so many days, with a pass every hour."""
-    store = open_store(f"sqlite:///{folder}/history.sqlite")
-    fleet = Fleet(nodes, load, seed, store)
-    fleet.advance(21 * 86400.0)  # until it is as busy as it will be
+def simulate(fleet: Fleet, days: int) -> None:
+    """Make a pass every hour for so many days."""
+    fleet.advance(_WARM_UP_S)
     settings = Qualify(dry_run=False)
-    first = fleet.at
-    remembered = timedelta(days=90)
-    cluster = Cluster(
-        fleet,
-        settings,
-        fleet.test,
-        lambda: store.node_tests("simulated", fleet.now - remembered),
-        lambda: fleet.now,
-        fleet.wait,
-    )
-    began = time.monotonic()
+    cluster = Cluster(fleet, settings, fleet.test, lambda: fleet.tests, lambda: fleet.now, fleet.wait)
+    first, began = fleet.at, time.monotonic()
     for hour in range(days * 24):
         fleet.advance(max(fleet.at, first + hour * 3600.0))
         fleet.break_and_repair(1.0)
         run_pass(cluster, Wanted(watch=True))
-        busy = sum(node.job is not None for node in fleet.nodes_by_name.values())
-        fleet.found.load.append(busy / nodes)
+        fleet.found.load.append(fleet.busy / fleet.in_service)
         if hour % 24 == 23:
-            fleet.found.covered.append(covered(fleet, cluster, settings).share)
-            print(
-                f"day {hour // 24 + 1}: {100 * fleet.found.load[-1]:.0f} % busy, {fleet.found.tests} tests, covered"
-                f" {100 * fleet.found.covered[-1]:.1f} %, {time.monotonic() - began:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
-    return fleet, cluster
+            share = covered(fleet).share
+            fleet.found.covered.append(share)
+            line = f"day {hour // 24 + 1}: {100 * fleet.found.load[-1]:.0f} % busy, {fleet.found.tests} tests, covered"
+            print(f"{line} {100 * share:.1f} %, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
-def covered(fleet: Fleet, cluster: Cluster, settings: Qualify):  # type: ignore[no-untyped-def]
+def covered(fleet: Fleet) -> Coverage:
+    """What is covered of the nodes in service."""
     in_service = [node for node in fleet.nodes() if node.state not in ("out", "gated")]
-    return coverage(in_service, Evidence.of(cluster.tests(), fleet.now), settings, 0, {})
+    return coverage(in_service, Evidence.of(fleet.tests, fleet.now), Qualify(), 0, {})
 
 
-def report(fleet: Fleet, cluster: Cluster) -> list[tuple[str, str, str]]:
+def report(fleet: Fleet) -> list[tuple[str, str, str]]:
     """Rows of what is wanted, the goal, and what came out."""
-    found = fleet.found
-    last = covered(fleet, cluster, cluster.settings)
-    overdue_pairs = len(last.overdue_pairs)
+    found, last = fleet.found, covered(fleet)
     late = sum(delay > 10 for delay in found.delays_s)
-    by_then = sum(tests <= 2 for tests in found.tests_until_found)
+    in_time = sum(tests <= 2 for tests in found.tests_until_found)
+    missed = sum(tests >= 2 for tests in fleet.tests_since.values())
     loads = sorted(found.load)
     return [
         ("busy nodes, 5th to 95th percentile of hours", "90 to 98 %", _span(loads)),
         ("nodes in service that passed within 7 days, after day 7", ">= 99 %", _percent(min(found.covered[7:] or [0]))),
-        ("jobs delayed by more than 10 s", "0", f"{late} ({len(found.delays_s)} tests gave way for {_PREEMPT_S:g} s)"),
-        ("losses of 10 % found within two tests", "all", f"{by_then} of {len(found.tests_until_found)} found"),
+        ("jobs delayed by more than 10 s", "0", f"{late}; {len(found.delays_s)} tests gave way"),
+        ("losses of 10 % found within two tests", "all", f"{in_time} of {len(found.tests_until_found) + missed}"),
         ("healthy nodes kept out", "<= 1 in 1,000 tests", f"{found.false_keeps} in {found.healthy_tests} tests"),
         ("faulty nodes let in", "<= 1 in 100", f"{found.let_in_faulty} in {found.gate_tests_of_faulty} tests"),
         ("healthy nodes let in", "", str(found.let_in_healthy)),
-        ("pairs of leaf switches untested for 30 days", "0", f"{overdue_pairs} of {len(last.pairs)}"),
-        ("GPU hours of tests in the last week", "", f"{_hours(fleet):.0f} of {len(last.nodes) * _GPUS * 168}"),
+        ("pairs of leaf switches untested for 30 days", "0", f"{len(last.overdue_pairs)} of {len(last.pairs)}"),
+        ("GPU hours of tests in the last week", "", f"{last.gpu_hours_week:.0f} of {len(last.nodes) * _GPUS * 168}"),
     ]
-
-
-def _hours(fleet: Fleet) -> float:
-    since = fleet.now - timedelta(days=7)
-    return sum(test.gpu_hours for test in fleet.store.node_tests("simulated", since))
 
 
 def _percent(share: float) -> str:
@@ -410,14 +430,21 @@ def _span(values: Sequence[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("--unjudged", action="store_true", help="no faults, and each test that ends passes")
+    parser.add_argument("--order", choices=("random", "lowest"), default="random", help="of idle nodes that jobs get")
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=200)
-    parser.add_argument("--load", type=float, default=1.2)
+    parser.add_argument("--load", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        fleet, cluster = simulate(options.nodes, options.days, options.load, options.seed, Path(folder))
-        for wanted, goal, came in report(fleet, cluster):
+    jobs = recorded(options.trace, options.nodes) if options.trace else drawn(random.Random(options.seed))
+    with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/history.sqlite") as store:
+        jobs = at_load(jobs, options.load, options.nodes)
+        known = None if options.unjudged else store
+        fleet = Fleet(options.nodes, jobs, options.order, options.seed, known)
+        simulate(fleet, options.days)
+        for wanted, goal, came in report(fleet):
             print(f"| {wanted} | {goal} | {came} |")
 
 
