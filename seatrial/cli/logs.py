@@ -121,7 +121,7 @@ def judge(
     with waiting("reading the logs"):
         from seatrial.logs.cluster import LogsConfig
         from seatrial.logs.judge import judge_logs
-        from seatrial.report.terminal import show_judged, to_dict
+        from seatrial.report.judged import show_judged, to_dict
 
         read, not_judged = _read(logs)
         judged = judge_logs(read, LogsConfig(hardware, nodes, gpus_per_node, fabric))

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions
@@ -10,18 +9,14 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.model.curves import SHARE, Curve, busbw_curves, plateau, share
-from seatrial.model.explanations import explanation_of
-from seatrial.model.reason import code_of, parts_of
-from seatrial.model.result import Check, Expected, NextStep, RunResult, Suspect, next_line, verdict_line
+from seatrial.model.curves import Curve, busbw_curves, plateau, share
+from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
 from seatrial.text.headline import lines, own_reason
-from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
-    from seatrial.logs.judge import Log, LogsJudgement
     from seatrial.runs.difference import Change, Difference
 
 STYLES: dict[str, str] = {
@@ -34,7 +29,6 @@ STYLES: dict[str, str] = {
 }
 MAX_SUSPECTS = 10
 _BARS = "▁▂▃▄▅▆▇█"
-_COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 MAX_ROWS = 20
 _STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
@@ -167,94 +161,6 @@ def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], e
     if len(suspects) > MAX_SUSPECTS:
         rows.append((Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), "", ""))
     return table(headings, rows, encoding, folded=headings)
-
-
-def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
-    """Verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
-    code = code_of(judged.reason) or ""
-    named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
-    shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
-    held_against_nothing = [m for check in judged.checks if not check.judgements for m in check.measurements]
-    return {
-        "verdict": judged.verdict.value,
-        "reason": judged.reason,
-        "code": code or None,
-        "next_step": _next_step(code),
-        "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)] + _of_tools(logs),
-        "judged": judged.coverage.extent or "none",
-        "numbers": judged.coverage.to_dict(),
-        "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
-        "measurements": [
-            {
-                "metric": m.metric,
-                "value": m.value,
-                "unit": m.unit,
-                "subject": {"kind": m.subject.kind, "name": m.subject.name},
-                "conditions": dict(m.conditions),
-            }
-            for m in held_against_nothing
-        ],
-    }
-
-
-def _of_tools(logs: "Iterable[Log]") -> list[dict[str, Any]]:
-    """What other tools found, with the fields of a cause in a log."""
-    return [
-        {
-            "log": log.name,
-            "code": code_of(reason),
-            "cause": reason,
-            "severity": "fatal" if check.verdict.is_fault else "note",
-            "host": None,
-            "rank": None,
-            "evidence": reason,
-            "next_step": _next_step(code_of(reason) or ""),
-        }
-        for log in logs
-        for check in log.checks
-        for reason in parts_of(check.reason)
-        if code_of(reason)
-    ]
-
-
-def _next_step(code: str) -> str | None:
-    """The next step of a code of the packages that are imported: those that judge."""
-    explanation = explanation_of(code)
-    return explanation.next_step if explanation else None
-
-
-def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: Sequence[str] = ()) -> None:
-    """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
-    console = output()
-    rows: list[Sequence[str | Text]] = [
-        (*_judgement_cells(check), verdict_cell(check.verdict)) for check in judged.checks
-    ]
-    console.print(table(_COLUMNS, rows, console.encoding, folded=("log",)))
-    console.print()
-    bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
-    told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
-    told += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
-    steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
-    told += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
-    for line in (*told, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
-        print_line(console, line)
-
-
-def _judgement_cells(check: Check) -> tuple[str, ...]:
-    """Log, operation, plateau, share, expected, latency."""
-    plateau, share, latency = (
-        next((m for m in check.measurements if m.metric == metric), None)
-        for metric in ("busbw_plateau", SHARE, "latency")
-    )
-    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
-    return (
-        check.name,
-        str(plateau.conditions["operation"]) if plateau else "",
-        words.quantity(plateau.value, "GB/s") if plateau else "",
-        words.fraction(share.value) if share else "",
-        words.interval(next(intervals, Expected()), "GB/s") if plateau else "",
-        words.quantity(latency.value, "us") if latency else "",
-    )
 
 
 def show_difference(difference: "Difference") -> None:

@@ -19,8 +19,8 @@ OF_THEM = {
     "mdurl",
 }
 COMMANDS = {
-    "judge": (["judge", LOG], 0, {"click", "rich"}),
-    "judge --json": (["judge", LOG, "--json"], 0, {"click", "rich"}),
+    "judge": (["judge", LOG], 0, {"click"}),
+    "judge --json": (["judge", LOG, "--json"], 0, {"click"}),
     "localize": (["localize", LOG], 3, ALLOWED),
     "explain a code": (["explain", "ssh-refused"], 0, ALLOWED),
     "explain a field": (["explain", "platform.queue"], 0, ALLOWED),

@@ -9,7 +9,7 @@ from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
 from seatrial.readers.ports import against_port
-from seatrial.report.terminal import to_dict
+from seatrial.report.judged import to_dict
 from seatrial.runs.explanations import CATALOG
 from tests.unit.readers.healthy import BURN, IBSTAT, MLXLINK, NVLINK_STATUS, P2P, PERFTEST, SMI, XML
 
