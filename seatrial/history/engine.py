@@ -191,7 +191,7 @@ def explained(url: URL, what: str) -> Iterator[None]:
         raise MissingError(
             Reason.of("history-driver-missing", place=name, action=what, problem=first_line(error, url))
         ) from error
-    except (SQLAlchemyError, OSError, ValueError, TypeError) as error:
+    except (SQLAlchemyError, OSError, ValueError, TypeError, KeyError) as error:
         cause, next_step = (error.orig, _next_step(error)) if isinstance(error, DBAPIError) else (error, "")
         problem = first_line(cause, url)
         reason = Reason.of("history-failed", place=name, action=what, problem=problem, next_step=next_step)

@@ -99,6 +99,19 @@ def test_the_manifests_are_what_kubernetes_takes() -> None:
         kubernetes_validate.validate(manifest, "1.33", strict=True)
 
 
+def _rights(file: str) -> set[tuple[str, str]]:
+    """What a role of the whole cluster may do, as (resource, verb)."""
+    documents = yaml.safe_load_all((DEPLOYMENTS / "kubernetes" / file).read_text())
+    rules = (rule for each in documents if each["kind"] == "ClusterRole" for rule in each["rules"])
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_qualify_may_see_pods_and_set_a_condition_beyond_what_isolate_may() -> None:
+    isolate = {("nodes", "list"), ("nodes", "patch")}
+    assert _rights("isolate.yaml") == isolate
+    assert _rights("qualify.yaml") == isolate | {("nodes/status", "patch"), ("pods", "list")}
+
+
 def _pods() -> Iterator[dict[str, Any]]:
     """Specs of everything that runs on Kubernetes: server, database, worker, and the Job of a run."""
     yield from (m["spec"]["template"]["spec"] for m in _manifests() if "template" in m.get("spec", {}))
