@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-fresh test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench release base-images mutants format clean
+.PHONY: setup system run test lint unit docs gate gate-packages gate-containers gate-served gate-nodes test-fresh test-all test-slow test-fuzz test-bounds test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench release base-images mutants format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -49,7 +49,7 @@ test-fresh:   # `make run` and `make test` in a bare Debian 12 and a bare Ubuntu
 	scripts/test-fresh
 
 test-all: test
-	@for lane in slow fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
+	@for lane in slow fuzz bounds e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -74,6 +74,9 @@ test-slow: setup   # what `make test` leaves out
 
 test-fuzz: setup   # 10,000 broken inputs for everything that reads what nodes, files and other people hand in; SEED=2 makes others
 	$(BIN)/pytest tests/fuzz --seed $(SEED)
+
+test-bounds: setup   # with the oldest packages that pyproject.toml allows, and with the newest on each Python that is here
+	scripts/test-bounds
 
 test-e2e: setup   # `seatrial run` as people run it: whole checks of local nodes, slowed, cut and killed; 10 minutes
 	$(BIN)/pytest tests/e2e

@@ -34,6 +34,7 @@ def alone(console: Console) -> Console:
     return console
 
 
+@pytest.mark.timeout(0)  # --times may be large; each wait has its own bound
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("command", ["run", "qualify"])
 def test_nothing_is_left_whenever_it_ends(

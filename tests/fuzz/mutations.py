@@ -22,6 +22,7 @@ HOSTILE: list[Any] = [
         "node-0",
     ),
 ]
+MOST_ITEMS = 10_000  # of a list that is repeated
 WORDS = [
     b"\0",
     b"\xff\xfe",
@@ -108,7 +109,7 @@ def _change(document: Any, dice: random.Random) -> Any:
         case 1 if isinstance(document, dict):
             document[str(dice.choice(HOSTILE))] = document[key]
         case 1 if isinstance(document, list):
-            document *= dice.choice((2, 300))
+            document *= dice.choice((2, max(2, min(300, MOST_ITEMS // len(document)))))
         case _:
             document[key] = _change(document[key], dice)
     return document
