@@ -22,7 +22,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from seatrial.localize import Budget, Group, plan, start, update
-from seatrial.localize.findings import NAMED
+from seatrial.localize.criticism import NAMED
 
 KINDS = ("node", "gpu", "link", "rail", "cut")
 GPUS = tuple(str(i) for i in range(8))

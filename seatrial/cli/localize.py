@@ -131,7 +131,7 @@ def _show(found: "Localization") -> None:
 
 
 def _matrices(found: "Localization") -> "list[PairMatrix]":
-    from seatrial.localize.findings import tests_of
+    from seatrial.localize.localization import tests_of
     from seatrial.report.pairs import pair_matrices
 
     return pair_matrices({**found.to_dict(), "tests": tests_of(found)})

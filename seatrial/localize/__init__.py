@@ -13,7 +13,8 @@ All of it is pure: the same tests give the same answer. seatrial/checks/localize
 tests from logs.
 """
 
-from seatrial.localize.findings import Finding, Localization, localize
+from seatrial.localize.findings import Finding
+from seatrial.localize.localization import Localization, localize
 from seatrial.localize.next_test import NextTest
 from seatrial.localize.observations import GroupTest
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update

@@ -12,7 +12,7 @@ from seatrial.localize.observations import Bools, Floats, GroupTest, Ints, Obser
 
 _PENETRANCES = (ALWAYS, 0.5)  # that members are sought with
 _SWEEPS = 6
-_LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.25, 2  # nodes, a share of those with the address, nodes
+_LEAST_LEAF, _LEAST_SHARE, _LEAST_SOCKETS = 3, 0.2, 2  # nodes, a share of those with the address, nodes
 _EXPECTED = 0.3  # in a fleet with a fault
 
 

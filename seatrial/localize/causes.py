@@ -105,6 +105,8 @@ def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[C
 
 def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
     """The penetrances that fit a column, each with the log of the share of faults that have it."""
+    if column.cause.sides:  # with the freedom of a share too many groups fit
+        return [(ALWAYS, 0.0)]
     rail = column.cause.kind == "rail"
     always = [] if rail and column.cause.penetrance < ALWAYS else [(ALWAYS, 0.0)]
     slow = column.tests[observed.bad[column.tests]]

@@ -15,7 +15,7 @@ e (`Levels`). A test is as slow as the worst of its causes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from seatrial.localize.causes import (
     ALWAYS,
     PENETRANCES,
     Cause,
+    CauseKind,
     Column,
     columns,
     cut_column,
@@ -58,6 +59,14 @@ class Effect:
     explained: Floats  # of each test, the log slowdown that follows
     fails: Floats  # of each test, the probability of failing that follows
 
+    @property
+    def parts(self) -> dict[tuple[CauseKind, str], float]:
+        """The shares by the part that is blamed."""
+        shares: dict[tuple[CauseKind, str], float] = {}
+        for cause, share in zip(self.causes, self.shares, strict=True):
+            shares[cause.key] = shares.get(cause.key, 0.0) + share
+        return shares
+
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
@@ -73,6 +82,10 @@ class Posterior:
         The effect `without` does not count.
         """
         return _unexplained(self.observed, [effect for effect in self.effects if effect is not without], limit)
+
+    def settled(self, confidence: float) -> "Posterior":
+        """The same with those effects alone of which one part has this share or more."""
+        return replace(self, effects=tuple(e for e in self.effects if max(e.parts.values()) >= confidence))
 
     def tests_of(self, cause: Cause) -> Ints:
         """The tests that a cause of an effect would slow, or any cut."""

@@ -15,7 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from seatrial.localize.findings import Finding, Localization, localize, unsettled
+from seatrial.localize.criticism import unsettled
+from seatrial.localize.findings import Finding
+from seatrial.localize.localization import Localization, localize
 from seatrial.localize.observations import GroupTest
 
 _CONFIRMED = {"node": 3, "gpu": 4, "link": 3}  # partners with which a part was slow; of a link, slow tests

@@ -23,7 +23,7 @@ from seatrial.checks.contract import CheckContext, Repeated, StepResult
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
-from seatrial.localize.findings import Localization, localize, tests_of
+from seatrial.localize.localization import Localization, localize, tests_of
 from seatrial.localize.rounds import Budget, Group, State, plan, start, update
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, placed

@@ -37,12 +37,17 @@ def tested(
     return tests
 
 
+def taking(gpus: Sequence[str]) -> Callable[[random.Random], Sequence[str]]:
+    return lambda _: gpus
+
+
 def named(found: Localization) -> list[tuple[str, str]]:
     return sorted((finding.cause.kind, finding.cause.name) for finding in found.findings if finding.named)
 
 
 SIDE = set(nodes(17)[:8])
 PAIRS = list(combinations(nodes(17), 2))
+PAIRS_OF_12 = list(combinations(nodes(12), 2))
 
 
 def across(group: Sequence[str]) -> bool:
@@ -115,6 +120,47 @@ def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
     )
     (finding,) = found.findings
     assert (finding.kind, finding.cause.gpus, set(finding.cause.nodes)) == ("leaf", (ADDRESSES[3],), leaf)
+
+
+def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
+    leaf, unknown, drawn = set(nodes(16)[:8]), "n07", random.Random(4)
+    tests = []
+    for number, pair in enumerate(combinations(nodes(16), 2)):
+        used = drawn.choice((ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[1:3], ADDRESSES[3:5]))
+        if unknown in pair:  # its one test with the address is with a node of the leaf
+            used = ADDRESSES[:4] if pair == ("n00", unknown) else ADDRESSES[4:]
+        share = 0.6 if ADDRESSES[3] in used and leaf.intersection(pair) else 1.0
+        tests += tested([pair], lambda *_, share=share: share, gpus=taking(used), seed=number)  # type: ignore[misc]
+    (finding,) = localize(tests).findings
+    assert (finding.kind, finding.cause.gpus, finding.named) == ("leaf", (ADDRESSES[3],), True)
+    assert set(finding.nodes) == leaf - {unknown}
+    assert finding.unsure == (unknown,)
+    assert f"not sure of {unknown}" in finding.reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_address_of_two_nodes_is_no_rail_that_is_slow_now_and_then(seed: int) -> None:
+    found = localize(
+        tested(
+            list(combinations(nodes(16), 2)),
+            lambda _, group, ends, __: 0.6 if ADDRESSES[2] in ends[0] and {"n03", "n09"} & set(group) else 1,
+            gpus=lambda drawn: (drawn.choice(ADDRESSES[:4]),),
+            seed=seed,
+        )
+    )
+    assert {kind for kind, _ in named(found)} <= {"gpu"}
+    assert {node for finding in found.findings if finding.named for node in finding.nodes} <= {"n03", "n09"}
+    assert found.verdict != "pass"
+
+
+def test_a_cut_does_not_stand_in_for_more_groups() -> None:
+    groups = [set(nodes(12)[i : i + 4]) for i in range(0, 12, 4)]
+    apart = [pair for pair in combinations(nodes(12), 2) if not any(set(pair) <= group for group in groups)]
+    found = localize(tested(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1))
+    (finding,) = found.findings
+    assert [set(side) for side in finding.sides] == groups
+    most = [pair for pair in PAIRS_OF_12 if pair in apart]  # without a pair in a group, no group is known
+    assert not any(f.named for f in localize(tested(most, lambda *_: 0.5)).findings)
 
 
 def test_a_spine_is_a_cut_between_its_groups() -> None:

@@ -1,0 +1,114 @@
+"""Findings that other causes explain as well for want of a test that tells them apart, and that test. Pure."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
+from seatrial.localize.findings import Finding
+from seatrial.localize.next_test import NextTest
+from seatrial.localize.observations import Bools, Observed
+from seatrial.localize.posterior import Posterior
+
+
+def apart_or_behind(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
+    """Two or more nodes that no test has together with another: nodes that are named, or of fine ones a cut's side."""
+    everywhere = {node for test in posterior.observed.tests for node in test.nodes}
+    named = _apart(posterior, {f.cause.nodes[0] for f in findings if f.cause.kind == "node" and f.named})
+    if len(named) > 1:
+        return named
+    for cut in (finding.cause for finding in findings if finding.kind == "cut" and finding.named):
+        fine = posterior.observed.fine & slowed_operations(posterior.observed, posterior.tests_of(cut))
+        side = min(set(cut.nodes), everywhere - set(cut.nodes), key=len)
+        if _apart(posterior, side, fine) == side:
+            return side
+    return set()
+
+
+def _apart(posterior: Posterior, nodes: set[str], among: Bools | None = None) -> set[str]:
+    """Those of the nodes that no test, `among` some or all, has together with another of them."""
+    tests = posterior.observed.tests
+    chosen = tests if among is None else [tests[i] for i in np.flatnonzero(among)]
+    met = [nodes.intersection(test.nodes) for test in chosen]
+    return nodes - {node for some in met if len(some) > 1 for node in some}
+
+
+def behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+    """The named links whose ends no chain of fine tests joins: a cut between the ends explains them as well."""
+    links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
+    sides = _joined(posterior.observed) if links else {}
+    return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
+
+
+def as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
+    """The named findings that other slow nodes explain as well, such as most of the nodes.
+
+    Too few of their slow tests are of nodes that were fine in another one, save the node that is named itself.
+    """
+    observed = posterior.observed
+    clear = _fine_nodes(observed, _told(observed))
+
+    def is_sure(finding: Finding) -> bool:
+        own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
+        tests = posterior.tests_of(finding.cause)
+        bad = tests[observed.bad[tests]]
+        sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]
+        return len(sure) >= LEAST_SLOW[finding.cause.kind]
+
+    return [finding for finding in findings if finding.named and not is_sure(finding)]
+
+
+def _told(observed: Observed) -> Bools:
+    """Tests like which others are slow or failed, or fine between nodes that such tests clear.
+
+    Where all are alike, all may be slow.
+    """
+    likes = [(test.collective, len(test.nodes), test.like[-1]) for test in observed.tests]
+    told = {likes[i] for i in np.flatnonzero(observed.bad)}
+    mask = np.array([like in told for like in likes], dtype=bool)
+    clear = _fine_nodes(observed, mask)
+    fine = np.flatnonzero(observed.fine & ~observed.fast & ~mask)
+    told |= {likes[i] for i in fine if clear.issuperset(observed.tests[i].nodes)}
+    told -= {likes[i] for i in np.flatnonzero(observed.fast)}
+    return np.array([like in told for like in likes], dtype=bool)
+
+
+def _fine_nodes(observed: Observed, told: Bools) -> set[str]:
+    return {node for i in np.flatnonzero(told & observed.fine) for node in observed.tests[i].nodes}
+
+
+def with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None:
+    """A pair of a node that was fine with one of the slow tests that was not, without the GPUs that are blamed."""
+    observed, tests = posterior.observed, posterior.tests_of(finding.cause)
+    clear = _fine_nodes(observed, _told(observed))
+    doubtful = [n for i in tests[observed.bad[tests]] for n in observed.tests[i].nodes if n not in clear]
+    met = {frozenset(test.nodes) for test in observed.tests}
+    pairs = [(node, fine) for node in dict.fromkeys(doubtful) for fine in sorted(clear)]
+    pair = next((pair for pair in pairs if frozenset(pair) not in met), pairs[0] if pairs else None)
+    gpus = {each for test in observed.tests for each in test.gpus if finding.cause.name not in each}
+    return NextTest(pair, (min(gpus),) * 2 if gpus and finding.kind == "rail" else ()) if pair else None
+
+
+def _joined(observed: Observed) -> dict[str, str]:
+    """Of each node, the first of those that chains of fine tests join it with."""
+    above = {node: node for test in observed.tests for node in test.nodes}
+
+    def first(node: str) -> str:
+        while above[node] != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    for test, is_fine in zip(observed.tests, observed.fine, strict=True):
+        for node in test.nodes[1:] if is_fine else ():
+            above[first(node)] = first(test.nodes[0])
+    return {node: first(node) for node in above}
+
+
+def across(posterior: Posterior, link: Finding) -> NextTest:
+    """A pair that was not tested, of nodes that fine tests join with one end of the link each."""
+    sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
+    ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]
+    return next(
+        (NextTest(pair) for pair in product(*ends) if frozenset(pair) not in met), NextTest(link.cause.nodes[:2])
+    )

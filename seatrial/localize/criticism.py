@@ -1,0 +1,173 @@
+"""Whether tests bear out a cause that explains them best: the model may lack the right one (Box, 1980). Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from math import exp, lgamma
+from statistics import NormalDist
+
+import numpy as np
+
+from seatrial.localize.causes import ALWAYS, Cause, CauseKind
+from seatrial.localize.observations import Bools, Ints, Observed
+from seatrial.localize.posterior import LEAST_OF_A_CUT, Effect, Posterior
+
+NAMED = 0.9  # the confidence from which a part is named
+OFTEN = 0.1  # the share of tests that are slow in an operation that a cause slows, at the least
+# Slow tests that a cause needs, so that no stray names a part.
+LEAST_SLOW: Mapping[CauseKind, int] = {
+    "cut": LEAST_OF_A_CUT, "switch": 3, "placement": 3, "rail": 4, "node": 2, "gpu": 3, "link": 2,
+    "socket": 3, "leaf": 4,
+}  # fmt: skip
+_MORE_IF_SOMETIMES = 2  # tests, of a cause that slows only a share of its tests
+_MANY_TESTS = 400
+_STRAYS = 0.03  # the share of tests that are slow for a reason of their own, at the most
+_MISFIT = 0.3  # of the slow tests, that no cause explains
+_SIGNIFICANT = 0.05  # the level of a test that a cause has to pass
+_CHANCE = 0.01  # and of one that it must not
+
+
+def supported(posterior: Posterior, effect: Effect) -> bool:
+    """Whether enough tests that nothing else explains are slow or failed for it to be more than a stray."""
+    odd = posterior.unexplained(without=effect)
+    return effect.none < 1 - NAMED and any(_enough(posterior, cause, odd) for cause in effect.causes[:3])
+
+
+def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
+    observed, tests = posterior.observed, posterior.tests_of(cause)
+    hit = tests[odd[tests]]
+    # Of so many tests two strays may be of one pair.
+    more = 1 if cause.kind == "link" and len(observed.tests) >= _MANY_TESTS else 0
+    if cause.penetrance < ALWAYS and cause.kind != "rail":
+        more += _MORE_IF_SOMETIMES
+    counts = np.where(observed.failed[hit], 0.5, 1.0)
+    most = np.bincount(observed.collective[hit], counts).max(initial=0)  # the operations of one log share a stray
+    return bool(most >= LEAST_SLOW[cause.kind] + more)
+
+
+def unsettled(posterior: Posterior) -> Bools:
+    """Tests slow, failed or too fast for no known cause, of which no repeat was fine.
+
+    The limit allows for the number of tests: one fleet in twenty has such a test by noise alone.
+    """
+    observed = posterior.observed
+    limit = max(3.0, -NormalDist().inv_cdf(0.05 / max(1, len(observed.tests))))
+    odd, tests = posterior.unexplained(limit=limit), observed.tests
+    nodes = {tests[i].nodes for i in np.flatnonzero(odd)}
+    again = [i for i, test in enumerate(tests) if test.nodes in nodes and observed.fine[i]]
+    fine = {(tests[i].like, tests[i].nodes, tests[i].gpus) for i in again}
+    for i in np.flatnonzero(odd):
+        odd[i] = (tests[i].like, tests[i].nodes, tests[i].gpus) not in fine
+    odd |= observed.fast
+    return odd
+
+
+def misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
+    """Whether more slow tests are left than strays could be, and not just a few of all that are slow.
+
+    Then the right cause is none of the candidates, and the best of them is no more than that. Of a cause with a
+    `slowdown`, tests count that are at least half as slow. An intermittent `cause` fits many patterns, so that of its
+    like no more are left than strays usually are.
+    """
+    observed = posterior.observed
+    as_slow = observed.slow & (observed.value < -slowdown / 2)  # failures have reasons of their own
+    left, tests = int((unsettled(posterior) & as_slow).sum()), int((~observed.alone).sum())
+    intermittent = cause is not None and cause.penetrance < ALWAYS
+    many = left > _STRAYS * tests + 1 if intermittent else _beyond_strays(left, tests)
+    return many and left > _MISFIT * int(as_slow.sum())
+
+
+def contradicted(posterior: Posterior, effect: Effect) -> bool:
+    """Whether tests speak against what an effect would name."""
+    cause, observed = effect.causes[0], posterior.observed
+    if effect.parts[cause.key] < NAMED:
+        return False
+    tests = posterior.tests_of(cause)
+    within = slowed_operations(observed, tests) & ~observed.alone
+    tests = tests[within[tests]]
+    rest = within.copy()
+    rest[tests] = False
+    if cause.kind == "cut" and _slow_within(observed, cause, posterior.settled(NAMED).unexplained() & rest, rest):
+        return True
+    if cause.penetrance == ALWAYS and _spared(observed, tests):
+        return True
+    if cause.kind in ("rail", "leaf", "socket") and not _contrasts(observed, cause, tests, np.flatnonzero(rest)):
+        return True
+    if cause.penetrance == ALWAYS or cause.kind == "link":
+        return False
+    return _uneven(observed, tests) or (cause.kind == "rail" and _of_some_nodes(observed, tests))
+
+
+def slowed_operations(observed: Observed, tests: Ints) -> Bools:
+    """The tests of the operations in which tests of a cause are slow often."""
+    of = np.bincount(observed.collective[tests], minlength=int(observed.collective.max()) + 1)
+    bad = np.bincount(observed.collective[tests[observed.bad[tests]]], minlength=len(of))
+    often: Bools = (bad > OFTEN * of)[observed.collective]
+    return often
+
+
+def _spared(observed: Observed, tests: Ints) -> bool:
+    """Whether more tests of a cause are clearly fine than strays would be."""
+    slow = tests[observed.slow[tests]]
+    if not len(slow):
+        return False
+    half = float(np.median(observed.value[slow])) / 2
+    clear = ~observed.failed[tests] & (observed.value[tests] > half) & (half < -2 * observed.scale[tests])
+    return _beyond_strays(int(clear.sum()), len(tests))
+
+
+def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> bool:
+    """Whether other tests of the same nodes are fine, or fewer are slow than with the GPUs (Fisher's exact test)."""
+    nodes = set(cause.nodes)
+    others = [i for i in rest.tolist() if not nodes or not nodes.isdisjoint(observed.tests[i].nodes)]
+    slow, hit = int(observed.bad[others].sum()), int(observed.bad[tests].sum())
+    if not _beyond_strays(slow, len(others)):
+        return True
+    return _chance(hit, len(tests), hit + slow, len(tests) + len(others)) < _SIGNIFICANT
+
+
+def _uneven(observed: Observed, tests: Ints) -> bool:
+    """Whether the slow tests of an intermittent cause are those with some node or GPU, as if by another cause."""
+    parts: dict[str, list[int]] = defaultdict(list)
+    for i in tests.tolist():
+        test = observed.tests[i]
+        for part in {*test.nodes, *(gpu for gpus in test.gpus for gpu in gpus)}:
+            parts[part].append(i)
+    hit = int(observed.bad[tests].sum())
+    odds = [_chance(int(observed.bad[where].sum()), len(where), hit, len(tests)) for where in parts.values()]
+    return min(odds, default=1.0) < _CHANCE / max(1, len(odds))
+
+
+def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
+    """Whether each slow test of a rail has a node that is fine in no test: these nodes may be slow, and no rail."""
+    fine = {node for i in tests[observed.fine[tests]] for node in observed.tests[i].nodes}
+    return not any(fine.issuperset(observed.tests[i].nodes) for i in tests[observed.bad[tests]])
+
+
+def _slow_within(observed: Observed, cause: Cause, slow: Bools, within: Bools) -> bool:
+    """Whether more tests within the groups of a cut are slow than strays are, of one group or of all."""
+    sides = cause.sides or (cause.nodes,)
+    group_of = {node: i for i, side in enumerate(sides) for node in side}
+    groups = np.array([group_of.get(test.nodes[0], -1) for test in observed.tests])
+    for group in {*groups.tolist()}:
+        inside = within & (groups == group)
+        if _beyond_strays(int(slow[inside].sum()), int(inside.sum())):
+            return True
+    return _beyond_strays(int(slow.sum()), int(within.sum()))
+
+
+def _beyond_strays(slow: int, of: int) -> bool:
+    usual = _STRAYS * of
+    return bool(slow > usual + 3 * usual**0.5 + 1)
+
+
+def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
+    """The probability that so many or more of those drawn are marked, by the hypergeometric distribution."""
+    first = max(hit, drawn + marked - total)
+    terms = (
+        _log_choose(marked, k) + _log_choose(total - marked, drawn - k) for k in range(first, min(drawn, marked) + 1)
+    )
+    return sum(exp(term - _log_choose(total, drawn)) for term in terms)
+
+
+def _log_choose(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
