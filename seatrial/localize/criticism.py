@@ -65,15 +65,16 @@ def misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = N
     """Whether more slow tests are left than strays could be, and not just a few of all that are slow.
 
     Then the right cause is none of the candidates, and the best of them is no more than that. Of a cause with a
-    `slowdown`, tests count that are at least half as slow. An intermittent `cause` fits many patterns, so that of its
-    like no more are left than strays usually are.
+    `slowdown`, tests count that are at least half as slow. An intermittent `cause` fits many patterns: it may leave
+    half as many, and no more than strays usually are.
     """
     observed = posterior.observed
     as_slow = observed.slow & (observed.value < -slowdown / 2)  # failures have reasons of their own
     left, tests = int((unsettled(posterior) & as_slow).sum()), int((~observed.alone).sum())
-    intermittent = cause is not None and cause.penetrance < ALWAYS
-    many = left > _STRAYS * tests + 1 if intermittent else _beyond_strays(left, tests)
-    return many and left > _MISFIT * int(as_slow.sum())
+    share = left / max(1, int(as_slow.sum()))
+    if cause is not None and cause.penetrance < ALWAYS:
+        return left > _STRAYS * tests + 1 and share > _MISFIT / 2
+    return _beyond_strays(left, tests) and share > _MISFIT
 
 
 def contradicted(posterior: Posterior, effect: Effect) -> bool:
