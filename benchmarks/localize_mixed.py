@@ -1,6 +1,6 @@
-"""How well a fault is localized in logs as real clusters leave them: print the second table of docs/localization.md.
+"""How well a fault is localized in logs as real clusters leave them: print a table of what is named for it.
 
-    python benchmarks/localize_mixed.py [--fleets 270] [--first 0] [--show wrong]
+    python benchmarks/localize_mixed.py [--fleets 270] [--first 0] [--show another]
 
 Fleets of 8 to 24 nodes with 8 GPUs, written without a look at the model: one, two or five operations, of which the
 fault slows some; pairs on all GPUs, halves, single GPUs or four at random, beside groups of four and of all nodes;
