@@ -28,7 +28,7 @@ from tests.integration.conftest import Up
 
 STAND_IN = Path(__file__).parents[1] / "perftest_stand_in.py"
 PORTS = (18_515, 18_516)  # of the rails
-PROGRAMS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat")
+NAMES = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder with the stand-in under the names of perftest's programs."""
     folder = tmp_path / "perftest"
     folder.mkdir()
-    for name in PROGRAMS:
+    for name in NAMES:
         (folder / name).write_text(f"#!{sys.executable} -S\n{STAND_IN.read_text()}")
         (folder / name).chmod(0o700)
     return folder
