@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from flows.serving.ui import show_campaign
+from seatrial.campaign.drift import DRIFT, drift_check, phase_numbers
 from seatrial.campaign.loop import Loop, resumed
 from seatrial.campaign.result import campaign_check
 from seatrial.checks.suites import Campaign
@@ -91,5 +92,8 @@ def _concluded(run: Run, loop: Loop, stopped: str | None, store: "Store") -> Run
     first = store.result(state.counted[0].run_id) if state.counted else None
     run_state.nodes = {str(node["name"]): dict(node) for node in (first.nodes if first else ())}
     run_state.add(campaign_check(state, rows, stopped, loop.notes))
+    with run_state.attempt(DRIFT):
+        is_shared = run.cluster.platform.uses_host_software
+        run_state.add(drift_check(phase_numbers(state, store), is_shared=is_shared))
     run_state.finished = now()
     return run_state

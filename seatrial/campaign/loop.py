@@ -45,7 +45,9 @@ class Loop:
                 left = self.cluster.nodes - len(self.state.left_out)
                 return Reason.of("campaign-too-few-nodes", left=left, of=self.cluster.nodes)
             before = len(self.state.left_out)
-            result = self._phase(cluster, self.suites[len(self.state.counted) % len(self.suites)])
+            result = self._phase(
+                cluster.at(self.state.spent_s), self.suites[len(self.state.counted) % len(self.suites)]
+            )
             if held_s(result) or len(self.state.left_out) > before:
                 tries = 0
                 continue

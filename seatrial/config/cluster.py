@@ -357,6 +357,10 @@ class Cluster(Strict):
         """The names nodes have when the platform does not give them others."""
         return self.platform.node_names(self.nodes)
 
+    def at(self, elapsed_s: float) -> "Cluster":
+        """The cluster after so much of a campaign: without the faults that begin later."""
+        return self.model_copy(update={"faults": tuple(f for f in self.faults if f.minute * 60 <= elapsed_s)})
+
     def without(self, names: Collection[str]) -> "Cluster | None":
         """The cluster without those nodes; None if its platform cannot leave nodes out, or no node is left."""
         platform = self.platform.without(names, self.node_names())

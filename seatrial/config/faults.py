@@ -42,6 +42,7 @@ class _Fault(Strict):
     begins_later: ClassVar[tuple[str, ...]]
 
     after: After = None
+    minute: float = Field(0, ge=0, le=60 * 24 * 31, description="begins at this minute of a campaign")
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:

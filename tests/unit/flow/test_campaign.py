@@ -77,7 +77,8 @@ def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
     soak = Soak(chain)
     result = soak.run(minutes=3)
     assert [run.suite.name for run in soak.phases] == ["net", "burn", "net"]
-    assert (result.verdict, code_of(result.checks[0].reason)) == (Verdict.PASS, "campaign-passed")
+    assert (result.checks[0].verdict, code_of(result.checks[0].reason)) == (Verdict.PASS, "campaign-passed")
+    assert (result.verdict, code_of(result.checks[1].reason)) == (Verdict.NOT_RUN, "drift-too-few-phases")
     assert result.coverage.extent == "some", "phases that were compared with nothing are no whole pass"
     with open_store() as store:
         assert {row.run_id for row in store.runs("fake")} == {"phase-1", "phase-2", "phase-3", "soak-1"}
@@ -123,7 +124,7 @@ def test_a_killed_campaign_goes_on_where_it_was(chain: Chain) -> None:
     result = soak.run(minutes=4)
     assert [run.suite.name for run in soak.phases] == ["net", "burn", "net", "net", "burn"]
     assert [(phase.seconds, phase.code) for phase in soak.state.phases][2] == (0, "run-killed")
-    assert result.verdict is Verdict.PASS
+    assert result.checks[0].verdict is Verdict.PASS
     soak.run(minutes=4)
     assert len(soak.phases) == 9, "one that has ended is not resumed"
 
@@ -141,5 +142,5 @@ def test_without_nodes_it_tries_again_then_keeps_its_state(chain: Chain) -> None
     soak = Soak(chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed"))))
     result = soak.run(minutes=4)
     assert len(soak.phases) == len(PAUSES_S) + 1
-    assert (result.verdict, code_of(result.reason)) == (Verdict.INCONCLUSIVE, "campaign-stuck")
+    assert (result.verdict, code_of(result.checks[0].reason)) == (Verdict.INCONCLUSIVE, "campaign-stuck")
     assert not soak.state.ended

@@ -1,0 +1,168 @@
+"""Numbers that are worse at the end of a campaign than at its beginning. Pure.
+
+A node is held against the others of each phase, so that what slows all of them down at once names none.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seatrial.history.campaigns import CampaignState
+from seatrial.judge.trend import mann_kendall, theil_sen
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, join, placed
+from seatrial.model.result import Check, Expected, Judgement, Suspect
+from seatrial.model.verdict import Verdict, worst
+from seatrial.text.words import what
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from seatrial.history.store import Store
+
+DRIFT = "drift"
+LEAST_PHASES = 7  # of a suite: with fewer, chance alone makes a trend
+_LEAST_PEERS = 3  # parts of one kind, whose median tells what is usual
+_HOUR_S = 3600.0
+_CHANCE = 0.02  # that any number of a suite is named by chance, at most
+_LIMIT, _FLOOR = 0.05, 0.5  # of what it was: losses that are degraded, and that fail
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseNumbers:
+    """The numbers of one suite's phases: `readings` has a row a phase, and a column a series."""
+
+    suite: str
+    began_s: "NDArray[np.float64]"
+    series: Sequence[Measurement]
+    readings: "NDArray[np.float64]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The columns of like parts: one metric under the same conditions."""
+
+    columns: "NDArray[np.intp]"
+    is_compared: bool
+
+
+def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool) -> Check:
+    """The check `drift`. `is_shared`: one machine plays all nodes, so that what slows all of them says nothing."""
+    long = [each for each in phases if len(each.began_s) >= LEAST_PHASES]
+    if not long:
+        most = max((len(each.began_s) for each in phases), default=0)
+        return Check(DRIFT, Verdict.NOT_RUN, Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES))
+    judgements = [judgement for each in long for judgement in _judgements(each, is_shared=is_shared)]
+    bad = [judgement for judgement in judgements if judgement.verdict is not Verdict.PASS]
+    passed = Reason.of("drift-none", count=len(judgements))
+    reasons = [placed(judgement.measurement.subject.name, judgement.reason) for judgement in bad]
+    verdict = worst(judgement.verdict for judgement in judgements)
+    measurements = tuple(judgement.measurement for judgement in judgements)
+    suspects = tuple(filter(None, map(_suspect, bad)))
+    return Check(DRIFT, verdict, join(reasons) or passed, 0.0, measurements, tuple(judgements), suspects)
+
+
+def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
+    """Read the numbers of the phases of each suite. Raises SeatrialError."""
+    found = []
+    for suite in dict.fromkeys(phase.suite for phase in state.counted):
+        phases = [phase for phase in state.counted if phase.suite == suite]
+        run_ids = [phase.run_id for phase in phases]
+        series = store.measurements(run_ids[0])
+        began_s = np.array([phase.began_s for phase in phases])
+        found.append(PhaseNumbers(suite, began_s, series, _table(store, run_ids, series)))
+    return found
+
+
+def _table(store: "Store", run_ids: Sequence[str], series: Sequence[Measurement]) -> "NDArray[np.float64]":
+    """The median of each series in each run; NaN where it was not measured."""
+    import pandas as pd
+
+    stored = store.readings(run_ids, [m.series() for m in series])
+    frame = pd.DataFrame({"run": stored.run, "series": stored.series, "value": stored.value})
+    medians = frame.groupby(["run", "series"], sort=False)["value"].median()
+    table = np.full((len(run_ids), len(series)), np.nan)
+    table[medians.index.get_level_values(0), medians.index.get_level_values(1)] = medians.to_numpy()
+    return table
+
+
+def _suspect(judgement: Judgement) -> Suspect | None:
+    kind, name = judgement.measurement.subject.kind, judgement.measurement.subject.name
+    if kind not in ("node", "gpu", "link"):
+        return None
+    return Suspect(kind, name, 0.9, judgement.reason, judgement.verdict)
+
+
+def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]:
+    """Yield a judgement for each series that has readings at both ends."""
+    relative = np.array(phases.readings)
+    judged = np.zeros(len(phases.series), dtype=bool)
+    for group in _groups(phases.series):
+        if group.is_compared:
+            relative[:, group.columns] /= _medians(relative[:, group.columns].T)[:, None]
+        judged[group.columns] = group.is_compared or not is_shared
+    begin, end = _ends(phases.began_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = _medians(relative[end]) / _medians(relative[begin])
+    falls = np.array([m.better == "higher" for m in phases.series])
+    kept = np.where(falls, kept, 1 / kept)
+    enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
+    judged &= np.isfinite(kept) & enough
+    chance = np.ones(len(phases.series))
+    lost = np.flatnonzero(judged & (kept < 1 - _LIMIT))
+    chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
+    for column in np.flatnonzero(judged):
+        drifts = chance[column] * judged.sum() <= _CHANCE
+        yield _judgement(phases, int(column), relative[:, column], float(kept[column]), float(chance[column]), drifts)
+
+
+def _medians(table: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """The median of each column; NaN where it has no reading."""
+    found = np.full(table.shape[1], np.nan)
+    known = np.isfinite(table).any(axis=0)
+    found[known] = np.nanmedian(table[:, known], axis=0)
+    return found
+
+
+def _groups(series: Sequence[Measurement]) -> Iterator[_Group]:
+    """Yield the series of each metric, kind of part and conditions; those without a better direction are left out."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for column, m in enumerate(series):
+        if m.better:
+            conditions = tuple(sorted((key, str(value)) for key, value in m.conditions.items()))
+            alike.setdefault((m.metric, m.subject.kind, conditions), []).append(column)
+    for columns in alike.values():
+        yield _Group(np.array(columns), len(columns) >= _LEAST_PEERS)
+
+
+def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:
+    """The phases of the first and of the last hour; of a campaign that is shorter than three hours, thirds."""
+    length = began_s[-1] - began_s[0]
+    end = min(_HOUR_S, length / 3)
+    return began_s <= began_s[0] + end, began_s >= began_s[-1] - end
+
+
+def _judgement(
+    phases: PhaseNumbers, column: int, readings: "NDArray[np.float64]", kept: float, chance: float, drifts: bool
+) -> Judgement:
+    m = phases.series[column]
+    conditions = {**m.conditions, "of": m.metric, "suite": phases.suite}
+    measured = Measurement("drift", 100 * (kept - 1), "%", m.subject, conditions)
+    expected = Expected(low=-100 * _LIMIT)
+    if not drifts:
+        return Judgement(measured, Verdict.PASS, "", "first hour", expected, kept - 1)
+    known = np.isfinite(readings)
+    slope = theil_sen(phases.began_s[known] / _HOUR_S, readings[known] / np.nanmedian(readings))
+    reason = Reason.of(
+        "drift-found",
+        what=what(m),
+        percent=f"{100 * (1 - kept):.0f}",
+        slope=f"{100 * slope.median:+.2g}",
+        low=f"{100 * slope.low:+.2g}",
+        high=f"{100 * slope.high:+.2g}",
+        chance=f"{chance:.1g}",
+    )
+    verdict = Verdict.FAIL if kept < _FLOOR else Verdict.DEGRADED
+    return Judgement(measured, verdict, reason, "first hour", expected, kept - 1)

@@ -1,0 +1,79 @@
+"""What drifts is named, and what only strays is not."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seatrial.campaign.drift import LEAST_PHASES, PhaseNumbers, drift_check
+from seatrial.judge.trend import mann_kendall, theil_sen
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict
+
+NODES = 8
+PHASES = 24
+
+
+def _numbers(readings: NDArray[np.float64], better: str = "higher") -> PhaseNumbers:
+    series = [
+        Measurement(
+            "matmul", 0.0, "TFLOP/s", Subject("node", f"node-{i}"), better="higher" if better == "higher" else "lower"
+        )
+        for i in range(readings.shape[1])
+    ]
+    began_s = np.arange(len(readings), dtype=np.float64) * 600
+    return PhaseNumbers("burn", began_s, series, readings)
+
+
+def _healthy(seed: int = 1, noise: float = 0.03) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal(700, 700 * noise, (PHASES, NODES)).astype(np.float64)
+
+
+def _names(check: Check) -> list[str]:
+    return [suspect.name for suspect in check.suspects]
+
+
+def test_a_node_that_slows_in_the_middle_is_named() -> None:
+    readings = _healthy()
+    readings[12:, 3] *= 0.85
+    check = drift_check([_numbers(readings)], is_shared=False)
+    assert (_names(check), check.verdict) == (["node-3"], Verdict.DEGRADED)
+    assert code_of(check.suspects[0].evidence) == "drift-found"
+
+
+def test_a_time_that_grows_is_a_loss() -> None:
+    readings = _healthy()
+    readings[:, 5] *= np.linspace(1, 4, PHASES)
+    check = drift_check([_numbers(readings, better="lower")], is_shared=False)
+    assert (_names(check), check.verdict) == (["node-5"], Verdict.FAIL)
+
+
+def test_what_slows_all_nodes_names_none() -> None:
+    readings = np.asarray(_healthy() * np.linspace(1, 0.4, PHASES)[:, None], dtype=np.float64)
+    assert drift_check([_numbers(readings)], is_shared=True).verdict is Verdict.PASS
+
+
+def test_healthy_nodes_pass() -> None:
+    checks = [drift_check([_numbers(_healthy(seed, 0.1))], is_shared=False) for seed in range(200)]
+    assert sum(check.verdict is not Verdict.PASS for check in checks) <= 4
+
+
+def test_few_phases_are_not_judged() -> None:
+    check = drift_check([_numbers(_healthy()[: LEAST_PHASES - 1])], is_shared=False)
+    assert (check.verdict, code_of(check.reason)) == (Verdict.NOT_RUN, "drift-too-few-phases")
+
+
+def test_a_node_without_readings_is_left_out() -> None:
+    readings = _healthy()
+    readings[3:, 2] = np.nan
+    check = drift_check([_numbers(readings)], is_shared=False)
+    assert check.verdict is Verdict.PASS
+    assert len(check.judgements) == NODES - 1
+
+
+def test_slope_and_trend_by_hand() -> None:
+    times, readings = np.arange(6.0), np.array([1.0, 3.0, 2.0, 4.0, np.nan, 6.0])
+    assert theil_sen(times, readings).median == pytest.approx(1.0)
+    p = mann_kendall(np.stack([readings, np.full(6, 2.0)], axis=1))
+    assert p == pytest.approx([0.0864, 1.0], abs=1e-4)
