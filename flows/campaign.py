@@ -11,6 +11,7 @@ from flows.serving.ui import show_campaign
 from seatrial.campaign.drift import DRIFT, drift_check, phase_numbers
 from seatrial.campaign.loop import Loop, resumed
 from seatrial.campaign.result import campaign_check
+from seatrial.campaign.rises import hourly, minutes_check, series_of
 from seatrial.checks.suites import Campaign
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, Suite, secrets_of, set_aside, writable
@@ -50,7 +51,8 @@ def run_campaign(
         show_campaign(run.cluster.name, state.lines())
 
     def phase(cluster: Cluster, suite: Suite, run_id: str) -> RunResult:
-        return _phase(Run(run_id, cluster, suite, run.out.parent / run_id, day=now().toordinal()), chain)
+        out, day = run.out.parent / run_id, now().toordinal()
+        return _phase(Run(run_id, cluster, suite, out, day=day, every_s=campaign.every_s), chain)
 
     loop = Loop(state, run.cluster, suites, phase, keep, new_run_id)
     stopped = loop.run()
@@ -87,13 +89,19 @@ def _phase(run: Run, chain: Chain) -> RunResult:
 def _concluded(run: Run, loop: Loop, stopped: str | None, store: "Store") -> RunState:
     """The campaign as a run: one check over all phases, and the nodes of the first."""
     state = loop.state
-    rows = {row.run_id: row for row in store.runs_by_id([phase.run_id for phase in state.phases])}
+    run_ids = [phase.run_id for phase in state.phases]
+    rows = {row.run_id: row for row in store.runs_by_id(run_ids)}
     run_state = RunState(run, state.started)
     first = store.result(state.counted[0].run_id) if state.counted else None
     run_state.nodes = {str(node["name"]): dict(node) for node in (first.nodes if first else ())}
     run_state.add(campaign_check(state, rows, stopped, loop.notes))
     with run_state.attempt(DRIFT):
+        found = [series_of(state, store, metric) for metric in store.minute_metrics(run_ids)]
+        check, notes = minutes_check(found)
+        run_state.notes += notes
+        run_state.add(check)
+        numbers, by_hour = phase_numbers(state, store), [*filter(None, map(hourly, found))]
         is_shared = run.cluster.platform.uses_host_software
-        run_state.add(drift_check(phase_numbers(state, store), is_shared=is_shared))
+        run_state.add(drift_check(numbers, is_shared=is_shared, minutes=by_hour))
     run_state.finished = now()
     return run_state

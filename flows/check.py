@@ -38,6 +38,7 @@ from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_check
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
 from seatrial.history import open_store
+from seatrial.history.minutes import tables
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
@@ -45,6 +46,7 @@ from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
+from seatrial.remote.minutes import recording
 from seatrial.runs.at_work import recorded
 from seatrial.runs.progress import STARTUP, log, log_file
 from seatrial.runs.run_state import RunState
@@ -244,14 +246,8 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
         if run_state.can("launch", after="image"):
             with run_state.attempt("launch"):
                 run_state.up(launch_task(run_state.run))
-        for kind in CHECKS:
-            if not run_state.run.suite.section(kind.section) or not run_state.can(kind.name, after=kind.after):
-                continue
-            if reason := left_out(kind, run_state.run):
-                run_state.note(reason)
-                continue
-            with run_state.attempt(kind.name):
-                run_state.checked(check_task(kind, run_state.context()))
+        with recording(run_state.run.every_s, lambda: run_state.nodes_up) as run_state.minutes:
+            _run_checks(run_state)
         if not _gave_way(run_state):
             _judge(run_state, store)
             _gave_way(run_state)
@@ -265,6 +261,18 @@ def _run_steps(run_state: RunState, rebuild: bool, store: "Store | None", unreac
     finally:
         with uninterrupted():
             _collect_and_teardown(run_state, through)
+
+
+def _run_checks(run_state: RunState) -> None:
+    """Try the checks of the suite, each if the one that it comes after has worked."""
+    for kind in CHECKS:
+        if not run_state.run.suite.section(kind.section) or not run_state.can(kind.name, after=kind.after):
+            continue
+        if reason := left_out(kind, run_state.run):
+            run_state.note(reason)
+            continue
+        with run_state.attempt(kind.name):
+            run_state.checked(check_task(kind, run_state.context()))
 
 
 def _gave_way(run_state: RunState) -> bool:
@@ -348,6 +356,8 @@ def publish_results(run_state: RunState, store: "Store | None", notify: bool) ->
         run_state.remember(store)
     with run_state.attempt("record"):
         written = record_task(run_state.result(), run, store, run.logs / "run.log")
+        if store is not None and run_state.minutes.times_s:
+            store.keep_minutes(run.run_id, tables(run_state.minutes.times_s, run_state.minutes.metrics))
         if missing := [name for name in RESULT if name not in written]:
             run_state.note(f"{', '.join(missing)} could not be written: logs/run.log says why")
         show_files(run, written, run_state.result())

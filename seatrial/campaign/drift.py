@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DRIFT = "drift"
 LEAST_PHASES = 7  # of a suite: with fewer, chance alone makes a trend
 _LEAST_PEERS = 3  # parts of one kind, whose median tells what is usual
+_LEAST_SPREAD = 32  # parts of one kind, whose changes tell how far healthy ones stray
+_OUTLYING = 5.0  # modified z-score of a change (Iglewicz and Hoaglin, 1993) that no healthy one of thousands has
 _HOUR_S = 3600.0
 _CHANCE = 0.02  # that any number of a suite is named by chance, at most
 _LIMIT, _FLOOR = 0.05, 0.5  # of what it was: losses that are degraded, and that fail
@@ -48,12 +50,16 @@ class _Group:
     is_compared: bool
 
 
-def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool) -> Check:
-    """The check `drift`. `is_shared`: one machine plays all nodes, so that what slows all of them says nothing."""
+def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Sequence[PhaseNumbers] = ()) -> Check:
+    """The check `drift`; `minutes` are what devices reported, which alone do not show that a cluster is as it was.
+
+    `is_shared`: one machine plays all nodes, so that what slows all of them says nothing.
+    """
     long = [each for each in phases if len(each.began_s) >= LEAST_PHASES]
     if not long:
         most = max((len(each.began_s) for each in phases), default=0)
         return Check(DRIFT, Verdict.NOT_RUN, Reason.of("drift-too-few-phases", most=most, least=LEAST_PHASES))
+    long += [each for each in minutes if len(each.began_s) >= LEAST_PHASES]
     judgements = [judgement for each in long for judgement in _judgements(each, is_shared=is_shared)]
     bad = [judgement for judgement in judgements if judgement.verdict is not Verdict.PASS]
     passed = Reason.of("drift-none", count=len(judgements))
@@ -110,12 +116,25 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
     kept = np.where(falls, kept, 1 / kept)
     enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
     judged &= np.isfinite(kept) & enough
+    outlying = np.zeros(len(phases.series))
+    for group in _groups(phases.series):
+        outlying[group.columns] = _scores(kept[group.columns])
     chance = np.ones(len(phases.series))
     lost = np.flatnonzero(judged & (kept < 1 - _LIMIT))
     chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
     for column in np.flatnonzero(judged):
-        drifts = chance[column] * judged.sum() <= _CHANCE
+        drifts = chance[column] * judged.sum() <= _CHANCE or (column in lost and outlying[column] >= _OUTLYING)
         yield _judgement(phases, int(column), relative[:, column], float(kept[column]), float(chance[column]), drifts)
+
+
+def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """How far each part fell below its like, in their robust spreads; 0 for few parts."""
+    known = kept[np.isfinite(kept)]
+    if len(known) < _LEAST_SPREAD:
+        return np.zeros(len(kept))
+    middle = np.median(known)
+    spread = 1.4826 * np.median(np.abs(known - middle))
+    return np.nan_to_num((middle - kept) / spread) if spread else np.zeros(len(kept))
 
 
 def _medians(table: "NDArray[np.float64]") -> "NDArray[np.float64]":

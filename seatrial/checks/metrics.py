@@ -119,6 +119,7 @@ TRAINING_METRICS = {
 CAMPAIGN_METRICS = {
     "campaign_hours": Metric("h", "how long the nodes were up in the phases of a campaign"),
     "drift": Metric("%", "what a number gained from the first to the last hour of a campaign"),
+    "rise": Metric("", "how much a counter of a device rose in a campaign, or how many minutes a slowdown held"),
     "uncompared_phases": Metric("", "phases of a campaign that passed with numbers that no baseline exists for"),
 }
 

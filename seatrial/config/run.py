@@ -75,6 +75,7 @@ class Run:
 
     `day` counts days; measurements that are too many for every run take turns by it (None: no turns). `image` is the
     image of the nodes once the step `image` has built or found it. `taken` is set where the cluster is at work.
+    `every_s` is how often devices are asked while it measures (0: never).
     """
 
     run_id: str
@@ -84,6 +85,7 @@ class Run:
     image: str | None = None
     day: int | None = None
     taken: Taken | None = None
+    every_s: float = 0
 
     @property
     def nodes_image(self) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from seatrial.history.campaigns import CampaignState, campaign_of, campaign_record
 from seatrial.history.engine import explained, lock
 from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
+from seatrial.history.minutes import MetricMinutes, unpacked
 from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.history.records import (
     check_records,
@@ -40,6 +41,7 @@ from seatrial.history.schema import (
     campaigns,
     checks,
     incidents,
+    minutes,
     node_hardware,
     node_tests,
     readings,
@@ -253,6 +255,37 @@ class Store:
         if records := [node_test_record(test) for test in tests]:
             with explained(self._engine.url, "tests of nodes cannot be saved"), self._writer.begin() as connection:
                 connection.execute(insert(node_tests), records)
+
+    def keep_minutes(self, run_id: str, found: Iterable[MetricMinutes]) -> None:
+        """Save what devices reported during the run, which must be saved; replace what there is of it."""
+        rows = [
+            {
+                "run_id": run_id,
+                "metric": each.metric,
+                "parts": list(each.parts),
+                "times_s": list(each.times_s),
+                "readings": each.packed(),
+            }
+            for each in found
+        ]
+        with explained(self._engine.url, "minutes cannot be kept"), self._writer.begin() as connection:
+            connection.execute(delete(minutes).where(minutes.c.run_id == run_id))
+            if rows:
+                connection.execute(insert(minutes), rows)
+
+    def minutes(self, run_id: str, metric: str) -> MetricMinutes | None:
+        """Return what devices reported of the metric during the run; None without any."""
+        query = select(minutes).where(minutes.c.run_id == run_id, minutes.c.metric == metric)
+        with explained(self._engine.url, "minutes cannot be read"), self._engine.begin() as connection:
+            row = connection.execute(query).first()
+            return unpacked(row.metric, row.parts, row.times_s, row.readings) if row else None
+
+    def minute_metrics(self, run_ids: Sequence[str]) -> list[str]:
+        """Return the metrics that devices reported in the runs."""
+        query = select(minutes.c.metric).distinct().order_by(minutes.c.metric)
+        with explained(self._engine.url, "minutes cannot be read"), self._engine.begin() as connection:
+            chosen = query.where(minutes.c.run_id.in_(listed(connection, run_ids)))
+            return list(connection.execute(chosen).scalars())
 
     def measured(self, cluster: str, kind: str) -> dict[str, datetime]:
         """Return the start of the newest run that measured it, by the name of each subject of the kind: link, gpu."""

@@ -18,6 +18,7 @@ from seatrial.model.reason import Reason, code_of, join, placed, rewritten
 from seatrial.model.result import Check, Judgement, NextStep, RunResult, Suspect, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
+from seatrial.remote.minutes import Minutes
 from seatrial.runs.progress import step
 from seatrial.text.headline import NO_HISTORY, EarlierRun, conclude, next_steps, since
 from seatrial.text.redact import Secrets
@@ -77,6 +78,7 @@ class RunState:
     earlier: Sequence[EarlierRun] | None = None  # of the cluster and suite, newest first; None without a history
     nodes_up: Testbed | None = None  # the nodes that are left
     launched: Testbed | None = None  # all nodes
+    minutes: Minutes = field(default_factory=Minutes)  # what devices reported meanwhile
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
 

@@ -64,6 +64,7 @@ class Campaign(Strict):
     minutes: float | None = Field(None, gt=0, le=24 * 60, description="how long, in minutes, instead")
     phases: list[Phase] = Field(min_length=1, max_length=100, description="the suites, in their order")
     stagger_s: float = Field(0, ge=0, le=3600, description="seconds over which nodes begin `devices`")
+    every_s: float = Field(60, ge=1, le=3600, description="seconds between readings of power, clocks and counters")
 
     @model_validator(mode="after")
     def _has_one_length(self) -> Self:

@@ -64,6 +64,11 @@ def test_few_phases_are_not_judged() -> None:
     assert (check.verdict, code_of(check.reason)) == (Verdict.NOT_RUN, "drift-too-few-phases")
 
 
+def test_minutes_alone_show_nothing() -> None:
+    check = drift_check([], is_shared=False, minutes=[_numbers(_healthy())])
+    assert check.verdict is Verdict.NOT_RUN
+
+
 def test_a_node_without_readings_is_left_out() -> None:
     readings = _healthy()
     readings[3:, 2] = np.nan

@@ -1,0 +1,157 @@
+"""What devices reported minute by minute during a campaign: what rose, the worst minute, and numbers for the drift."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from seatrial.campaign.drift import PhaseNumbers
+from seatrial.history.campaigns import CampaignState
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, Expected, Judgement, Suspect
+from seatrial.model.verdict import Verdict, worst
+from seatrial.text.words import count, some_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from seatrial.history.store import Store
+
+MINUTES = "minutes"
+# What must not rise, by the verdict if it does; of the others a rise is a note.
+_RISES = {"ecc_uncorrected": Verdict.FAIL, "flaps": Verdict.DEGRADED, "slowdown": Verdict.DEGRADED}
+_NOTED = ("errors", "losses", "slowdowns", "links_down")
+_DRIFTING = {"clock_mhz": "MHz", "power_w": "W"}  # that fall where a device slows
+_HOUR_S = 3600.0
+_BINS = 12  # of a campaign that is shorter than as many hours
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric over a whole campaign, with a row for each of `times_s`, the time of the campaign."""
+
+    metric: str
+    parts: Sequence[str]
+    times_s: "NDArray[np.float64]"
+    readings: "NDArray[np.float32]"
+
+
+def series_of(state: CampaignState, store: "Store", metric: str) -> Series:
+    """Put the metric's readings in all phases together. Raises SeatrialError."""
+    phases = [(phase.began_s, store.minutes(phase.run_id, metric)) for phase in state.counted]
+    known = [(began_s, found) for began_s, found in phases if found is not None]
+    parts = sorted({part for _, found in known for part in found.parts})
+    place = {part: column for column, part in enumerate(parts)}
+    rows = sum(len(found.times_s) for _, found in known)
+    readings = np.full((rows, len(parts)), np.nan, dtype=np.float32)
+    times: list[float] = []
+    for began_s, found in known:
+        columns = [place[part] for part in found.parts]
+        readings[len(times) : len(times) + len(found.times_s), columns] = found.readings
+        times += [began_s + at for at in found.times_s]
+    return Series(metric, parts, np.array(times), readings)
+
+
+def minutes_check(found: Sequence[Series]) -> tuple[Check, list[str]]:
+    """The check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
+    found = [series for series in found if series.readings.size]
+    if not found:
+        return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
+    judgements = [judgement for series in found if series.metric in _RISES for judgement in _judged(series)]
+    bad = [judgement for judgement in judgements if judgement.verdict is not Verdict.PASS]
+    most = max(len(series.times_s) for series in found)
+    parts = len({part for series in found for part in series.parts})
+    steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))
+    suspects = tuple(Suspect(*_kind_of(_part(j)), 0.9, j.reason, j.verdict) for j in bad)
+    check = Check(
+        MINUTES,
+        worst((Verdict.PASS, *(judgement.verdict for judgement in judgements))),
+        join(judgement.reason for judgement in bad) or steady,
+        0.0,
+        tuple(judgement.measurement for judgement in judgements),
+        tuple(judgements),
+        suspects,
+    )
+    notes = [*(note for series in found for note in _notes(series)), *filter(None, map(_worst_minute, found))]
+    return check, notes
+
+
+def _judged(series: Series) -> Iterator[Judgement]:
+    """Yield how much each part rose."""
+    bad = _RISES[series.metric]
+    for part, rose in zip(series.parts, risen(series), strict=True):
+        kind, name = _kind_of(part)
+        measured = Measurement(
+            "rise", float(rose), "", Subject(kind, name), {"of": series.metric, "part": part}, better="lower"
+        )
+        reason = Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}") if rose else ""
+        yield Judgement(measured, bad if rose else Verdict.PASS, reason, "first minute", Expected(high=0))
+
+
+def risen(series: Series) -> "NDArray[np.float64]":
+    """How much each part rose; a counter that began anew counts from there. Of a state, the minutes that it held."""
+    readings = series.readings.astype(float)
+    if series.metric == "slowdown":
+        return np.asarray(np.nansum(readings, axis=0))
+    known = _filled(readings)
+    steps = np.diff(known, axis=0)
+    steps = np.where(steps < 0, known[1:], steps)
+    return np.asarray(np.nansum(steps, axis=0))
+
+
+def _filled(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """The readings with the last known one in each gap."""
+    rows = np.where(np.isfinite(readings), np.arange(len(readings))[:, None], 0)
+    np.maximum.accumulate(rows, axis=0, out=rows)
+    return readings[rows, np.arange(readings.shape[1])]
+
+
+def _notes(series: Series) -> Iterator[str]:
+    if series.metric not in _NOTED:
+        return
+    rose = {part: by for part, by in zip(series.parts, risen(series), strict=True) if by}
+    if rose:
+        worst_first = sorted(rose, key=lambda part: -rose[part])
+        parts = some_of(f"{part} by {rose[part]:g}" for part in worst_first)
+        yield Reason.of("minutes-noted", metric=series.metric, parts=parts)
+
+
+def _worst_minute(series: Series) -> str | None:
+    if series.metric != "temperature_c":
+        return None
+    row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)
+    hour, reading = f"{series.times_s[row] / _HOUR_S:.2f}", f"{series.readings[row, column]:g}"
+    return Reason.of("minutes-hottest", reading=reading, part=series.parts[int(column)], hour=hour)
+
+
+def hourly(series: Series) -> PhaseNumbers | None:
+    """The medians of each hour of a metric that falls where a device slows; None for another metric."""
+    if series.metric not in _DRIFTING or not len(series.times_s):
+        return None
+    length = series.times_s[-1] - series.times_s[0]
+    step = max(1.0, min(_HOUR_S, length / _BINS))
+    bins = ((series.times_s - series.times_s[0]) // step).astype(int)
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    medians = [_medians(part) for part in np.split(series.readings, starts[1:])]
+    unit = _DRIFTING[series.metric]
+    measured = [Measurement(series.metric, 0.0, unit, Subject(*_kind_of(part))) for part in series.parts]
+    return PhaseNumbers(MINUTES, series.times_s[starts], measured, np.array(medians, dtype=float))
+
+
+def _medians(readings: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    found = np.full(readings.shape[1], np.nan, dtype=np.float32)
+    known = np.isfinite(readings).any(axis=0)
+    found[known] = np.nanmedian(readings[:, known], axis=0)
+    return found
+
+
+def _part(judgement: Judgement) -> str:
+    return str(judgement.measurement.conditions["part"])
+
+
+def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:
+    """The kind and name of the subject that a part belongs to: a GPU, or the node of a port or of processors."""
+    node, _, rest = part.partition("/")
+    return ("gpu", part) if rest.startswith("gpu-") else ("node", node)
