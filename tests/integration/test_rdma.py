@@ -15,7 +15,7 @@ import pytest
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.rdma.check import rdma
 from seatrial.checks.rdma.section import Rdma
-from seatrial.localize.findings import localize
+from seatrial.localize.localization import localize
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
