@@ -130,7 +130,7 @@ def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
         if unknown in pair:  # its one test with the address is with a node of the leaf
             used = ADDRESSES[:4] if pair == ("n00", unknown) else ADDRESSES[4:]
         share = 0.6 if ADDRESSES[3] in used and leaf.intersection(pair) else 1.0
-        tests += tested([pair], lambda *_, share=share: share, gpus=taking(used), seed=number)  # type: ignore[misc]
+        tests += tested([pair], lambda *_, share=share: share, gpus=taking(used), seed=number)
     (finding,) = localize(tests).findings
     assert (finding.kind, finding.cause.gpus, finding.named) == ("leaf", (ADDRESSES[3],), True)
     assert set(finding.nodes) == leaf - {unknown}
