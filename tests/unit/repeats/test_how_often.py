@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from seatrial.checks.contract import CheckContext, Repeated
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.history.store import Store
-from seatrial.judge.assess import assess
+from seatrial.judge.assess import Assessment, assess
 from seatrial.judge.knowledge import Knowledge, RunContext
 from seatrial.judge.noise import AGREEING
 from seatrial.judge.outliers import MOST_READINGS
@@ -225,6 +226,25 @@ def test_a_coarse_number_that_looks_well_is_not_measured_again(metric: str, kind
     names = {doubt.measurement.subject.name for doubt in doubts}
     assert "node-3" in names
     assert (len(names) == 64) == (kind == "gpu")
+
+
+@pytest.mark.parametrize(("share", "again"), [(0.25, False), (0.45, True)])
+def test_a_coarse_number_is_measured_again_below_a_third_of_its_limit(share: float, again: bool) -> None:
+    ranks = (np.arange(64) + 0.5) / 64
+    rates = 1000 * np.exp([0.02 * NormalDist().inv_cdf(rank) for rank in ranks])
+
+    def assessed(node: float) -> Assessment:
+        measured = (
+            Measurement("tcp_egress", rate, "MB/s", Subject("node", f"node-{i}"))
+            for i, rate in enumerate([*rates, node])
+        )
+        check = Check("connectivity", Verdict.PASS, "", 1.0, tuple(measured))
+        return assess([check], Knowledge(Setup("cpu", 65, 0, 1)))
+
+    low = assessed(1000.0).checks[0].judgements[-1].expected.low
+    assert low is not None
+    doubts = assessed(1000 * (low / 1000) ** share).doubts.get("connectivity", [])
+    assert ("node-64" in {doubt.measurement.subject.name for doubt in doubts}) is again
 
 
 def test_only_that_operation_is_swept_again_at_only_those_sizes(
