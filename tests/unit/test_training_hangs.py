@@ -52,6 +52,20 @@ def test_no_rank_speaks_for_another() -> None:
     assert conclude_hang(make_testbed(), result([*lines, forged], 1)) is None
 
 
+RAS = ["DEAD", "  Process 60004 on node 10.0.0.13 managing GPU 0"]
+
+
+def test_what_nccls_ras_says_is_added_and_blames_nobody_by_itself() -> None:
+    named = conclude_hang(make_testbed(), result([stuck(0, 5, ras=RAS), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1))
+    assert named
+    assert [suspect.name for suspect in named.suspects] == ["node-2"]
+    assert "NCCL RAS: process 60004 (GPU 0, node 10.0.0.13) does not answer" in named.reason
+    alone = conclude_hang(make_testbed(), result([stuck(rank, 5, ras=RAS) for rank in range(4)], 1))
+    assert alone
+    assert (alone.verdict, alone.suspects) == (Verdict.FAIL, ())
+    assert "process 60004" in alone.reason
+
+
 def step(number: int, loss: float = 2.0) -> str:
     return (
         f"step: {number}  loss: {loss}  grad_norm: 1.5  memory:  0.98GiB(1.03%)  tps: 7,000  tflops: 411.58  mfu: 41.6%"

@@ -1,17 +1,20 @@
 """What ranks say when their step does not end, read from the output of seatrial's own probes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
 from seatrial.checks.failures import node_of
 from seatrial.checks.training.on_ranks import NAME
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.readers.flight_recorder import GroupTrace, RankTrace, late
+from seatrial.readers.nccl_ras import read_ras
 from seatrial.readers.transfers import Call, in_flight
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.mpi_result import MpiResult
@@ -19,6 +22,7 @@ from seatrial.remote.mpi_result import MpiResult
 _EVENT = '{"event": "stuck"'
 _MOST_LINES = 200_000
 _CONFIDENT = 0.9
+_MOST_WORDS = 3  # of RAS
 RankNumber = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
@@ -54,22 +58,22 @@ class _Stuck(NodeAnswer):
     stack: list[Text] = Field(max_length=32)
     waits: bool
     gpu: _Gpu | None = None
+    ras: list[Annotated[str, Field(max_length=2000)]] = Field([], max_length=16_384)
 
 
 def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
     """The traces of all ranks that said where they stand, whatever stands before it in their lines."""
-    found: dict[int, RankTrace] = {}
-    for line in lines:
-        start = line.find(_EVENT)
-        if start < 0 or len(found) >= _MOST_LINES:
-            continue
-        try:
-            stuck = read_answer(_Stuck, line[start:])
-        except ValueError:
-            continue
-        if getattr(line, "rank", None) == stuck.rank:  # no rank speaks for another
-            found[stuck.rank] = _trace(stuck)
+    found = {stuck.rank: _trace(stuck) for stuck in _events(lines)}
     return [found[rank] for rank in sorted(found)]
+
+
+def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
+    """Yield the events that ranks printed of themselves: no rank speaks for another."""
+    for line in islice((line for line in lines if _EVENT in line), _MOST_LINES):
+        with suppress(ValueError):
+            stuck = read_answer(_Stuck, line[line.find(_EVENT) :])
+            if getattr(line, "rank", None) == stuck.rank:
+                yield stuck
 
 
 def _trace(stuck: _Stuck) -> RankTrace:
@@ -89,6 +93,16 @@ def _trace(stuck: _Stuck) -> RankTrace:
     )
 
 
+def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
+    """What NCCL's RAS says is wrong, by the first rank that heard it: a hint, since it speaks of other ranks."""
+    for stuck in _events(lines):
+        report = read_ras(stuck.ras)
+        bad = [result for result in report.results if result.verdict is not Verdict.PASS]
+        if bad:
+            return [Reason.of(result.code, tool=report.tool, what=result.words) for result in bad[:_MOST_WORDS]]
+    return []
+
+
 def _busy(gpu: _Gpu | None) -> str:
     """How busy a GPU is, for a sentence; busy with little power means that it waits in a kernel of NCCL's."""
     return f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
@@ -99,14 +113,18 @@ def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
 
     A machine that is too busy to play all nodes hangs too, and says nothing about them.
     """
-    traces = [] if result.starved else read_stuck(result.lines)
-    awaited = late(traces, testbed.world_size) if traces else []
-    if not awaited:
+    if result.starved:
         return None
+    traces = read_stuck(result.lines)
+    awaited = late(traces, testbed.world_size) if traces else []
+    words = _words_of_ras(result.lines)
+    if not awaited:
+        hangs = Reason.of("training-hangs", late=words[0]) if words else None
+        return Check(NAME, Verdict.FAIL, hangs, result.seconds) if hangs else None
     suspects = {}
     for each in awaited:
         name = node_of(each.rank, each.host, testbed)
         suspects[name] = Suspect("node", name, _CONFIDENT, each.reason)
     few = tuple(suspects.values()) if 2 * len(suspects) <= max(2, len(testbed.nodes)) else ()
-    reason = Reason.of("training-hangs", late=awaited[0].reason)
+    reason = join((Reason.of("training-hangs", late=awaited[0].reason), *words))
     return Check(NAME, Verdict.FAIL, reason, result.seconds, suspects=few)

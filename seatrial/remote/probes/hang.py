@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +35,8 @@ _FRAMES = 8
 _MOST_GROUPS = 16
 _MOST_CALLS = 64  # the latest sends and receives
 _SMI_TIMEOUT_S = 5
+_RAS = "localhost:28028"  # where NCCL listens, from 2.24 on, unless NCCL_RAS_ADDR says otherwise
+_RAS_S, _MOST_RAS_BYTES = 6.0, 16 << 10  # RAS itself waits 5 s for silent ranks
 _GPU_WAITS = ("synchronize", "between_ms", "settle")
 
 
@@ -92,7 +95,13 @@ class Watchdog:
             "stack": stack_of(self.watched),
             "waits": waits_for_others(self.watched),
             "gpu": gpu_state(),
+            "ras": self._ras(),
         }
+
+    def _ras(self) -> list[str]:
+        """What NCCL's RAS says of the whole job; one rank asks, and another in case that one is gone."""
+        is_asked = self.place["rank"] in (0, dist.get_world_size() - 1) and dist.get_backend() == "nccl"
+        return ras_status(os.environ.get("NCCL_RAS_ADDR") or _RAS) if is_asked else []
 
 
 def recorded() -> bytes | None:
@@ -155,6 +164,20 @@ def waits_for_others(thread: int) -> bool:
     frame = sys._current_frames().get(thread)
     calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
     return any("/torch/distributed/" in call.filename or call.name in _GPU_WAITS for call in calls)
+
+
+def ras_status(address: str) -> list[str]:
+    """What NCCL's RAS answers to `verbose status`, as ncclras prints it; empty where nothing listens."""
+    host, _, port = address.rpartition(":")
+    answer, ends = b"", time.monotonic() + _RAS_S
+    with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _RAS_S) as ras:
+        ras.sendall(b"verbose status\n")
+        while len(answer) < _MOST_RAS_BYTES and (left := ends - time.monotonic()) > 0:
+            ras.settimeout(left)
+            if not (piece := ras.recv(4096)):
+                break
+            answer += piece
+    return answer[:_MOST_RAS_BYTES].decode(errors="replace").splitlines()
 
 
 def gpu_state() -> dict[str, float] | None:
