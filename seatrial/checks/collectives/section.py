@@ -111,7 +111,7 @@ class Collectives(Strict):
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     arms: tuple[ArmName, ...] = Field(
         (),
-        description="more all_reduce sweeps: in each node, over the network, of small messages, without NVLink between nodes",
+        description="further all_reduce sweeps: in each node, over the network, small messages, without MNNVL",
     )
     dtype: Dtype = Field("float32", description="what the elements are (-d)")
     timeout_s: float = Field(300, gt=0, description="seconds for one whole sweep")
