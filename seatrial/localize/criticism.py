@@ -1,4 +1,4 @@
-"""Whether tests bear out a cause that explains them best: the model may lack the right one (Box, 1980). Pure."""
+"""Check the best explanation against the tests, since the model may lack the right one (Box, 1980). Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping

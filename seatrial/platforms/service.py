@@ -20,7 +20,7 @@ class ServiceNode:
     """A node and its state in the scheduler.
 
     `group` is its leaf switch, block or rack; empty where the platform does not know. `why` is the scheduler's reason
-    of a node that is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a
+    if the node is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a
     test since it came to the gate.
     """
 

@@ -104,7 +104,7 @@ def read_document(document: dict[str, Any]) -> Report | None:
 
 
 def _number(values: dict[str, Any], name: str) -> float:
-    """The number of that name, 0 where there is none."""
+    """Return the number of that name, or 0 if it is missing."""
     value = values.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e12
     return float(value) if is_number and value is not None else 0.0

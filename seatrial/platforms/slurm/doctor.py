@@ -86,7 +86,7 @@ def _not_qualified(login: Login, cluster: "Cluster", settings: SlurmPlatform, qu
 
 
 def _admin_level(login: Login) -> str:
-    """The user's AdminLevel by Slurm's accounting; empty where there is none, and for root."""
+    """Return the user's AdminLevel from Slurm's accounting; empty for root and without accounting."""
     command = '[ "$(id -u)" = 0 ] || sacctmgr -nP show user "$(id -un)" format=adminlevel 2>/dev/null'
     return login.shell(f"{command} || true", timeout_s=20).strip()
 
