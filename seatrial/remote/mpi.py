@@ -37,6 +37,8 @@ _SESSION_LINES, _SESSION_CHARACTERS, _SESSIONS_BYTES = 20, 1000, 4 * 1024**2  # 
 _FILE_NAME = re.compile(r"[^A-Za-z0-9.-]")  # as rsh_agent.sh names a host's file
 _RANK_0 = "[1,0]<stdout>:"  # in logs, as mpirun has it in front of other ranks' lines
 _LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
+# Open MPI's launcher says so when its child was the faster of the two: both set the same process group.
+_LOST_RACE = "plm:rsh: Warning: setpgid("
 _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
 # Of seatrial/remote/probes/supervise.py, before it says why it ended, or did not start, the command.
 _SUPERVISOR = "seatrial-supervisor: "
@@ -319,6 +321,8 @@ class _Follower:
         is_first = rank is not None and rank not in self._begun
         if is_first:
             self._begun.add(rank)
+        if rank is None and _LOST_RACE in text:
+            return
         if is_first and not text:  # the end of what may have stood before a rank's report
             return
         if len(text) > _LONGEST_LINE and '{"event"' not in text[:_LONGEST_LINE]:

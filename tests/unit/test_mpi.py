@@ -118,6 +118,12 @@ def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) ->
     result, *_ = play(iter([["n0"], [f"{half}seatrial-supervisor: time is up"]]), 1)
     assert (result.timed_out, result.exit_status) == (True, None)
     assert result.lines == (("n0", half) if half else ("n0",))
+
+
+def test_a_race_inside_open_mpis_launcher_is_no_line_of_the_output(play: Play) -> None:
+    race = "[n0:00419] plm:rsh: Warning: setpgid(424,424) failed in parent with errno=Permission denied(13)"
+    result, *_ = play(iter([[race, "n0"]]))
+    assert result.lines == ("n0",)
     collateral = "[1,1]<stderr>:collective probe: n1 rank 1: no word from rank 0, which keeps the store of the ranks"
     cut, *_ = play(iter([["n0", "seatrial-supervisor: time is up", collateral]]), 1)
     assert (cut.timed_out, cut.lines) == (True, ("n0",)), "ranks that are ended complain of each other"
