@@ -152,6 +152,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet 'uv>=0.5'
 	@echo "2 of 3: seatrial and its packages, 7 GB with PyTorch; minutes the first time, the last of them to compile 19,000 files"
 	@$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python --editable '.[local,google,apprise,charts]' --group dev
+	@$(BIN)/python -m compileall -q seatrial flows tasks   # uv leaves out what is installed in place
 	@echo "3 of 3: Prefect's database, or the first run would wait for it"
 	@DO_NOT_TRACK=1 $(BIN)/prefect server database upgrade --yes >/dev/null
 	@touch $@
