@@ -29,8 +29,8 @@ DOCS = ROOT / "docs"
 SUITE_SCHEMA = "seatrial/checks/suites/suite.schema.json"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
 _NOT_SHOWN = ("unset", "none", "its fields' own")  # defaults that say nothing
-_TOOLS = "<!-- From here to the next mark `make docs` writes the table, from the code. -->"
-_TOOLS_END = "<!-- End of the table. -->"
+_TOOLS = "<!-- From here to the next mark `make docs` writes the list, from the code. -->"
+_TOOLS_END = "<!-- End of the list. -->"
 _PIPE = "\\|"  # within a table
 _PAGE = re.compile(r"\bdocs/([a-z-]{1,40})\.md")
 _ONE_LINK = re.compile(r"(?:text or |list of |mapping of names to )*\[[^]]*\]\(([^)]*)\)")  # all that a field takes
@@ -67,10 +67,9 @@ def pages() -> dict[Path, str]:
 
 def _tools() -> Iterator[str]:
     """The outputs that `judge` reads beside nccl-tests', and what it finds in them."""
-    yield from ("| output | verdict |", "|---|---|")
     for reader in READERS:
         if reader.prints:
-            yield _row(reader.prints, reader.finds)
+            yield f"- {reader.prints}: {reader.finds}"
 
 
 def _json_schema(model: type[BaseModel]) -> str:

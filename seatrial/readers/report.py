@@ -46,7 +46,7 @@ class Reader:
     - `read`: the report of the lines; None if they are of another kind, and something else reads them.
     - `patience`: how many other lines may stand between two lines of the part.
     - `is_labelled`: whether lines with the label of a rank or a host are parts of their own.
-    - `prints` and `finds`: the row of the table in docs/judging-logs.md.
+    - `prints` and `finds`: a line of the list in docs/judging-logs.md.
     """
 
     prints: str

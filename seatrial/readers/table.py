@@ -58,7 +58,7 @@ READERS = (
     ),
     Reader(
         "`dcgmi health -c`",
-        "`fail` or `degraded` as it says, with the GPU and its system",
+        "`fail` or `degraded` as it says, with GPU and system",
         ("Health Monitor Report", "Overall Health"),
         lazy(r"\s{0,40}(?:\| ?)?Health Monitor Report|\s{0,40}\|.{0,40}Overall Health"),
         dcgm.read_health,
@@ -115,7 +115,7 @@ READERS = (
     ),
     Reader(
         "`p2pBandwidthLatencyTest`",
-        "`degraded` for a GPU, or a pair, that is slower than most others, and for a GPU without peer access",
+        "`degraded` for a GPU or a pair slower than most others, and a GPU without peer access",
         ("P2P",),
         p2p_bandwidth.P2P_BEGINS,
         p2p_bandwidth.read_p2p,
@@ -131,7 +131,7 @@ READERS = (
     ),
     Reader(
         "`results.json` of a training, and what `seatrial probe training` prints",
-        "`corrupt` for a loss that is not finite and for ranks that differ; a throughput is held against the catalog",
+        "`corrupt` for a loss that is not finite and ranks that differ; throughput by the catalog",
         ('{"event"',),
         training_results.EVENT,
         training_results.read_events,
@@ -139,8 +139,8 @@ READERS = (
     ),
     Reader(
         "logs of Megatron-LM, torchtitan, NeMo, Composer, Hugging Face, lines of JSON",
-        "`fail` for a loss that is not finite, with the rank, node and GPU that found it; `degraded` for steps that"
-        " stay slower than the earlier ones, and for a rate below the published one of that model and those GPUs",
+        "`fail` for a loss that is not finite, with rank, node and GPU; `degraded` for steps that stay slower than"
+        " earlier ones, and for a rate below the published one",
         training.NEEDLES,
         training.LINE,
         training.read_training,
@@ -159,7 +159,7 @@ READERS = (
     ),
     Reader(
         "times of ranks by Megatron-LM: `StragglerDetector`, `--timing-log-option all`",
-        "`degraded` for a rank that computes much slower than the others, with its clock",
+        "`degraded` for a rank much slower than the others, with its clock",
         ("MnRtt/Rnk", "times across ranks", "time across ranks"),
         rank_times.BEGINS,
         rank_times.read_rank_times,
@@ -168,7 +168,7 @@ READERS = (
     ),
     Reader(
         "`ncclras`",
-        "`fail` for a rank that does not answer or reports an error; `inconclusive` for ranks that are out of step",
+        "`fail` for a rank that does not answer or reports an error; `inconclusive` for ranks out of step",
         ("Communicators...", "Group  ", "INCOMPLETE", "MISMATCH", "Job summary"),
         nccl_ras.BEGINS,
         nccl_ras.read_ras,
@@ -184,7 +184,7 @@ READERS = (
     ),
     Reader(
         "`ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`, `ibdev2netdev`, `ibportstate`",
-        "`fail` for a port without link or subnet manager, `degraded` for one that is slower than the others",
+        "`fail` for a port without link or subnet manager, `degraded` for one slower than the others",
         ("CA '", "hca_id:", "Infiniband device '", "link ", " port ", "# Port info"),
         ibstat.PORT_BEGINS,
         ibstat.read_ports,
