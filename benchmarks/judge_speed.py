@@ -26,7 +26,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup, hardware_by_node
 from seatrial.model.verdict import Verdict
-from tasks.check import compare
+from seatrial.tasks.check import compare
 
 NODES = (512, 4096)
 METRICS = {"matmul": "TFLOP/s", "memory": "GB/s", "host_to_device": "GB/s", "device_to_host": "GB/s"}

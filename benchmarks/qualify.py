@@ -47,8 +47,8 @@ from seatrial.qualify.choose import Wanted
 from seatrial.qualify.coverage import Coverage, coverage
 from seatrial.qualify.cycle import Cluster, run_pass
 from seatrial.qualify.evidence import PAIRS, Evidence
+from seatrial.tasks.check import compare
 from seatrial.text.headline import conclude
-from tasks.check import compare
 
 _START = datetime(2026, 1, 5, tzinfo=UTC)
 _MEDIAN_S, _MEAN_S = 206.0, 6651.7

@@ -10,12 +10,12 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from flows.serving.ui import cluster_tag, forward_logs, has_verdict
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, PlatformSettings, load_cluster
 from seatrial.config.notify import Notify
+from seatrial.flows.serving.ui import cluster_tag, forward_logs, has_verdict
 from seatrial.model.errors import SeatrialError
-from tasks.notify import watch_task
+from seatrial.tasks.notify import watch_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

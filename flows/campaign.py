@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from flows.serving.ui import show_campaign
 from seatrial.campaign.drift import DRIFT, drift_check, phase_numbers
 from seatrial.campaign.loop import Loop, resumed
 from seatrial.campaign.result import campaign_check
@@ -15,6 +14,7 @@ from seatrial.campaign.rises import hourly, minutes_check, series_of
 from seatrial.checks.suites import Campaign
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, Suite, secrets_of, set_aside, writable
+from seatrial.flows.serving.ui import show_campaign
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult, now

@@ -17,11 +17,16 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 from pydantic import Field
 
-from flows.campaign import run_campaign
-from flows.serving.killed import close_killed_runs
-from flows.serving.limits import WAIT_S, cluster_lock
-from flows.serving.signals import end_soon, end_with_parent, first_signal_alone, uninterrupted
-from flows.serving.ui import (
+from seatrial.checks.localize.step import LOCALIZE, is_due
+from seatrial.checks.suites import Campaign, load_suite, part_of
+from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
+from seatrial.flows.campaign import run_campaign
+from seatrial.flows.serving.killed import close_killed_runs
+from seatrial.flows.serving.limits import WAIT_S, cluster_lock
+from seatrial.flows.serving.signals import end_soon, end_with_parent, first_signal_alone, uninterrupted
+from seatrial.flows.serving.ui import (
     crashed_state,
     errors,
     forward_logs,
@@ -32,11 +37,6 @@ from flows.serving.ui import (
     show_verdict,
     state_of,
 )
-from seatrial.checks.localize.step import LOCALIZE, is_due
-from seatrial.checks.suites import Campaign, load_suite, part_of
-from seatrial.checks.table import CHECKS, left_out, repeat_checks, revisit_checks
-from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import RESULT, Run, Suite, below_runs, secrets_of, set_aside, setup_of, whole_name, writable
 from seatrial.history import open_store
 from seatrial.history.minutes import tables
 from seatrial.judge.knowledge import RunContext
@@ -53,13 +53,23 @@ from seatrial.runs.run_state import RunState
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.other_programs import OtherPrograms, watched
 from seatrial.system.process import process_age_s
-from tasks.check import check_task, compare_task, judge_of, localize_task
-from tasks.image import image_task
-from tasks.launch import COLLECT_S, CUT_COLLECT_S, collect, gave_way, isolate, keep, launch_task, reap, teardown
-from tasks.notify import notify_task
-from tasks.record import metrics_task, record_task, write_run_json
-from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
-from tasks.upload import upload, upload_task
+from seatrial.tasks.check import check_task, compare_task, judge_of, localize_task
+from seatrial.tasks.image import image_task
+from seatrial.tasks.launch import (
+    COLLECT_S,
+    CUT_COLLECT_S,
+    collect,
+    gave_way,
+    isolate,
+    keep,
+    launch_task,
+    reap,
+    teardown,
+)
+from seatrial.tasks.notify import notify_task
+from seatrial.tasks.record import metrics_task, record_task, write_run_json
+from seatrial.tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
+from seatrial.tasks.upload import upload, upload_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State

@@ -8,7 +8,7 @@ from prefect.input import RunInput
 from prefect.runtime import deployment
 from prefect.states import Completed, Failed
 
-from flows.serving.signals import end_with_parent
+from seatrial.flows.serving.signals import end_with_parent
 from seatrial.history import open_store
 from seatrial.model.errors import InputError
 from seatrial.model.result import now

@@ -14,13 +14,13 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 from pydantic import Field
 
-from flows.check import run_chain, run_id_of
-from flows.serving.signals import end_with_parent, first_signal_alone
-from flows.serving.ui import crashed_state, forward_logs, show_verdict, state_of
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.qualify import Qualify
 from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
+from seatrial.flows.check import run_chain, run_id_of
+from seatrial.flows.serving.signals import end_with_parent, first_signal_alone
+from seatrial.flows.serving.ui import crashed_state, forward_logs, show_verdict, state_of
 from seatrial.history import open_store
 from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.model.errors import InputError
@@ -35,8 +35,8 @@ from seatrial.qualify.summary import pass_result, standing_result
 from seatrial.report.coverage_metrics import publish_coverage
 from seatrial.report.metrics import target_of_environment
 from seatrial.runs.progress import log_file
-from tasks.launch import reap
-from tasks.notify import notify_task
+from seatrial.tasks.launch import reap
+from seatrial.tasks.notify import notify_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State

@@ -8,13 +8,13 @@ from prefect import flow
 from prefect.states import Completed, Crashed
 from pydantic import Field
 
-from flows.serving.signals import end_with_parent
-from flows.serving.ui import forward_logs
 from seatrial.config.cluster import load_cluster
+from seatrial.flows.serving.signals import end_with_parent
+from seatrial.flows.serving.ui import forward_logs
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms import Platform, platform_for, platforms
+from seatrial.tasks.launch import reap as reap_platform
 from seatrial.text import words
-from tasks.launch import reap as reap_platform
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

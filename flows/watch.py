@@ -8,7 +8,7 @@ from prefect import flow
 from pydantic import Field
 
 from seatrial.config.cluster import load_cluster
-from tasks.notify import watch_task
+from seatrial.tasks.notify import watch_task
 
 
 @flow(name="seatrial-watch", validate_parameters=True)

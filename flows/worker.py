@@ -1,6 +1,6 @@
 """Prefect's worker, with an end that leaves no nodes up: `prefect worker start` kills its runs when it is stopped.
 
-python -m flows.worker POOL [process|kubernetes]      works for a pool of that type, until Ctrl-C or SIGTERM
+python -m seatrial.flows.worker POOL [process|kubernetes]      works for a pool of that type, until Ctrl-C or SIGTERM
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flows.serving.signals import Stopped, end_runs, end_with_parent, starts_runs, stop_on_signals
+from seatrial.flows.serving.signals import Stopped, end_runs, end_with_parent, starts_runs, stop_on_signals
 
 
 def main(pool: str, kind: str = "process", step: str = "") -> int:
@@ -21,7 +21,9 @@ def main(pool: str, kind: str = "process", step: str = "") -> int:
         os.environ["PATH"] = f"{Path(python).parent}:{os.environ.get('PATH', os.defpath)}"  # the runs' own `python`
         os.execv(python, [python, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", kind])
     stop_on_signals()
-    worker = subprocess.Popen([sys.executable, "-P", "-m", "flows.worker", pool, kind, "start"], start_new_session=True)
+    worker = subprocess.Popen(
+        [sys.executable, "-P", "-m", "seatrial.flows.worker", pool, kind, "start"], start_new_session=True
+    )
     try:
         return worker.wait()
     except Stopped:

@@ -33,7 +33,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("seatrial", "tasks", "flows")
+PACKAGE = "seatrial"
+LINKED = ("flows", "tasks")  # folders at the root, which the package has links to
 OF_NODES = ("seatrial/remote/probes/", "seatrial/platforms/baremetal/on_host/")  # other processes run them
 TESTS = ["tests/unit", "tests/contract", "tests/integration/alerts", "tests/integration/cloud_build"]
 WALL_S, CPU_S, TIMES = 120, 20, 20  # for the tests of one mutant, and so many times as long as they took when traced
@@ -273,16 +274,18 @@ def _replace(path: Path) -> None:
 
 
 def main(seed: int, number: int, words: list[str]) -> None:
-    files = tuple(word for word in words if word.startswith(PACKAGES))
-    among = [word for word in words if not word.startswith(PACKAGES)]
+    files = tuple(word for word in words if word.startswith(PACKAGE))
+    among = [word for word in words if not word.startswith(PACKAGE)]
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     names = [name for name in tracked.decode().split("\0") if name and (ROOT / name).is_file()]
-    ours = [name for name in names if name.endswith(".py") and name.startswith(files or PACKAGES)]
-    ours = [name for name in ours if not name.startswith(OF_NODES)]
+    modules = [f"{PACKAGE}/{name}" if name.startswith(LINKED) else name for name in names if name.endswith(".py")]
+    ours = [name for name in modules if name.startswith(files or PACKAGE) and not name.startswith(OF_NODES)]
     every = [mutant for name in ours for mutant in mutants(name, (ROOT / name).read_bytes())]
     with tempfile.TemporaryDirectory(prefix="seatrial-mutants-") as folder:
         archive = subprocess.run(["tar", "-c", "--", *names], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+        for name in LINKED:  # or code would have the name of a link's file
+            Path(folder, name).rename(Path(folder, PACKAGE, name))
         os.chdir(folder)
         os.chmod(folder, 0o755)  # tests of other users' files
         sys.path.insert(0, folder)

@@ -34,9 +34,9 @@ from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png, described
 from seatrial.runs.difference import Difference, difference
 from seatrial.runs.load import load_result
-from tasks.sinks import Delivery, Files, Sink
-from tasks.sinks.bounded import BoundedSink
-from tasks.sinks.configured import settings_of, sinks_of
+from seatrial.tasks.sinks import Delivery, Files, Sink
+from seatrial.tasks.sinks.bounded import BoundedSink
+from seatrial.tasks.sinks.configured import settings_of, sinks_of
 
 if TYPE_CHECKING:
     from seatrial.history import RunRow

@@ -195,6 +195,12 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def write_namesakes(folder: Path) -> None:
+    """Give a folder modules of its user's that are called as packages of seatrial are."""
+    for name in ("flows.py", "tasks.py"):
+        (folder / name).write_text("raise SystemExit('a module of the user, not of seatrial')")
+
+
 @contextmanager
 def site(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Site]:
     """A folder to serve in; in the end nothing of it runs any more."""
@@ -204,6 +210,7 @@ def site(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Site]:
         "XDG_STATE_HOME": str(folder / "state"),
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
+    write_namesakes(folder)
     made = Site(folder, free_port(), {**kept, **own, **(more or {})})
     try:
         yield made

@@ -1,6 +1,6 @@
 """Prefect's automations: end runs without a heartbeat, and raise the alarm when a check died.
 
-python -m flows.serving.automations      puts both in place, once the deployment `alarm` is there
+python -m seatrial.flows.serving.automations      puts both in place, once the deployment `alarm` is there
 """
 
 from datetime import timedelta
@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from flows.serving.server import HEARTBEAT_S
+from seatrial.flows.serving.server import HEARTBEAT_S
 
 SILENCE_S = 3 * HEARTBEAT_S
 _HEARTBEAT = "prefect.flow-run.heartbeat"

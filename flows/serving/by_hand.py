@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.serving.server import has_lasting_server, last_words, provide_prefect_server
+from seatrial.flows.serving.server import has_lasting_server, last_words, provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
@@ -103,7 +103,7 @@ def by_hand(
 ) -> RunResult | Unfinished:
     """Run the flow `check`; return its result, or the exit status and reason of a run without one."""
     return flow_by_hand(
-        "flows.check:check",
+        "seatrial.flows.check:check",
         cluster=str(cluster),
         suite=suite,
         out=str(out) if out else None,
@@ -150,7 +150,7 @@ def _run_flow(flow: str, **parameters: Any) -> Any:
     from prefect.events.worker import EventsWorker
     from prefect.settings import get_current_settings
 
-    from flows.serving.ui import errors, results
+    from seatrial.flows.serving.ui import errors, results
 
     module, _, name = flow.partition(":")
     started = getattr(importlib.import_module(module), name)

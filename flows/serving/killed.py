@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from flows.serving.server import provide_prefect_server
+from seatrial.flows.serving.server import provide_prefect_server
 from seatrial.history import open_store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult, verdict_line
@@ -36,7 +36,7 @@ def _closed(run: RunAtWork) -> list[RunResult]:
         run.remove()
         return []
     provide_prefect_server()  # before Prefect is imported, which reads its address once
-    from tasks.record import write_run_json
+    from seatrial.tasks.record import write_run_json
 
     result = replace(run.result_if_killed(), finished=_last_sign(run.out / "logs" / "run.log"))
     with open_store() as store:
@@ -61,7 +61,7 @@ def _close_flow_run(flow_run_id: UUID, result: RunResult) -> None:
     try:
         from prefect.client.orchestration import get_client
 
-        from tasks.check import STATES
+        from seatrial.tasks.check import STATES
 
         message = verdict_line(result.verdict, result.coverage, result.reason)
         with get_client(sync_client=True) as client:

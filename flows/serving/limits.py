@@ -20,8 +20,8 @@ from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from flows.serving.server import has_lasting_server
-from flows.serving.ui import RUN, SLOT, cluster_tag, set_label, show_waiting
+from seatrial.flows.serving.server import has_lasting_server
+from seatrial.flows.serving.ui import RUN, SLOT, cluster_tag, set_label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.runs.cluster_lock import FileLock, held_by

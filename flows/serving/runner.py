@@ -1,6 +1,6 @@
 """The process of `seatrial serve` that starts its runs.
 
-python -m flows.serving.runner SITE      SITE is a ServeConfig as JSON
+python -m seatrial.flows.serving.runner SITE      SITE is a ServeConfig as JSON
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from prefect.settings import get_current_settings
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.callables import parameter_schema
 
-from flows.alarm import alarm
-from flows.check import check
-from flows.promote import promote_run
-from flows.qualify import qualify
-from flows.reap import reap
-from flows.serving.automations import install_all
-from flows.serving.serve import REAP_CRON, ServeConfig, first_date
-from flows.serving.signals import end_runs, end_with_parent, starts_runs
 from seatrial.checks.suites import SHIPPED
+from seatrial.flows.alarm import alarm
+from seatrial.flows.check import check
+from seatrial.flows.promote import promote_run
+from seatrial.flows.qualify import qualify
+from seatrial.flows.reap import reap
+from seatrial.flows.serving.automations import install_all
+from seatrial.flows.serving.serve import REAP_CRON, ServeConfig, first_date
+from seatrial.flows.serving.signals import end_runs, end_with_parent, starts_runs
 
 
 class _Runner(Runner):

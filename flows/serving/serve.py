@@ -22,7 +22,11 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from flows.serving.server import (
+from seatrial.alerts.settings import check_alerts
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import load_cluster
+from seatrial.config.run import RUNS_URL
+from seatrial.flows.serving.server import (
     CLIENT_AUTH,
     HEARTBEAT_S,
     ORIGINS,
@@ -34,12 +38,8 @@ from flows.serving.server import (
     listen,
     prefect_home,
 )
-from flows.serving.signals import Stopped, stop_on_signals, uninterrupted
-from flows.serving.webserver import FILES, own_hosts, own_origins
-from seatrial.alerts.settings import check_alerts
-from seatrial.checks.suites import load_suite
-from seatrial.config.cluster import load_cluster
-from seatrial.config.run import RUNS_URL
+from seatrial.flows.serving.signals import Stopped, stop_on_signals, uninterrupted
+from seatrial.flows.serving.webserver import FILES, own_hosts, own_origins
 from seatrial.history import check_history
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
@@ -114,7 +114,6 @@ class ServeConfig:
 
 def validated(site: ServeConfig) -> ServeConfig:
     """Return the site if it is valid, else raise InputError."""
-    _check_folder()
     checks = site.scheduled()
     names = [check.cluster for check in checks]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -128,14 +127,6 @@ def validated(site: ServeConfig) -> ServeConfig:
         _check_schedule(each.cron, each.timezone, f"{each.file}: qualify.")
     check_history()
     return site
-
-
-def _check_folder() -> None:
-    """Raise InputError for a folder with modules that Prefect, which looks there first, would take for ours."""
-    here = Path.cwd()
-    theirs = [path for name in ("flows", "tasks") for path in (here / name, here / f"{name}.py") if path.exists()]
-    if theirs and here != Path(__file__).parents[2]:
-        raise InputError(f"{theirs[0]}: would be taken for seatrial's own; serve from another folder, or rename it")
 
 
 def _check_schedule(cron: str, timezone: str, options: str) -> None:
@@ -261,13 +252,13 @@ def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "
     fd = listener.fileno()
     life, living = os.pipe()  # its other end keeps the server alive: this process and the runner have it
     web = [
-        "flows.serving.webserver",
+        "seatrial.flows.serving.webserver",
         str(fd),
         str(life),
         str(Path("runs").absolute()),
         ",".join(own_hosts(host, public_url)),
     ]
-    work = ["flows.serving.runner", json.dumps(dataclasses.asdict(site))]
+    work = ["seatrial.flows.serving.runner", json.dumps(dataclasses.asdict(site))]
     server_environment, runner_environment = _environments(host, port, url, public_url, auth_string)
     server = _Child("the Prefect server", web, server_environment, [fd, life], _STOP_SERVER_S)
     runner = _Child("the runner", work, runner_environment, [living], _STOP_RUNNER_S)
@@ -320,7 +311,7 @@ class _Child:
     def _start(self) -> None:
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *self._module],  # -P: a tasks.py of the current folder is not ours
+            [sys.executable, "-P", "-m", *self._module],  # -P: not from the current folder
             env=dict(self._environment),
             pass_fds=self._fds,
             stdin=subprocess.DEVNULL,

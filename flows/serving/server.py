@@ -63,8 +63,8 @@ ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
 gc.disable()  # as collect_apart does: imports make no garbage, and to look for it takes a fifth of the start
 import uvicorn
 from prefect.server.api.server import create_app
-from flows.serving.server import collect_apart
-from flows.serving.webserver import own_pages_alone
+from seatrial.flows.serving.server import collect_apart
+from seatrial.flows.serving.webserver import own_pages_alone
 app = create_app(ephemeral=True, final=True)  # without the services that only a lasting server needs
 collect_apart()
 own = own_pages_alone(app, ["127.0.0.1"], [])

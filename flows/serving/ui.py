@@ -24,10 +24,10 @@ from seatrial.model.verdict import Verdict
 from seatrial.report.paper import curve_png
 from seatrial.runs.progress import RedactingFormatter
 from seatrial.system.private import write_atomic
+from seatrial.tasks.check import STATES
 from seatrial.text.escape import escape
 from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
-from tasks.check import STATES
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

@@ -1,7 +1,7 @@
 """A lasting Prefect server for its own host names and pages alone: API, UI, scheduler.
 
-python -m flows.serving.webserver      in a container (deployments/server), on port 4200 of every address
-python -m flows.serving.webserver FD LIFE RUNS HOSTS      as `seatrial serve` starts it
+python -m seatrial.flows.serving.webserver      in a container (deployments/server), on port 4200 of every address
+python -m seatrial.flows.serving.webserver FD LIFE RUNS HOSTS      as `seatrial serve` starts it
 
 In a container SEATRIAL_SERVER_HOSTS lists further host names, with commas, besides localhost and the host of
 PREFECT_SERVER_UI_API_URL. The pages of PREFECT_SERVER_CORS_ALLOWED_ORIGINS may talk to it. The login is
@@ -38,7 +38,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from flows.serving.server import ORIGINS, SERVER_AUTH, collect_apart
+from seatrial.flows.serving.server import ORIGINS, SERVER_AUTH, collect_apart
 
 _COOKIE = "seatrial-runs"
 _LOOPBACK = ("127.0.0.1", "localhost")
@@ -175,7 +175,7 @@ def main(fd: str = "", life: str = "", runs: str = "", hosts: str = "") -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from flows.serving.request_limits import HeadersInTime, limited
+    from seatrial.flows.serving.request_limits import HeadersInTime, limited
 
     app: Any = create_app()
     logging.getLogger("prefect.server.events.actions").addFilter(_is_no_late_heartbeat)

@@ -143,8 +143,8 @@ def reap(cluster: Path | None, kept: str | None) -> None:
     with waiting("looking for what runs have left"):
         from seatrial.config.cluster import load_cluster
         from seatrial.platforms import platform_for, platforms
-        from tasks.launch import end
-        from tasks.launch import reap as reap_platform
+        from seatrial.tasks.launch import end
+        from seatrial.tasks.launch import reap as reap_platform
 
         if kept:
             print(f"{end(kept, load_cluster(cluster) if cluster else None)}: removed")

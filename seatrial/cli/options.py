@@ -85,6 +85,6 @@ def close_killed() -> "list[RunResult]":
     if not killed_runs():
         return []
     with waiting("closing runs that were killed"):
-        from flows.serving.killed import close_killed_runs
+        from seatrial.flows.serving.killed import close_killed_runs
 
         return close_killed_runs()

@@ -91,8 +91,8 @@ def qualify(
     """
     if nodes and (idle or gated):
         raise click.UsageError("NODE and --idle or --gated: give one of them")
-    from flows.serving.by_hand import flow_by_hand
     from seatrial.config.run import check_runs_folder
+    from seatrial.flows.serving.by_hand import flow_by_hand
     from seatrial.history import check_history
     from seatrial.model.result import RunResult
 
@@ -101,7 +101,7 @@ def qualify(
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with waiting(f"qualify {cluster}"):
         result = flow_by_hand(
-            "flows.qualify:qualify",
+            "seatrial.flows.qualify:qualify",
             cluster=str(cluster),
             nodes=list(nodes) or None,
             idle=idle or not gated,

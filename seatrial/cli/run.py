@@ -163,7 +163,7 @@ def run(
         click.echo(f"{click.style('seatrial', bold=True)} {printable(f'{cluster} · {suite}')}", err=True)
     _leave_on_signals()
     watch_from_now()
-    from flows.serving.server import provide_prefect_server
+    from seatrial.flows.serving.server import provide_prefect_server
 
     with nullcontext() if options["quiet"] else waiting("startup"):
         with suppress(InputError):  # the run says so, after all else that its input lacks

@@ -34,8 +34,8 @@ def serve(
     same command resumes after a restart. Suite and schedule of one cluster are the field `schedule` of its file, over
     which the options win.
     """
-    from flows.serving.serve import ServeConfig
-    from flows.serving.serve import serve as serve_site
+    from seatrial.flows.serving.serve import ServeConfig
+    from seatrial.flows.serving.serve import serve as serve_site
 
     given = clusters or (CLUSTERS / "local.yaml",)
     files = tuple(dict.fromkeys(str(example(file).absolute()) for file in given))

@@ -1,6 +1,6 @@
 """A sink in a process of its own: a receiver that answers slowly or without end holds no run and fills no memory.
 
-python -m tasks.sinks.bounded      reads a call, pickled, and writes the delivery
+python -m seatrial.tasks.sinks.bounded      reads a call, pickled, and writes the delivery
 """
 
 import pickle
@@ -14,7 +14,7 @@ from typing import Any
 from seatrial.alerts.alert import Alert
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
-from tasks.sinks import TOO_LARGE, Delivery, Files, Sink
+from seatrial.tasks.sinks import TOO_LARGE, Delivery, Files, Sink
 
 LIMIT_S = 120.0  # Slack alone may ask to wait for 30 s twice
 MEMORY_MIB = 128  # for answers, and for the libraries that a sink loads
@@ -40,7 +40,12 @@ class BoundedSink:
     def _call(self, method: str, receipt: Receipt, *given: Any) -> Delivery:
         try:
             ended = subprocess.run(
-                [sys.executable, "-P", "-m", "tasks.sinks.bounded"],  # -P: not from the folder of the run's start
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "seatrial.tasks.sinks.bounded",
+                ],  # -P: not from the folder of the run's start
                 input=pickle.dumps((self.sink, method, given)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

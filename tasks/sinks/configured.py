@@ -22,8 +22,8 @@ from seatrial.config.cluster import Cluster
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tasks.sinks import Delivery, Files, Sink, full_receipt
-from tasks.sinks.slack import slack_sink
+from seatrial.tasks.sinks import Delivery, Files, Sink, full_receipt
+from seatrial.tasks.sinks.slack import slack_sink
 
 TIMEOUT_S = 10
 RETRIES = 2

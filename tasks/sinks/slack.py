@@ -16,7 +16,7 @@ from seatrial.alerts.settings import SlackSettings
 from seatrial.alerts.slack import Block, blocks, change, details, digest
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
-from tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
+from seatrial.tasks.sinks import TOO_LARGE, Delivery, Files, full_receipt
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient, WebhookClient

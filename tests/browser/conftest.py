@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.server import TemporaryServer
+from seatrial.flows.serving.server import TemporaryServer
 from seatrial.platforms.local.platform import PLATFORM
 from tests.browser.page import Browser
 from tests.e2e.conftest import Console, prefect_server  # noqa: F401 - a fixture

@@ -15,10 +15,10 @@ import httpx
 import pytest
 import yaml
 
-from flows.serving.server import TemporaryServer
+from seatrial.flows.serving.server import TemporaryServer
 from seatrial.platforms.local.platform import PLATFORM
 from tests.conftest import leftovers
-from tests.site import PATIENCE_S
+from tests.site import PATIENCE_S, write_namesakes
 
 BRIEF: dict[str, Any] = {  # with limits that a busy machine keeps, too
     "connectivity": {"timeout_s": 30},
@@ -146,6 +146,7 @@ def console(tmp_path: Path, prefect_server: TemporaryServer) -> Iterator[Console
         "COLUMNS": "200",
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
+    write_namesakes(tmp_path)
     session = Console(tmp_path, environment)
     try:
         yield session

@@ -24,7 +24,7 @@ from tests.site import TLS
 
 _SERVE = """
 from prefect.flows import EntrypointType
-from flows.check import check
+from seatrial.flows.check import check
 check.serve(name="trial", entrypoint_type=EntrypointType.MODULE_PATH, print_starting_message=False)
 """
 
@@ -130,7 +130,7 @@ def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> No
 
 _SERVE_PROMOTE = """
 from prefect.flows import EntrypointType
-from flows.promote import promote_run
+from seatrial.flows.promote import promote_run
 promote_run.serve(name="promote", entrypoint_type=EntrypointType.MODULE_PATH, print_starting_message=False)
 """
 

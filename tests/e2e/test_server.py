@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.serving.server import TemporaryServer
+from seatrial.flows.serving.server import TemporaryServer
 from tests.e2e.conftest import Console, until
 from tests.site import PATIENCE_S, TLS, as_nobody
 
@@ -120,7 +120,7 @@ def test_a_run_goes_on_without_its_server(alone: Console) -> None:
 
 
 def test_calls_fail_at_once_when_a_server_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.serving.server._SERVE", "raise SystemExit('no')")
+    monkeypatch.setattr("seatrial.flows.serving.server._SERVE", "raise SystemExit('no')")
     with (tmp_path / "server.log").open("w+b") as log:
         server = TemporaryServer(log)
         try:

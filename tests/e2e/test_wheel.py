@@ -15,6 +15,7 @@ import yaml
 from seatrial.builders.plan import context_files, context_hash
 from seatrial.config.image import Docker
 from tests.e2e.conftest import BRIEF, TRAINING
+from tests.site import write_namesakes
 
 pytestmark = pytest.mark.gate
 
@@ -72,9 +73,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     (wheel,) = folder.glob("*.whl")
     install = [uv, "tool", "install", "--quiet", "--python", sys.executable, str(wheel)]
     subprocess.run(install, env={**os.environ, **tools}, check=True)
-    (folder / "here" / "flows").mkdir(parents=True)
-    for name in ("tasks.py", "flows/__init__.py"):
-        (folder / "here" / name).write_text("raise SystemExit('a module of the user, not of seatrial')")
+    (folder / "here").mkdir()
+    write_namesakes(folder / "here")
     yield Installed(folder)
 
 
@@ -91,6 +91,12 @@ def test_an_image_gets_the_tag_that_it_has_from_a_checkout(installed: Installed)
     recipes = [Docker(builder="docker", build=name) for name in IMAGES]
     expected = [context_hash(recipe.context, context_files(recipe), {}) for recipe in recipes]
     assert installed("-c", _HASH, *IMAGES, program="python").stdout.split() == expected
+
+
+def test_no_package_has_a_name_that_another_may_have(installed: Installed) -> None:
+    (packages,) = installed.folder.glob("tools/seatrial/lib/python*/site-packages")
+    assert not [name for name in ("flows", "tasks") if (packages / name).exists()]
+    assert (packages / "seatrial" / "flows" / "check.py").is_file()
 
 
 def test_logs_are_judged(installed: Installed) -> None:
@@ -112,7 +118,8 @@ def test_nodes_of_this_machine_need_the_extra_local(installed: Installed) -> Non
     assert "ok      torch" in installed("doctor").stdout
     suite = {"name": "brief", **BRIEF, "devices": {"seconds": 0.1}, "training": TRAINING}
     (installed.folder / "here" / "brief.yaml").write_text(yaml.safe_dump(suite))
-    done = installed("run", "this-machine", "--suite", "brief.yaml", "--no-notify", "--json")
+    arguments = ("-m", "seatrial", "run", "this-machine", "--suite", "brief.yaml", "--no-notify", "--json")
+    done = installed(*arguments, program="python")  # which looks in the current folder first
     checks = {check["name"]: check["verdict"] for check in json.loads(done.stdout)["checks"]}
     assert {"devices", "collectives", "training"} <= set(checks), done.stderr
     assert not {"not_run", "inconclusive"} & set(checks.values()), done.stderr

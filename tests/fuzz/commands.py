@@ -20,7 +20,7 @@ from seatrial.certificate.requirements import SHIPPED, SHIPPED_FOLDER
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import SeatrialError
-from tasks.record import measurements_csv, run_json
+from seatrial.tasks.record import measurements_csv, run_json
 from tests import samples
 from tests.fuzz.mutations import of_bytes
 from tests.fuzz.target import Target, contents, line_of, one_of, text_of

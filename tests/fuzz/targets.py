@@ -42,8 +42,8 @@ from seatrial.remote.ranks import rank_line, reported_rank
 from seatrial.report.markdown import summary
 from seatrial.runs.at_work import read_record
 from seatrial.runs.load import load_result
+from seatrial.tasks.record import measurements_csv, run_json
 from seatrial.text.redact import Redactor, Secrets
-from tasks.record import measurements_csv, run_json
 from tests import samples
 from tests.fuzz.commands import COMMANDS, DUMP, LOGS
 from tests.fuzz.mutations import dumped, of_bytes, of_document

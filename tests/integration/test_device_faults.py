@@ -21,7 +21,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
-from tasks.check import compare
+from seatrial.tasks.check import compare
 from tests.integration.conftest import LocalTestbed, Up
 from tests.stored_nights import as_before
 

@@ -15,7 +15,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.runs.load import load_result
 from seatrial.system.disk_reserve import reserved
-from tasks.record import record
+from seatrial.tasks.record import record
 from tests import samples
 
 NODES = 4

@@ -22,8 +22,8 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
+from seatrial.tasks import launch
 from seatrial.text.redact import Secrets
-from tasks import launch
 from tests.integration.conftest import LocalTestbed, Up
 
 FLOODS = {

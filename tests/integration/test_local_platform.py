@@ -17,7 +17,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.local.platform import PLATFORM
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import HostKeyError, connected, on_each
-from tasks.launch import collect
+from seatrial.tasks.launch import collect
 from tests.conftest import leftovers
 from tests.e2e.conftest import until
 from tests.integration.conftest import LocalTestbed, Up

@@ -19,7 +19,7 @@ from seatrial.judge.knowledge import RunContext
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
-from tasks.check import judge_of
+from seatrial.tasks.check import judge_of
 from tests.integration.conftest import LocalTestbed
 
 SIZES: dict[str, Any] = {"min_bytes": 1 << 17, "max_bytes": 1 << 19, "warmup_iterations": 1, "iterations": 3}

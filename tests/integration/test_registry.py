@@ -18,7 +18,7 @@ from seatrial.config.image import Docker, Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason, code_of
-from tasks.image import image
+from seatrial.tasks.image import image
 from tests.integration.interrupt import interrupted_when
 from tests.integration.registry import INDEX, Registry, serving, stand_in_for_docker
 

@@ -13,8 +13,8 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
+from seatrial.tasks.check import compare
 from seatrial.text.words import quantity
-from tasks.check import compare
 from tests.integration.conftest import LocalTestbed
 from tests.stored_nights import as_before
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flows.serving.automations import zombies
+from seatrial.flows.serving.automations import zombies
 from seatrial.platforms.local.platform import PLATFORM
 from tests.e2e.conftest import console, prefect_server  # noqa: F401  fixtures here too
 from tests.integration.loopback import web_server

@@ -16,7 +16,7 @@ import pytest
 from tests.production.conftest import alarmed, alerted_site, cancel, process_of, start_long, stop_watching
 from tests.site import LONG, Site
 
-FLOW, RUNNER, SERVER = "prefect.engine", "flows.serving.runner", "flows.serving.webserver"
+FLOW, RUNNER, SERVER = "prefect.engine", "seatrial.flows.serving.runner", "seatrial.flows.serving.webserver"
 
 
 @pytest.fixture(scope="module")

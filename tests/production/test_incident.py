@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 import httpx
 import pytest
 
-from flows.serving.server import TemporaryServer
+from seatrial.flows.serving.server import TemporaryServer
 from tests.e2e.conftest import BRIEF, Console, Finished
 from tests.slack_server import TOKEN, Message, Slack, slack_server
 
@@ -37,7 +37,7 @@ exec mpirun "$@"
 """
 BROKEN = [{"node": "node-2", "sshd": "stopped"}]
 BLAMED = "node-2 (100 % sure): "
-_DIED = "from flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its worker was killed')"
+_DIED = "from seatrial.flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its worker was killed')"
 
 
 @pytest.fixture

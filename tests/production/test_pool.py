@@ -16,7 +16,7 @@ from tests.production.conftest import alarmed, alerted_site, cancel, process_of
 from tests.site import Site, run_id_in
 
 START = Path(__file__).parents[2] / "deployments" / "server" / "start-worker"
-WRAPPER, WORKER = "flows.worker", "prefect worker start"
+WRAPPER, WORKER = "seatrial.flows.worker", "prefect worker start"
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,8 @@ from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local import LocalPlatform
 from seatrial.runs.difference import difference
-from tasks.notify import AlertContext, alert_of, files_of
-from tasks.sinks import Files, Sink
+from seatrial.tasks.notify import AlertContext, alert_of, files_of
+from seatrial.tasks.sinks import Files, Sink
 from tests import nights, samples
 
 CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
@@ -188,7 +188,7 @@ def test_the_curve_may_fail_and_the_report_is_of_this_run_alone(
     def broken(*_: object) -> bytes:
         raise ValueError("no font")
 
-    monkeypatch.setattr("tasks.notify.curve_png", broken)
+    monkeypatch.setattr("seatrial.tasks.notify.curve_png", broken)
     assert files_of(site, OPENED, run).picture is None
     assert "the curve could not be drawn: ValueError: no font" in caplog.text
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from flows.serving import killed
-from flows.serving.killed import close_killed_runs
+from seatrial.flows.serving import killed
+from seatrial.flows.serving.killed import close_killed_runs
 from seatrial.history import open_store
 from seatrial.model.verdict import Verdict
 from seatrial.runs.at_work import killed_runs, recorded, runs_at_work

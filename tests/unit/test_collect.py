@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.tasks import launch as step
 from seatrial.text.lines import MAX_BYTES, last_bytes, tail_of
-from tasks import launch as step
 from tests.unit.collectives.fake_mpirun import make_run
 
 

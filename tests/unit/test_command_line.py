@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.by_hand import Unfinished
-from flows.serving.serve import ServeConfig
+from seatrial.flows.serving.by_hand import Unfinished
+from seatrial.flows.serving.serve import ServeConfig
 from seatrial.history import open_store
 from tests.command_line import command
 from tests.unit.history.stored import a_run
@@ -118,7 +118,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
-    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
+    monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
     assert command("run", str(file), "--out", str(tmp_path / "out")) == 2
@@ -133,7 +133,7 @@ def test_a_run_says_once_what_it_runs(
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
-    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
+    monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: Unfinished(3, "the server is gone"))
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     assert command("run", str(file)) == 3
@@ -145,7 +145,7 @@ def test_the_budget_of_a_run_is_a_time(
     given: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
+    monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     monkeypatch.setattr("seatrial.cli.run_by_hand.run_by_hand", lambda *_, budget_s, **__: asked.append(budget_s))
     assert command("run", "a.yaml", f"--budget={given}") == (2 if seconds is None else 0)
     assert asked == ([] if seconds is None else [seconds])
@@ -154,7 +154,7 @@ def test_the_budget_of_a_run_is_a_time(
 
 def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[ServeConfig] = []
-    monkeypatch.setattr("flows.serving.serve.serve", lambda site, host, port: served.append(site))
+    monkeypatch.setattr("seatrial.flows.serving.serve.serve", lambda site, host, port: served.append(site))
     monkeypatch.chdir(tmp_path)
     assert command("serve", "b.yaml", "a.yaml", "./b.yaml", str(tmp_path / "a.yaml")) == 0
     assert [site.clusters for site in served] == [(f"{tmp_path}/b.yaml", f"{tmp_path}/a.yaml")]

@@ -16,7 +16,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tasks.check import compare
+from seatrial.tasks.check import compare
 from tests.samples import CLUSTER, busbw, plateau
 from tests.stored_nights import as_before, knowing, settled
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.ui import has_verdict, state_of
 from seatrial.alerts import slack
+from seatrial.flows.serving.ui import has_verdict, state_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, coverage, exit_status
 from seatrial.model.verdict import Verdict

@@ -14,8 +14,8 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.runs.cluster_lock import FileLock
 from seatrial.runs.progress import log_file
 from seatrial.system.private import write_atomic
+from seatrial.tasks.record import write_run_json
 from seatrial.text.redact import Secrets
-from tasks.record import write_run_json
 from tests import samples
 
 pytestmark = pytest.mark.usefixtures("no_umask")

@@ -17,7 +17,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms import isolator_for
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.slurm.login import Login
-from tasks.launch import isolate
+from seatrial.tasks.launch import isolate
 
 SLOW = Reason.of("tcp-node-slow", what="sends 24 MB/s", usual="900")
 UPDATE = ("scontrol", "update", "nodename=n2")

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from flows import reap as flow
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
+from seatrial.flows import reap as flow
 from seatrial.model.errors import InputError, LaunchError, SeatrialError
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
-from tasks import launch as step
-from tasks.launch import reap
+from seatrial.tasks import launch as step
+from seatrial.tasks.launch import reap
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob("*.yaml"))
 

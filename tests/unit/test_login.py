@@ -16,7 +16,7 @@ from seatrial.platforms.local.plan import layout
 from seatrial.remote.ssh import known_hosts
 from seatrial.runs import login
 from seatrial.system.process import this_process
-from tasks.record import write_run_json
+from seatrial.tasks.record import write_run_json
 from tests import samples
 
 

@@ -23,9 +23,9 @@ from seatrial.model.result import Check, RunResult, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.report.terminal import closing_lines, show_summary
+from seatrial.tasks.check import compare
+from seatrial.tasks.record import record
 from seatrial.text.headline import conclude
-from tasks.check import compare
-from tasks.record import record
 from tests.unit.collectives.fake_mpirun import make_run
 
 START = datetime(2026, 9, 1, 2, tzinfo=UTC)

@@ -23,7 +23,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.qualify.coverage import Coverage
 from seatrial.report.coverage_metrics import coverage_registry
 from seatrial.report.metrics import headlines, publish, target_of_environment
-from tasks.record import metrics
+from seatrial.tasks.record import metrics
 from tests import nights, samples
 
 ROOT = Path(__file__).parents[2]

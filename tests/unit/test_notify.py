@@ -15,10 +15,10 @@ from seatrial.history import open_store
 from seatrial.history.incident import Receipt, advance, outcome_of
 from seatrial.model.errors import InputError
 from seatrial.platforms.local import LocalPlatform
-from tasks.notify import AlertContext, Notified, _receivers, notify, watch
-from tasks.sinks import Delivery, Files, Sink, configured, full_receipt
-from tasks.sinks.configured import AppriseSink, WebhookSink
-from tasks.sinks.slack import SlackSink, shown
+from seatrial.tasks.notify import AlertContext, Notified, _receivers, notify, watch
+from seatrial.tasks.sinks import Delivery, Files, Sink, configured, full_receipt
+from seatrial.tasks.sinks.configured import AppriseSink, WebhookSink
+from seatrial.tasks.sinks.slack import SlackSink, shown
 from tests import nights
 
 TOKEN = "xoxb-not-a-real-token"
@@ -30,7 +30,7 @@ CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what a test replaces in place; tests/integration/alerts/test_bounded.py has the processes."""
-    monkeypatch.setattr("tasks.notify.BoundedSink", lambda sink: sink)
+    monkeypatch.setattr("seatrial.tasks.notify.BoundedSink", lambda sink: sink)
 
 
 def settings(**environ: str) -> AlertSettings:
@@ -165,7 +165,7 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
     def broken(*_: Any, **__: Any) -> str:
         raise RuntimeError(f"cannot post to {WEBHOOK}\nsorry")
 
-    monkeypatch.setattr("tasks.sinks.slack.webhook_client", broken)
+    monkeypatch.setattr("seatrial.tasks.sinks.slack.webhook_client", broken)
     notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
     assert notified == Notified(
         "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run sends it", failed=True

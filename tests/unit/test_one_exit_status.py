@@ -8,8 +8,8 @@ import pytest
 
 SCRIPT = """
 import atexit, os, signal, sys
-from flows.serving import by_hand
-from flows.serving.by_hand import Unfinished, flow_by_hand
+from seatrial.flows.serving import by_hand
+from seatrial.flows.serving.by_hand import Unfinished, flow_by_hand
 from tests.samples import healthy_local
 
 number, when = int(sys.argv[1]), sys.argv[2]
@@ -37,7 +37,7 @@ def flow(name, **parameters):
 
 by_hand._run_flow = flow
 atexit.register(os.kill, os.getpid(), number)  # one more while Python ends
-ended = flow_by_hand("flows.check:check")
+ended = flow_by_hand("seatrial.flows.check:check")
 class Late:
     def __del__(self, kill=os.kill, pid=os.getpid(), number=number):
         kill(pid, number)  # and when it has given its handlers back

@@ -12,7 +12,7 @@ from seatrial.config.run import whole_name
 from seatrial.model.errors import InputError
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
-from tasks.record import write_run_json
+from seatrial.tasks.record import write_run_json
 from tests import samples
 from tests.command_line import command
 
@@ -64,7 +64,7 @@ def test_a_rerun_takes_what_did_not_pass_and_the_suite(
         return 0
 
     monkeypatch.setattr("seatrial.cli.run_by_hand.run_by_hand", start)
-    monkeypatch.setattr("flows.serving.server.provide_prefect_server", lambda: None)
+    monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
     assert command("run", "a.yaml", "--rerun", earlier(tmp_path / "r", **verdicts)) == 0
     assert started == [("nightly", only)]
 

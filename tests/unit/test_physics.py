@@ -17,7 +17,7 @@ from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local import LocalPlatform
-from tasks.check import compare
+from seatrial.tasks.check import compare
 from tests.command_line import command
 from tests.samples import plateau
 

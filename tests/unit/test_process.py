@@ -13,7 +13,7 @@ import paramiko
 import pytest
 from paramiko.common import DEFAULT_WINDOW_SIZE
 
-from flows.serving.signals import first_signal_alone, uninterrupted
+from seatrial.flows.serving.signals import first_signal_alone, uninterrupted
 from seatrial.model.errors import FloodError
 from seatrial.remote.command import LocalProcess, RemoteProcess
 from seatrial.system.process import Process, children, kill_own, process
@@ -127,7 +127,7 @@ def test_other_threads_just_go_on() -> None:
 
 ORPHAN = """
 import logging, sys
-from flows.serving.signals import end_with_parent
+from seatrial.flows.serving.signals import end_with_parent
 from prefect.logging.handlers import PrefectConsoleHandler
 
 end_with_parent()
@@ -151,7 +151,7 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints() -> None:
 
 LATE = """
 import sys
-from flows.serving.signals import end_with_parent
+from seatrial.flows.serving.signals import end_with_parent
 sys.stdin.readline()  # until its parent has gone
 end_with_parent()
 print("goes on")

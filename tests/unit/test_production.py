@@ -19,25 +19,25 @@ from prefect.states import Completed, Crashed, Failed, Late, Running
 from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
-from flows.alarm import cluster_of, died, suite_of
-from flows.check import check
-from flows.serving import ui
-from flows.serving.automations import SILENCE_S
-from flows.serving.runner import announced, deployments, with_choices
-from flows.serving.serve import ServeConfig, local_timezone, validated
-from flows.serving.server import provide_prefect_server
-from flows.serving.ui import crashed_state, has_verdict, state_of
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
 from seatrial.checks.suites import SHIPPED
 from seatrial.config.cluster import load_cluster
+from seatrial.flows.alarm import cluster_of, died, suite_of
+from seatrial.flows.check import check
+from seatrial.flows.serving import ui
+from seatrial.flows.serving.automations import SILENCE_S
+from seatrial.flows.serving.runner import announced, deployments, with_choices
+from seatrial.flows.serving.serve import ServeConfig, local_timezone, validated
+from seatrial.flows.serving.server import provide_prefect_server
+from seatrial.flows.serving.ui import crashed_state, has_verdict, state_of
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.verdict import Verdict
-from tasks.notify import _history, watch
-from tasks.sinks import Delivery, Files, full_receipt
-from tasks.sinks.bounded import BoundedSink
+from seatrial.tasks.notify import _history, watch
+from seatrial.tasks.sinks import Delivery, Files, full_receipt
+from seatrial.tasks.sinks.bounded import BoundedSink
 from tests.samples import healthy_local
 
 ROOT = Path(__file__).parents[2]
@@ -195,7 +195,8 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(
     assert {(s.parameters or {})["suite"] for d in over for s in d.schedules or [] if d.name == "nightly"} == {
         "acceptance"
     }
-    assert all(re.fullmatch(r"flows\.\w+\.\w+", deployment.entrypoint or "") for deployment in by_name.values())
+    entrypoints = [deployment.entrypoint or "" for deployment in by_name.values()]
+    assert all(re.fullmatch(r"seatrial\.flows\.\w+\.\w+", entrypoint) for entrypoint in entrypoints)
 
 
 @pytest.mark.parametrize(
@@ -212,15 +213,6 @@ def test_bad_schedules_are_one_line(cluster: str, change: dict[str, str], messag
     given = {"suite": "quick", "cron": "0 2 * * *", "timezone": "UTC", **change}
     with pytest.raises(InputError, match=re.escape(message)):
         validated(ServeConfig((cluster,), **given))
-
-
-def test_modules_that_prefect_would_take_for_ours_are_refused(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tasks.py").touch()
-    with pytest.raises(InputError, match=r"tasks\.py: would be taken for seatrial's own; serve from another folder"):
-        validated(ServeConfig((cluster,)))
 
 
 def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from rich.console import Console, RichCast
 
-from flows.serving.ui import forward_logs
+from seatrial.flows.serving.ui import forward_logs
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.verdict import Verdict

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from flows import check
-from flows.serving import by_hand
 from seatrial.config.run import Run
+from seatrial.flows import check
+from seatrial.flows.serving import by_hand
 from seatrial.history import RunRow
 from seatrial.history.store import Store
 from seatrial.model.errors import InputError, SeatrialError
@@ -22,7 +22,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.report import html
 from seatrial.runs.load import load_result
 from seatrial.runs.run_state import RunState
-from tasks.record import measurements_csv, record, record_task, run_json
+from seatrial.tasks.record import measurements_csv, record, record_task, run_json
 from tests import samples
 from tests.unit.collectives.fake_mpirun import make_run
 
@@ -145,8 +145,10 @@ def test_a_failing_history_is_named(run: Run, caplog: pytest.LogCaptureFixture) 
 
 def test_what_prefect_shows_as_markdown_is_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    monkeypatch.setattr("tasks.record.create_table_artifact", lambda *, description, **_: shown.append(description))
-    monkeypatch.setattr("tasks.record.create_markdown_artifact", lambda **_: None)
+    monkeypatch.setattr(
+        "seatrial.tasks.record.create_table_artifact", lambda *, description, **_: shown.append(description)
+    )
+    monkeypatch.setattr("seatrial.tasks.record.create_markdown_artifact", lambda **_: None)
     record_task.fn(replace(samples.healthy_local(), reason="node-1 said: <b> @all ![p](http://x/p.png)"), run)
     assert shown[0].splitlines()[0] == "pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"
     assert [line.partition(":")[0] for line in shown[0].splitlines()[2::2]] == ["since", "next"]

@@ -21,9 +21,9 @@ from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.login import run_of
 from seatrial.runs.replay import rejudge
+from seatrial.tasks.check import compare
+from seatrial.tasks.record import record
 from seatrial.text.headline import conclude
-from tasks.check import compare
-from tasks.record import record
 from tests.samples import plateau
 from tests.stored_nights import as_before
 from tests.unit.collectives.fake_mpirun import make_run

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from flows.serving import request_limits
-from flows.serving.request_limits import FREE_TRIES, MAX_BODY_BYTES, HeadersInTime, limited
+from seatrial.flows.serving import request_limits
+from seatrial.flows.serving.request_limits import FREE_TRIES, MAX_BODY_BYTES, HeadersInTime, limited
 
 LOGIN = httpx.BasicAuth("admin", "right")
 

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.serving import by_hand, server
-from flows.serving.ui import results
 from seatrial.cli import run_by_hand
+from seatrial.flows.serving import by_hand, server
+from seatrial.flows.serving.ui import results
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
 from tests import samples
@@ -43,7 +43,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, told: boo
             raise FULL
         return SimpleNamespace(result=lambda **_: None)
 
-    monkeypatch.setattr("flows.check.check", check)
+    monkeypatch.setattr("seatrial.flows.check.check", check)
     return by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
 
 

@@ -14,7 +14,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import NodeHardware, Setup, hardware_by_node
 from seatrial.model.verdict import Verdict
-from tasks.check import compare
+from seatrial.tasks.check import compare
 
 START = datetime(2026, 11, 2, 1, tzinfo=UTC)
 SETUP = Setup("cpu", 8, 0, 1)

@@ -20,9 +20,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from flows.serving import server, webserver
-from flows.serving.serve import _DEFAULTS, _Child, _listening, _login, access_lines
-from flows.serving.server import (
+from seatrial.flows.serving import server, webserver
+from seatrial.flows.serving.serve import _DEFAULTS, _Child, _listening, _login, access_lines
+from seatrial.flows.serving.server import (
     _SERVE,
     SERVER_AUTH,
     configured_auth_string,
@@ -30,7 +30,7 @@ from flows.serving.server import (
     listen,
     provide_prefect_server,
 )
-from flows.serving.webserver import own_names, own_pages_alone
+from seatrial.flows.serving.webserver import own_names, own_pages_alone
 from seatrial.model.errors import InputError, SeatrialError
 
 
@@ -180,7 +180,7 @@ def test_results_are_not_pickled_by_default(tmp_path: Path, monkeypatch: pytest.
 # the only one who can end that wait making so many objects that the collector is due.
 _SERVER = """
 import contextlib, sqlite3, sys, threading, weakref
-from flows.serving.server import collect_apart
+from seatrial.flows.serving.server import collect_apart
 
 collect_apart()
 writes = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -21,10 +21,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from flows.serving.server import _SERVE, ORIGINS
-from flows.serving.webserver import guarded, own_names, own_pages_alone
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify
+from seatrial.flows.serving.server import _SERVE, ORIGINS
+from seatrial.flows.serving.webserver import guarded, own_names, own_pages_alone
 from seatrial.report.metrics import target_of_environment
 
 ROOT = Path(__file__).parents[2]

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from flows import check
 from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.config.run import Run
+from seatrial.flows import check
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs import run_state
-from tasks import record
-from tasks.image import Image
+from seatrial.tasks import record
+from seatrial.tasks.image import Image
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 MEASURING = ("image_task", "launch_task", "check_task", "compare_task")

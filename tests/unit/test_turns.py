@@ -16,8 +16,8 @@ import pytest
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.exceptions import PrefectHTTPStatusError
 
-from flows.serving import limits
-from flows.serving.limits import ClusterLock
+from seatrial.flows.serving import limits
+from seatrial.flows.serving.limits import ClusterLock
 from seatrial.model.errors import MissingError
 from seatrial.runs.cluster_lock import FileLock
 

@@ -14,8 +14,8 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, set_aside
 from seatrial.nccl import parse_text
-from tasks import upload as step
-from tasks.upload import CONNECTIVITY, SWEEPS, upload
+from seatrial.tasks import upload as step
+from seatrial.tasks.upload import CONNECTIVITY, SWEEPS, upload
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "nccl-logs"
 SWEEP = (GOLDEN / "rccl_mi300x_8ranks.log").read_text()

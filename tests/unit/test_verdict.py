@@ -18,8 +18,8 @@ from seatrial.report.markdown import summary
 from seatrial.report.terminal import closing_lines
 from seatrial.runs.explanations import CATALOG
 from seatrial.runs.load import load_result
+from seatrial.tasks.record import write_run_json
 from seatrial.text.headline import also, conclude, lines, next_steps, own_reason, since
-from tasks.record import write_run_json
 from tests import samples
 
 PASS, FAIL, DEGRADED, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE

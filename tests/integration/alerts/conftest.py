@@ -29,7 +29,7 @@ def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what a test replaces in place; test_bounded.py has the processes."""
-    monkeypatch.setattr("tasks.notify.BoundedSink", lambda sink: sink)
+    monkeypatch.setattr("seatrial.tasks.notify.BoundedSink", lambda sink: sink)
 
 
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from pydantic import SecretStr
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.incident import Receipt
-from tasks.sinks import TOO_LARGE, Delivery
-from tasks.sinks.bounded import BoundedSink
-from tasks.sinks.configured import AppriseSink, WebhookSink
-from tasks.sinks.slack import SlackWebhookSink
+from seatrial.tasks.sinks import TOO_LARGE, Delivery
+from seatrial.tasks.sinks.bounded import BoundedSink
+from seatrial.tasks.sinks.configured import AppriseSink, WebhookSink
+from seatrial.tasks.sinks.slack import SlackWebhookSink
 from tests import nights
 from tests.integration.alerts.conftest import no_proxy
 from tests.integration.loopback import web_server

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify
 from seatrial.history.store import Store
-from tasks.notify import notify, watch
+from seatrial.tasks.notify import notify, watch
 from tests import nights
 from tests.integration.alerts.conftest import CLUSTER, no_log_tells, no_proxy
 from tests.integration.loopback import web_server

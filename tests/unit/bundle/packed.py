@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from seatrial.cli.app import app
-from tasks.record import record
+from seatrial.tasks.record import record
 from tests import samples
 
 Members = dict[str, tuple[tarfile.TarInfo, bytes]]

@@ -13,7 +13,7 @@ from seatrial.checks.table import repeat_checks
 from seatrial.config.run import setup_of
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict
-from tasks.check import compare
+from seatrial.tasks.check import compare
 from tests.fake_platform import ProgramOutput
 from tests.stored_nights import as_before
 from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from flows import check
 from seatrial.checks.contract import try_check
 from seatrial.checks.localize.step import localize_run
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
+from seatrial.flows import check
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tasks import image, launch, record, upload
+from seatrial.tasks import image, launch, record, upload
 from tests.fake_platform import FakePlatform
 
 RUN_ID = "run-1"

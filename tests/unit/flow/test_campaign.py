@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from flows import campaign as flow
-from flows import check
 from seatrial.campaign.loop import PAUSES_S, Loop
 from seatrial.checks.suites import Campaign, SuiteFile
 from seatrial.config.run import Run, Suite
+from seatrial.flows import campaign as flow
+from seatrial.flows import check
 from seatrial.history import open_store
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.errors import LaunchError

@@ -9,11 +9,11 @@ from typing import NoReturn
 
 import pytest
 
-from flows import check
 from seatrial.checks.contract import CheckContext, CheckType, StepResult, try_check
 from seatrial.checks.devices.section import Devices
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS as TABLE
+from seatrial.flows import check
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.result import RunResult

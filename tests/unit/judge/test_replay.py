@@ -13,7 +13,7 @@ import pytest
 from seatrial.model.errors import InputError
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, read_rows, replay
-from tasks.record import measurements_csv
+from seatrial.tasks.record import measurements_csv
 from tests import samples
 from tests.command_line import command
 from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow

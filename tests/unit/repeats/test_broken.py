@@ -24,7 +24,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
 from seatrial.remote.node_setup import NodeConnection
-from tasks.check import compare
+from seatrial.tasks.check import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, asked, collectives, doubt
 

@@ -27,7 +27,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
-from tasks.check import RepeatBudget, compare
+from seatrial.tasks.check import RepeatBudget, compare
 from tests.stored_nights import knowing
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, Nodes, asked, collectives, doubt, plateau
@@ -105,7 +105,7 @@ def test_repeats_take_no_longer_than_the_checks(
     store: Store, monkeypatch: pytest.MonkeyPatch, checks_s: float, repeat_s: float, asked: int
 ) -> None:
     clock, nodes = Clock(), Nodes(*[0.4] * 24)
-    monkeypatch.setattr("tasks.check.time.monotonic", clock)
+    monkeypatch.setattr("seatrial.tasks.check.time.monotonic", clock)
 
     def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
         clock.seconds += repeat_s
@@ -116,7 +116,7 @@ def test_repeats_take_no_longer_than_the_checks(
 
 
 def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.check.time.monotonic", Clock())
+    monkeypatch.setattr("seatrial.tasks.check.time.monotonic", Clock())
     checks = [Check("training", Verdict.PASS, "", 10.0), Check("collectives", Verdict.PASS, "", 8.0)]
     budget, order = RepeatBudget(checks, math.inf), []
     for _ in range(6):
@@ -127,7 +127,7 @@ def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.M
 
 def test_a_whole_check_is_not_begun_again_without_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("tasks.check.time.monotonic", clock)
+    monkeypatch.setattr("seatrial.tasks.check.time.monotonic", clock)
     budget = RepeatBudget([Check("training", Verdict.PASS, "", 20.0)], math.inf)
     assert budget.affordable({"training": [doubt()]})
     clock.seconds += 15.0

@@ -17,7 +17,7 @@ from seatrial.history import open_store
 from seatrial.model.errors import InputError
 from seatrial.report.html import report_html
 from seatrial.report.paper import on_paper, pdf_of
-from tasks.record import measurements_csv, run_json
+from seatrial.tasks.record import measurements_csv, run_json
 from tests import samples
 from tests.command_line import command
 

@@ -16,8 +16,8 @@ from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs import load
 from seatrial.runs.load import load_result
+from seatrial.tasks.record import measurements_csv, run_json, write_run_json
 from seatrial.text.escape import as_text, from_text
-from tasks.record import measurements_csv, run_json, write_run_json
 from tests import samples
 
 

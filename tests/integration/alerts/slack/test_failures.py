@@ -6,7 +6,7 @@ from pydantic import SecretStr
 from seatrial.alerts.settings import AlertSettings, SlackSettings
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
-from tasks.sinks import slack as slack_sink
+from seatrial.tasks.sinks import slack as slack_sink
 from tests import nights
 from tests.integration.alerts.slack.told import WAYS, night
 from tests.slack_server import PATH, TOKEN, Answer, Slack, limited, refusal

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
-from tasks.notify import Notified
+from seatrial.tasks.notify import Notified
 from tests import nights
 from tests.integration.alerts.slack.told import night
 from tests.slack_server import Slack, refusal

@@ -15,8 +15,8 @@ from seatrial.history.store import Store
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
-from tasks.notify import notify
-from tasks.record import record
+from seatrial.tasks.notify import notify
+from seatrial.tasks.record import record
 from tests import nights, samples
 from tests.integration.alerts.conftest import CLUSTER
 from tests.integration.alerts.slack.told import night

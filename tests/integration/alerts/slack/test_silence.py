@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
-from tasks.notify import Notified, watch
+from seatrial.tasks.notify import Notified, watch
 from tests import nights
 from tests.integration.alerts.conftest import CLUSTER
 from tests.integration.alerts.slack.told import night

@@ -7,7 +7,7 @@ import pytest
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
 from seatrial.model.result import RunResult
-from tasks.notify import Notified, notify
+from seatrial.tasks.notify import Notified, notify
 from tests.integration.alerts.conftest import CLUSTER
 
 WAYS = pytest.mark.parametrize("way", ["by_token", "by_webhook"])
