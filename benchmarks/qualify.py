@@ -1,37 +1,31 @@
 """Sixty days of a cluster at work: how much `seatrial qualify` covers, what it finds, and what it costs.
 
-    python benchmarks/qualify.py [--trace FILE] [--unjudged] [--order lowest] [--days 60] [--nodes 200] [--seed 1]
+    python benchmarks/qualify.py [--trace FILE] [--unjudged] [--order blind] [--days 60] [--nodes 200] [--seed 1]
 
 A clock of its own drives what a cluster runs: the pass of `seatrial/qualify`, the store, the judge and its repeats.
-Simulated are the scheduler, its jobs and the numbers. Jobs take whole nodes, for a day at most, and arrive at the rate
-of the load. Those that would fill more than 98 % of the nodes in service wait, and go elsewhere where 500 wait.
-
-With a trace, nodes, durations and times between arrivals are those of its GPU jobs, over and over: a CSV file with the
-columns `gpu_num`, `node_num`, `interval` and `run_time`, such as the 15,000 jobs of Helios in
-github.com/DIR-LAB/Gen-Parallel-Workloads. Else durations are log-normal with Helios' median of 206.0 s and mean of
-6651.7 s (github.com/InternLM/AcmeTrace, data/cluster_summary.csv; traces of Hu et al., SC '21), and arrivals Poisson's.
+Simulated are the scheduler, its jobs (qualify_jobs.py) and the numbers. Jobs take whole nodes and arrive at the rate of
+the load. Those that would fill more than 98 % of the nodes in service wait, and go elsewhere where 500 wait. They get
+nodes under test last, or with `--order blind` as if there were no tests. A job that ends a test waits for 1 to 8 s.
 
 Some nodes lose 10 % in one GPU on some day. Repaired nodes come to the gate, and every second repair has failed.
 """
 
 import argparse
-import csv
 import heapq
-import itertools
 import math
 import random
 import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchmarks.qualify_jobs import MOST_S, Job, at_load, drawn, recorded
 from seatrial.checks.contract import Repeated
 from seatrial.checks.metrics import Doubt
-from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.qualify import Qualify
 from seatrial.history import open_store
 from seatrial.history.node_tests import NodeTest, node_tests_of
@@ -51,14 +45,10 @@ from seatrial.tasks.check import compare
 from seatrial.text.headline import conclude
 
 _START = datetime(2026, 1, 5, tzinfo=UTC)
-_MEDIAN_S, _MEAN_S = 206.0, 6651.7
-_MOST_S = 86400.0  # a time limit of a day, as partitions have it
-_SIZES = ((1, 0.70), (2, 0.12), (4, 0.09), (8, 0.06), (16, 0.03))  # whole nodes of a job, and their share
-_LARGEST = 0.1  # of the nodes: a job of more is for another cluster
 _FULLEST = 0.98
 _WAITING = 500
 _BACKFILL = 100  # waiting jobs that the scheduler looks past
-_WARM_UP_S = 3 * _MOST_S
+_WARM_UP_S = 3 * MOST_S
 _LEAF = 16  # nodes behind a leaf switch
 _TEST_S = {"qualify": 200.0, PAIRS: 90.0}
 _PREEMPT_S = (1.0, 8.0)  # until the nodes of a test are free; tests/slurm/test_qualify.py took 0.8 s
@@ -86,15 +76,6 @@ class Node:
     since: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job, and the seconds since the one before it came."""
-
-    after_s: float
-    nodes: int
-    duration_s: float
-
-
 @dataclass
 class Found:
     """What the simulation counts."""
@@ -112,37 +93,6 @@ class Found:
     load: list[float] = field(default_factory=list)
 
 
-def recorded(file: Path, nodes: int) -> Iterator[Job]:
-    """The GPU jobs of a trace without those that are too large, over and over."""
-    jobs, after_s = [], 0.0
-    with file.open(newline="") as rows:
-        for row in csv.DictReader(rows):
-            after_s += float(row["interval"])
-            size = int(row["node_num"])
-            if int(row["gpu_num"]) > 0 and 0 < size <= _LARGEST * nodes:
-                jobs.append(Job(after_s, size, min(float(row["run_time"]), _MOST_S)))
-                after_s = 0.0
-    return itertools.cycle(jobs)
-
-
-def drawn(rng: random.Random) -> Iterator[Job]:
-    """Jobs as published summaries have them."""
-    sigma = math.sqrt(2 * math.log(_MEAN_S / _MEDIAN_S))
-    sizes, shares = zip(*_SIZES, strict=True)
-    while True:
-        duration_s = min(rng.lognormvariate(math.log(_MEDIAN_S), sigma), _MOST_S)
-        yield Job(rng.expovariate(1.0), rng.choices(sizes, shares)[0], duration_s)
-
-
-def at_load(jobs: Iterator[Job], load: float, nodes: int) -> Iterator[Job]:
-    """The jobs at such a rate that they would take `load` times the nodes."""
-    some = list(itertools.islice(jobs, 10_000))
-    node_s = sum(job.nodes * job.duration_s for job in some)
-    scale = node_s / (load * nodes * sum(job.after_s for job in some))
-    for job in itertools.chain(some, jobs):
-        yield Job(job.after_s * scale, job.nodes, job.duration_s)
-
-
 class Fleet:
     """The cluster, which is also the scheduler that `seatrial qualify` asks. Time is in seconds from the start."""
 
@@ -151,9 +101,7 @@ class Fleet:
         self.nodes_by_name = {name: self._node(name, i) for i, name in enumerate(f"n{i:03}" for i in range(nodes))}
         self.store, self.at, self.found = store, 0.0, Found()
         self.tests: list[NodeTest] = []
-        self._order: Callable[[Node], float | str] = (
-            (lambda node: node.name) if order == "lowest" else (lambda _: self.random.random())
-        )
+        self._order = order
         self._ends: list[tuple[float, int, tuple[Node, ...]]] = []
         self._queue: deque[Job] = deque()
         self._number = self.busy = 0
@@ -203,7 +151,7 @@ class Fleet:
     def _schedule(self) -> None:
         """Start jobs in turn; one that does not fit waits, and smaller ones behind it go first (backfill)."""
         free = [n for n in self.nodes_by_name.values() if n.job is None and n.state == "in"]
-        free.sort(key=lambda node: (node.testing, self._order(node)))  # tests give way only where they must
+        free.sort(key=self._preference)
         room = min(len(free), int(_FULLEST * self.in_service) - self.busy)
         waiting: list[Job] = []
         while self._queue and room and len(waiting) < _BACKFILL:
@@ -215,6 +163,11 @@ class Fleet:
             del free[: job.nodes]
             room -= job.nodes
         self._queue.extendleft(reversed(waiting))
+
+    def _preference(self, node: Node) -> tuple[bool, float | str]:
+        """Of nodes that jobs get; tests give way only where they must, but to a blind scheduler."""
+        is_last = node.testing and self._order != "blind"
+        return is_last, node.name if self._order == "lowest" else self.random.random()
 
     def _start(self, job: Job, nodes: Sequence[Node]) -> None:
         delay_s = 0.0
@@ -239,9 +192,6 @@ class Fleet:
         if node.state == "out" and node.job is None:
             return ServiceNode(node.name, "out", node.group, is_ours=True)
         return ServiceNode(node.name, "busy" if node.job is not None else "idle", node.group)
-
-    def take(self, names: Sequence[str]) -> ClusterFile:
-        raise NotImplementedError
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         node = self.nodes_by_name[name]
@@ -432,10 +382,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--unjudged", action="store_true", help="no faults, and each test that ends passes")
-    parser.add_argument("--order", choices=("random", "lowest"), default="random", help="of idle nodes that jobs get")
+    parser.add_argument(
+        "--order", choices=("random", "lowest", "blind"), default="random", help="of idle nodes that jobs get"
+    )
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=200)
-    parser.add_argument("--load", type=float, default=1.0)
+    parser.add_argument("--load", type=float, default=1.0, help="of the nodes, that the jobs ask for")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     jobs = recorded(options.trace, options.nodes) if options.trace else drawn(random.Random(options.seed))

@@ -32,20 +32,24 @@ class ServiceNode:
     has_failed: bool = False
 
 
-class NodeService(Protocol):
-    """The scheduler of a cluster at work."""
+class Scheduler(Protocol):
+    """The scheduler of a cluster at work, as a pass needs it."""
 
     def nodes(self) -> list[ServiceNode]:
         """List the nodes of the cluster that tests may have, whatever their state."""
-
-    def take(self, names: Sequence[str]) -> "Cluster":
-        """Return the cluster of a test of those nodes alone, which gives way to any other job. Pure."""
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         """Keep the node out of service because of what the run found: one at the gate, or one in service."""
 
     def let_in(self, name: str) -> None:
         """Put a node into service that waits at the gate, or that seatrial took out. Raises InputError for others."""
+
+
+class NodeService(Scheduler, Protocol):
+    """The same, and what a test of nodes takes."""
+
+    def take(self, names: Sequence[str]) -> "Cluster":
+        """Return the cluster of a test of those nodes alone, which gives way to any other job. Pure."""
 
 
 def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cluster":

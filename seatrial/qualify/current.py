@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.qualify import Qualify
-from seatrial.platforms.service import NodeService, ServiceNode
+from seatrial.platforms.service import Scheduler, ServiceNode
 from seatrial.qualify.coverage import Coverage, coverage
 from seatrial.qualify.evidence import Evidence
 
@@ -25,7 +25,7 @@ class Standing:
     coverage: Coverage
 
 
-def standing(cluster: Cluster, settings: Qualify, service: NodeService, store: "Store", at: datetime) -> Standing:
+def standing(cluster: Cluster, settings: Qualify, service: Scheduler, store: "Store", at: datetime) -> Standing:
     """Ask the scheduler and the history. Raises SeatrialError where one of them does not answer."""
     nodes = service.nodes()
     evidence = Evidence.of(store.node_tests(cluster.name, at - REMEMBERED), at)

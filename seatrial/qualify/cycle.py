@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
 from seatrial.model.errors import SeatrialError
-from seatrial.platforms.service import NodeService, ServiceNode
+from seatrial.platforms.service import Scheduler, ServiceNode
 from seatrial.qualify.choose import Wanted, batches, candidates, is_due, may_test, why_not
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
 from seatrial.qualify.gate import Decision, common_cause, decide
@@ -47,7 +47,7 @@ class Outcome:
 class Cluster:
     """A cluster at work: its scheduler, what earlier tests found, how a test is made, the time and how to wait."""
 
-    service: NodeService
+    service: Scheduler
     settings: Qualify
     test: Test
     tests: Callable[[], Sequence[NodeTest]]

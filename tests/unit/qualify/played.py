@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
-from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
 from seatrial.model.errors import InputError
@@ -46,14 +46,11 @@ class PlayedCluster:
     now: datetime = NOW
 
     @classmethod
-    def of(cls, nodes: Sequence[ServiceNode], past: Sequence[NodeTest] = ()) -> "PlayedCluster":
+    def of(cls, nodes: Sequence[ServiceNode], past: Sequence[NodeTest] = ()) -> Self:
         return cls({node.name: node for node in nodes}, past=list(past))
 
     def nodes(self) -> list[ServiceNode]:
         return list(self.by_name.values())
-
-    def take(self, names: Sequence[str]) -> ClusterFile:
-        raise NotImplementedError
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
         if self.refuses:

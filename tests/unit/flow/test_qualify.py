@@ -1,0 +1,52 @@
+"""A pass whose tests are runs of the fake platform: what a node that never came up comes to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flows import qualify
+from seatrial.config.cluster import Cluster
+from seatrial.history import open_store
+from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason
+from seatrial.model.result import now
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.service import ServiceNode
+from seatrial.qualify.choose import Wanted, candidates
+from seatrial.qualify.current import standing
+from tests.unit.flow.conftest import Chain
+from tests.unit.qualify.played import LIVE, PlayedCluster
+
+NODES = [ServiceNode("node-0", "idle"), ServiceNode("node-1", "gated")]
+QUEUED = Reason.of("slurm-queued-too-long", job="7", limit_s="60", pending="Priority", meaning="others come first")
+
+
+class FakeNodes(PlayedCluster):
+    """Idle nodes, of which a test takes those of the fake platform."""
+
+    cluster: Cluster
+
+    def take(self, names: Sequence[str]) -> Cluster:
+        return self.cluster.model_copy(update={"nodes": len(names)})
+
+
+def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(qualify, "current", SimpleNamespace(id="0" * 32, scheduled_start_time=None))
+    chain.platform.errors["launch"] = LaunchError(QUEUED)
+    service = FakeNodes.of(NODES)
+    service.cluster = chain.platform.cluster()
+    with open_store() as store:
+        result = qualify.Pass(service.cluster, LIVE, service, store).run(Wanted(), notify=False)
+        found = standing(service.cluster, LIVE, service, store, now())
+    assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
+    assert (service.calls, chain.platform.up) == ([], {})
+    names = {"node-0", "node-1"}
+    assert {name: test.code for name, test in found.evidence.last.items()} == dict.fromkeys(names, QUEUED.code)
+    assert {*found.coverage.overdue_nodes} == names
+    assert {node.name for node in candidates(NODES, found.evidence, Wanted(), found.coverage.max_age)} == names
+    assert "last test inconclusive (slurm-queued-too-long) in run " in found.evidence.open_test("node-0")
