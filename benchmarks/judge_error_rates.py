@@ -75,7 +75,6 @@ def table(lines: Sequence[Sequence[str]]) -> str:
         "10 % same night",
         "5 % in 3 nights",
         "3 % in 10 nights",
-        "sure suspects right",
     )
     rows = []
     for name, of_noise in groupby(lines, itemgetter(0)):

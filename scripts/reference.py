@@ -92,8 +92,10 @@ def _suites() -> Iterator[str]:
 def _checks() -> Iterator[str]:
     """A section for each check of the table, in the order in which a run tries them."""
     for kind in CHECKS:
-        yield from (f"## {kind.name}", "", _first_paragraph(kind.section.__doc__ or ""), "")
-        yield f"- Runs after `{kind.after}`; [settings](suite-file.md#{kind.name})."
+        purpose = _first_paragraph(kind.section.__doc__ or "")
+        yield from (f"## {kind.name}", "", f"{purpose} [Settings](suite-file.md#{kind.name}).", "")
+        if kind.after != "connectivity":
+            yield f"- Runs after `{kind.after}`."
         needs = {nodes: kind.needs(nodes == "with GPUs") for nodes in ("with GPUs", "without GPUs")}
         of_all = len(set(needs.values())) == 1
         for nodes, some in {"": needs["with GPUs"]}.items() if of_all else needs.items():
@@ -126,7 +128,7 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
     """A list of the model's fields and for each model in it; fields that an earlier section has are named beside it."""
     before: dict[Field, Section] = {}
     for section in sections(model, _link):
-        yield from (f"## {section.title}", "", _linked(_first_paragraph(section.purpose)), "")
+        yield from (f"## {section.title}", "", _purpose(section), "")
         new = [field for field in section.fields if field not in before]
         own = [field for field in new if f", {field.name} {field.legal.strip('`')}" not in section.title]
         for field in own:
@@ -140,6 +142,13 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
             yield from ("", f"As in {_link(earlier)}{_which(section.fields, there)}.")
         before |= dict.fromkeys(own, section)
         yield ""
+
+
+def _purpose(section: Section) -> str:
+    """What the section is for; what a check does is on the page of checks."""
+    if section.title in {kind.name for kind in CHECKS}:
+        return f"[What it does](checks.md#{section.title})."
+    return _linked(_first_paragraph(section.purpose))
 
 
 def _which(fields: Sequence[Field], there: Sequence[Field]) -> str:

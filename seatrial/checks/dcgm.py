@@ -88,7 +88,7 @@ def _plan(section: Dcgm, nodes: PlannedNodes) -> list[PlannedPart]:
 DCGM = CheckType(
     name=_NAME,
     section=Dcgm,
-    description="NVIDIA's `dcgmi diag`; none when unset",
+    description="NVIDIA's `dcgmi diag`",
     run=dcgm,
     after=CONNECTIVITY.name,
     metrics={},

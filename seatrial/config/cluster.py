@@ -193,7 +193,7 @@ class Mpi(Strict):
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
     interface: MpiWord | None = Field(None, description="network (CIDR) or interface that MPI uses")
-    args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is; no shell expands them")
+    args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is")
 
 
 class Schedule(Strict):
@@ -201,7 +201,7 @@ class Schedule(Strict):
 
     suite: str = Field("nightly", min_length=1, description="a shipped suite, or the path of a suite file")
     cron: str = Field("0 2 * * *", description="minute, hour, day, month, weekday")
-    timezone: str | None = Field(None, description="such as Europe/Berlin; the machine's when unset")
+    timezone: str | None = Field(None, description="such as Europe/Berlin; unset: the machine's")
 
 
 class Isolate(Strict):
@@ -306,8 +306,8 @@ class Cluster(Strict):
 
     name: Name = Field(description="what history, reports and alerts call it: 1 to 40 of a-z, 0-9 and '-'")
     nodes: Nodes = Field(description="how many take part; local takes at most 512")
-    gpus_per_node: Gpus = Field(0, description="GPUs of each node that take part; all of the hardware when 0")
-    slots_per_node: Slots | None = Field(None, description="MPI ranks per node; one per GPU when unset, else 1")
+    gpus_per_node: Gpus = Field(0, description="GPUs of each node that take part; 0: all")
+    slots_per_node: Slots | None = Field(None, description="MPI ranks per node; unset: one per GPU, else 1")
     hardware: Annotated[Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)] = Field(
         Hardware.model_construct(name="cpu"), description="a name of `seatrial baseline list`, or a description"
     )
@@ -324,7 +324,7 @@ class Cluster(Strict):
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")
     nccl_tests: NodePath | None = Field(
         None,
-        description="folder of nccl-tests on the nodes; PATH and the usual folders when unset",
+        description="folder of nccl-tests on the nodes; unset: PATH and the usual ones",
     )
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
     faults: tuple[Fault, ...] = Field((), description="what is broken on purpose; local nodes only")

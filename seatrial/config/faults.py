@@ -12,7 +12,7 @@ from seatrial.config.yamlfile import Strict
 
 After = Annotated[
     Literal["connectivity"] | None,
-    Field(description="begins after this check; with the launch when unset"),
+    Field(description="begins after this check; unset: with the launch"),
 ]
 
 
@@ -90,7 +90,7 @@ class NodeFault(_Fault):
         None, gt=0, le=3600, description="how many seconds longer each of its checkpoints takes"
     )
     device: str | None = Field(
-        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all of the node"
+        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all"
     )
 
     @model_validator(mode="after")

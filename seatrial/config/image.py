@@ -194,8 +194,8 @@ class Recipe(Strict):
 
     builds_only: ClassVar[tuple[str, ...]] = ()
     build: Annotated[str, AfterValidator(_legal_build)] = Field(description="a name under images/, or a folder")
-    repository: Repository | None = Field(None, description="where it is pushed to; kept on this machine when unset")
-    platforms: tuple[Platform, ...] = Field((), description="what it is built for; that of the nodes when unset")
+    repository: Repository | None = Field(None, description="where it is pushed to; unset: kept on this machine")
+    platforms: tuple[Platform, ...] = Field((), description="what it is built for; unset: that of the nodes")
     args: Texts = Field(default_factory=dict, description="build arguments, such as EXTRA_DEB")
     timeout_s: int | None = Field(
         None, ge=1, le=86_400, description=f"seconds; {TIMEOUT_S}, or cloudbuild.yaml's, when unset"
@@ -267,10 +267,10 @@ class CloudBuild(Recipe):
     builds_only: ClassVar[tuple[str, ...]] = ("linux/amd64",)
     builder: Literal["cloud-build"] = Field(description="Google Cloud Build")
     repository: Repository = Field(description="where it is pushed to, without name and tag")
-    project: str | None = Field(None, min_length=1, description="that builds; the repository's when unset")
-    region: str | None = Field(None, min_length=1, description="where it builds; the repository's when unset")
-    machine: Machine | None = Field(None, description="type; E2_HIGHCPU_32 when unset")
-    bucket: str | None = Field(None, min_length=3, description="for the source; PROJECT_cloudbuild when unset")
+    project: str | None = Field(None, min_length=1, description="that builds; unset: the repository's")
+    region: str | None = Field(None, min_length=1, description="where it builds; unset: the repository's")
+    machine: Machine | None = Field(None, description="type; unset: E2_HIGHCPU_32")
+    bucket: str | None = Field(None, min_length=3, description="for the source; unset: PROJECT_cloudbuild")
     substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(
         default_factory=dict, description="_NAME to value, over those of cloudbuild.yaml"
     )

@@ -55,5 +55,5 @@ class Notify(Strict):
     slack: SlackNotify = Field(SlackNotify.model_construct(), description="where in Slack, and who is called")
     quiet: Literal["nothing", "digest"] = Field("nothing", description="what a run posts when there is nothing new")
     report_url: Annotated[str, AfterValidator(_legal_address)] | None = Field(
-        None, description="where people read reports; {run_id} and {cluster} are filled in"
+        None, description="where people read reports: {run_id}, {cluster}"
     )

@@ -18,13 +18,11 @@ class Qualify(Strict):
     """
 
     cron: str = Field("0 * * * *", description="when `seatrial serve` makes a pass: minute, hour, day, month, weekday")
-    at_once: AtOnce = Field(4, description="nodes of one job; while it runs, no other test of the cluster does")
+    at_once: AtOnce = Field(4, description="nodes of one job; one at a time")
     max_age_days: Days = Field(7, description="days within which every node is tested; one is due at half of them")
-    pair_max_age_days: Days = Field(30, description="days within which every pair of leaf switches is tested, likewise")
+    pair_max_age_days: Days = Field(30, description="the same of every pair of leaf switches")
     dry_run: bool = Field(True, description="say which nodes would go in and out of service, and change nothing")
-    in_a_row: int = Field(
-        3, ge=2, le=100, description="tests that fail alike one after the other, after which no node is put out"
-    )
+    in_a_row: int = Field(3, ge=2, le=100, description="tests that fail alike in a row, after which no node is put out")
     gate: str | None = Field(
         None,
         min_length=3,

@@ -85,10 +85,10 @@ PathText = Annotated[str, AfterValidator(legal_path)]
 class LoginSettings(Strict):
     """Login to a host; ssh's configuration provides what is unset."""
 
-    user: User | None = Field(None, description="who logs in; ssh's configuration when unset")
-    port: Port | None = Field(None, description="of its own sshd; ssh's configuration when unset")
+    user: User | None = Field(None, description="who logs in; unset: ssh's configuration, as for port and key_file")
+    port: Port | None = Field(None, description="of its own sshd")
     jump: Jump | None = Field(None, description="[USER@]HOST[:PORT],... to go through")
-    key_file: PathText | None = Field(None, description="private key; those that ssh finds, or its agent's, when unset")
+    key_file: PathText | None = Field(None, description="private key")
 
 
 class SshSettings(LoginSettings):

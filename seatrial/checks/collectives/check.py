@@ -181,7 +181,7 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], ope
 COLLECTIVES = CheckType(
     name=_NAME,
     section=Collectives,
-    description="no sweep when unset",
+    description="sweeps of nccl-tests or gloo",
     run=collectives,
     after=CONNECTIVITY.name,
     metrics=COLLECTIVE_METRICS,

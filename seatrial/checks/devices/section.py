@@ -18,7 +18,7 @@ _ROUND_S = 0.05  # of the search for wrong results, of one device
 class Disk(Strict):
     """A file that every node writes and reads, with fio where it is installed."""
 
-    folder: str = Field("", description="where, on every node; the folder for temporary files when empty")
+    folder: str = Field("", description="where, on every node; empty: that of temporary files")
     bytes: ByteSize = Field(1 << 28, ge=8 << 20, description="of the file; at most a quarter of what is free")
     seconds: float = Field(5.0, ge=1, le=600, description="seconds for each of writing and reading, at most")
 
@@ -43,7 +43,7 @@ class Devices(Strict):
     peers: bool = Field(False, description="copy between the GPUs of a node")
     stress_s: float = Field(0.0, ge=0, le=86_400, description="seconds that all GPUs of a node multiply at once")
     stagger_s: float = Field(0.0, ge=0, le=3600, description="seconds over which nodes begin, one after the other")
-    disk: Disk | None = Field(None, description="writes and reads a file on every node; not when unset")
+    disk: Disk | None = Field(None, description="writes and reads a file on every node")
     timeout_s: float = Field(120, gt=0, description="seconds for all devices of one node, and for its disk")
 
     @model_validator(mode="after")

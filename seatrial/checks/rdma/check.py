@@ -310,7 +310,7 @@ def repeat_rdma(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeat
 RDMA = CheckType(
     name=_NAME,
     section=Rdma,
-    description="perftest between nodes; none when unset",
+    description="perftest between nodes",
     run=rdma,
     after=CONNECTIVITY.name,
     metrics=RDMA_METRICS,

@@ -30,7 +30,7 @@ class Rdma(Strict):
     devices: tuple[Device, ...] = Field(
         (),
         max_length=64,
-        description="RDMA devices, one for each rail; the fastest that are up on most nodes when unset",
+        description="RDMA devices, one for each rail; unset: the fastest that are up on most nodes",
     )
     programs: tuple[ProgramName, ...] = Field(
         ("ib_write_bw", "ib_write_lat"), min_length=1, description="which of perftest's to run"
@@ -41,9 +41,7 @@ class Rdma(Strict):
     queue_pairs: int = Field(4, ge=1, le=1024, description="of each test of bandwidth (-q)")
     gid_index: int | None = Field(None, ge=0, le=255, description="of RoCE (-x)")
     port: int = Field(18_515, ge=1024, le=65_000, description="TCP port of the first rail; the next ones follow")
-    folder: str = Field(
-        "", pattern=r"^(/[^\x00-\x1f\x7f]{0,255})?$", description="of perftest; where PATH has it when empty"
-    )
+    folder: str = Field("", pattern=r"^(/[^\x00-\x1f\x7f]{0,255})?$", description="of perftest; empty: on PATH")
     timeout_s: float = Field(60, gt=0, le=3600, description="seconds of each test, besides its own")
 
 

@@ -55,7 +55,7 @@ class Storage(Strict):
 
     paths: tuple[Folder, ...] = Field(min_length=1, max_length=8, description="folders that every node has")
     bytes: ByteSize = Field(
-        1 << 30, ge=_LEAST_BYTES, description="of each node's file; those of all nodes take a tenth of what is free"
+        1 << 30, ge=_LEAST_BYTES, description="of each node's file; all take a tenth of what is free"
     )
     seconds: float = Field(5.0, ge=1, le=3600, description="seconds for each of writing and reading, per step of nodes")
     files: int = Field(1000, ge=1, le=1_000_000, description="small files on each node")
@@ -292,7 +292,7 @@ def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
 STORAGE = CheckType(
     name=_NAME,
     section=Storage,
-    description="file systems that all nodes share; none when unset",
+    description="file systems that all nodes share",
     run=storage,
     after=CONNECTIVITY.name,
     metrics=STORAGE_METRICS,

@@ -47,7 +47,7 @@ class Phase(Strict):
     """One suite of a campaign."""
 
     suite: _PhaseSuite = Field(description="a shipped suite, the path of a file, or a suite with a `name`")
-    synchronised: bool = Field(False, description="nodes begin together, not one after the other: a step in power")
+    synchronised: bool = Field(False, description="nodes begin together: a step in power")
 
     def load(self) -> Suite:
         """The suite. Raises InputError."""

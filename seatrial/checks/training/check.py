@@ -217,7 +217,7 @@ def _log_step(line: str, steps: int) -> None:
 TRAINING = CheckType(
     name=NAME,
     section=Training,
-    description="no training when unset",
+    description="a training over all ranks",
     run=training,
     after=CONNECTIVITY.name,
     metrics=TRAINING_METRICS,

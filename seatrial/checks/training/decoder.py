@@ -95,9 +95,7 @@ class DecoderOptions(Strict):
     )
     replays: int = Field(0, ge=0, le=1000, description="steps that each rank trains alone, three times, to compare")
     digest_every: int = Field(0, ge=0, description="steps between comparisons of what ranks share; 0: never")
-    checkpoint_dir: str | None = Field(
-        None, description="a directory, shared or of each node; no checkpoints when unset"
-    )
+    checkpoint_dir: str | None = Field(None, description="a directory, shared or of each node; unset: no checkpoints")
     checkpoint_every: int = Field(0, ge=0, description="steps between checkpoints; 0: one after the last step")
     checkpoint_async: bool = Field(False, description="write while the training goes on")
     interrupt: tuple[Interrupt, ...] = Field((), description="ranks to kill, to measure the goodput")

@@ -68,7 +68,7 @@ class Workload(DecoderOptions):
         None,
         ge=32,
         le=512,
-        description="pixels of an image's side, for a ResNet; 224, or 32 for small images, when unset",
+        description="pixels of an image's side, for a ResNet; unset: 224, or 32 for small images",
     )
     precision: Literal["fp32", "bf16", "fp16", "fp8"] = Field(
         "fp32", description="of multiplications; `fp16` needs GPUs; `fp8` is for llama, by torchao"

@@ -102,7 +102,7 @@ class ThisMachinePlatform(PlatformSettings):
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
         "/tmp", description="where a run makes its folder; not mounted noexec"
     )
-    python: PathText | None = Field(None, description="with torch; seatrial's own when unset")
+    python: PathText | None = Field(None, description="with torch; unset: seatrial's own")
 
     def problems(self, cluster: Cluster) -> Iterator[str]:
         if cluster.nodes != 1:

@@ -45,23 +45,21 @@ class DockerPlatform(PlatformSettings):
 
     kind: Literal["docker"] = Field(description="one Docker host")
     host: Annotated[str, Field(pattern=r"^(unix:///|tcp://|ssh://)[A-Za-z0-9_./:@%\[\]-]+$", max_length=300)] | None = (
-        Field(None, description="the daemon, written as in DOCKER_HOST; that variable or docker's context when unset")
+        Field(None, description="the daemon; unset: DOCKER_HOST, or docker's context")
     )
     context: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,100}$")] | None = Field(
         None, description="a context of `docker context ls`; not with host"
     )
-    network: Literal["own", "host"] = Field(
-        "own", description="own: a bridge for the run; host: the host's, for one container"
-    )
+    network: Literal["own", "host"] = Field("own", description="own: a bridge; host: the host's, for one container")
     gpus: tuple[tuple[Gpu, ...], ...] = Field(
-        (), description="GPUs of each container, by index or UUID; in order when unset"
+        (), description="GPUs of each container, by index or UUID; unset: in order"
     )
     cdi: bool = Field(False, description="GPUs by CDI, not by the nvidia runtime; AMD's always")
     ipc: Literal["private", "host"] = Field(
         "private", description="host: containers share /dev/shm and IPC of the host"
     )
     shared_memory_gib: Annotated[float, Field(gt=0, le=4096)] | None = Field(
-        None, description="size of /dev/shm; 16 with GPUs, else 1, when unset"
+        None, description="size of /dev/shm; unset: 16 with GPUs, else 1"
     )
     ulimits: Ulimits = Field(default_factory=dict, description="by name; memlock is -1 (unlimited) with GPUs")
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")

@@ -187,7 +187,7 @@ class Pvc(_Shared):
     """A PersistentVolumeClaim of the namespace, which all nodes share."""
 
     kind: Literal["pvc"] = Field(description="a PersistentVolumeClaim")
-    claim: DnsName = Field(description="its name; ReadWriteMany, or ReadOnlyMany with read_only")
+    claim: DnsName = Field(description="ReadWriteMany, or ReadOnlyMany with read_only")
 
 
 class LocalSsd(_Volume):
@@ -220,11 +220,11 @@ _COUNT = BeforeValidator(_as_text, json_schema_input_type=str | int | float)
 class Toleration(Strict):
     """As in a pod's spec."""
 
-    key: str | None = Field(None, description="of the taint; with Exists, every taint when unset")
+    key: str | None = Field(None, description="of the taint; with Exists, unset: every taint")
     operator: Literal["Exists", "Equal"] = Field("Equal", description="Equal needs key and value, Exists no value")
     value: str | None = Field(None, description="of the taint")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        None, description="of the taint; any when unset"
+        None, description="of the taint; unset: any"
     )
 
     @model_validator(mode="after")
@@ -262,10 +262,10 @@ class KubernetesPlatform(PlatformSettings):
     """A Kubernetes cluster; `launcher` says what the nodes are submitted as."""
 
     kind: Literal["kubernetes"] = Field(description="a Kubernetes cluster")
-    context: str | None = Field(None, description="kubeconfig context; the current one when unset")
+    context: str | None = Field(None, description="kubeconfig context; unset: the current one")
     namespace: DnsLabel = Field("default", description="where everything of a run is made")
     launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = Field(
-        "job", description="what the nodes are submitted as; all but job need their operator"
+        "job", description="all but job need their operator"
     )
     machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = Field(
         "generic", description="Google's machine family: its networks, NCCL plugin and settings"
@@ -276,7 +276,7 @@ class KubernetesPlatform(PlatformSettings):
     )
     topology: Topology | None = Field(None, description="for Kueue; needs queue")
     priority_class: DnsName | None = Field(
-        None, description="PriorityClass of the pods; Kueue's too where queue_priority is unset"
+        None, description="PriorityClass of the pods; Kueue's too without queue_priority"
     )
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="labels that nodes must have")
     tolerations: tuple[Toleration, ...] = Field((), description="beside those of GPUs")
@@ -285,7 +285,7 @@ class KubernetesPlatform(PlatformSettings):
     image_pull_secrets: tuple[DnsName, ...] = Field((), description="Secrets with the registry's login")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(None, description="as in a pod's spec")
     service_account: DnsName | None = Field(
-        None, description="of the pods, for buckets; the namespace's default when unset"
+        None, description="of the pods, for buckets; unset: the namespace's default"
     )
     resources: dict[ResourceName, Annotated[Quantity, _COUNT]] = Field(
         default_factory=dict,
@@ -307,17 +307,17 @@ class KubernetesPlatform(PlatformSettings):
     )
     compute_domain: bool = Field(False, description="a ComputeDomain over the nodes, for NVLink between them (MNNVL)")
     networks: tuple[DnsName, ...] = Field(
-        (), description="GKE networks of the pod's interfaces, eth0 first; the machine's when unset"
+        (), description="GKE networks of the pod's interfaces, eth0 first; unset: the machine's"
     )
     plugin_image: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,500}$",
-        description="Google's gIB installer or TCPXO daemon; the machine's when unset",
+        description="Google's gIB installer or TCPXO daemon; unset: the machine's",
     )
     host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
     host_names: bool = Field(False, description="nodes reach each other by DNS names instead of pod addresses")
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
-        None, description="size of /dev/shm; the machine's own when unset"
+        None, description="size of /dev/shm; unset: the machine's"
     )
     volumes: Volumes = Field((), description="of every node")
     secret_env: tuple[SecretVariable, ...] = Field((), description="variables whose value stays in a Secret")

@@ -15,7 +15,7 @@ class LocalPlatform(PlatformSettings):
 
     kind: Literal["local"] = Field(description="this machine")
     names: tuple[Annotated[str, Field(pattern=r"^node-(0|[1-9]\d{0,3})$")], ...] = Field(
-        (), description="names of the nodes, as many as there are; node-0, node-1 and so on when unset"
+        (), description="names of the nodes; unset: node-0, node-1 and so on"
     )
 
     uses_host_software: ClassVar[bool] = True

@@ -41,7 +41,7 @@ class RunaiPlatform(PlatformSettings):
     framework: Literal["pytorch", "mpi"] = Field(
         "pytorch", description="kind of workload; with `mpi` the launcher is one more pod"
     )
-    node_pool: Name | None = Field(None, description="the pool that nodes come from; the project's when unset")
+    node_pool: Name | None = Field(None, description="pool of nodes; unset: the project's")
     large_shm: bool = Field(True, description="/dev/shm as large as the node's memory allows")
     extended_resources: dict[Resource, Annotated[int, Field(ge=1, le=1024)]] = Field(
         {}, description="further resources of each node, such as rdma/rdma_shared_device_a: 8"

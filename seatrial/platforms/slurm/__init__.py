@@ -71,7 +71,7 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     """A Slurm cluster, from this machine or a login node."""
 
     kind: Literal["slurm"] = Field(description="a Slurm cluster")
-    host: Host | None = Field(None, description="login node, as ssh knows it; this machine when unset")
+    host: Host | None = Field(None, description="login node, as ssh knows it; unset: this machine")
     partition: Name | None = Field(None, description="--partition; Slurm's default when unset")
     account: Name | None = Field(None, description="--account")
     qos: Name | None = Field(None, description="--qos")
@@ -91,9 +91,7 @@ class SlurmPlatform(SshSettings, PlatformSettings):
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of sbatch, such as --mem=0"
     )
-    launch: Literal["sshd", "srun"] = Field(
-        "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun"
-    )
+    launch: Literal["sshd", "srun"] = Field("sshd", description="what starts ranks; sshd: mpirun over it")
     runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field("none", description="what starts `image`")
     mounts: tuple[Mount, ...] = Field((), description="files and folders that the containers see")
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
@@ -104,7 +102,7 @@ class SlurmPlatform(SshSettings, PlatformSettings):
         None, description="existing folder for what the script by hand writes"
     )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
-        ".seatrial", description="for the files of runs, shared by all nodes; below the user's home"
+        ".seatrial", description="for the files of runs, shared by all nodes; in the home"
     )
     python: Annotated[str, AfterValidator(_legal_folder)] = Field("python3", description="on the nodes, with torch")
     queue_timeout_s: Seconds = Field(3600, description="seconds until the nodes start")
