@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows import qualify
 from seatrial.config.cluster import Cluster
+from seatrial.flows import qualify
 from seatrial.history import open_store
 from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason
