@@ -56,14 +56,14 @@ DEVICE_METRICS = {
     "matmul_best": Metric("TFLOP/s", "the fastest matrix multiplication of a GPU that was found, by dtype", _GPU),
     "matmul_stress": Metric("TFLOP/s", "multiplication while all GPUs of the node work, when they are warm", _GPU),
     "host_to_device": Metric("GB/s", "copy from pinned memory to a GPU, by how many GPUs copy at once", _LINK),
-    "device_to_host": Metric("GB/s", "copy from a GPU to pinned memory, likewise", _LINK),
+    "device_to_host": Metric("GB/s", "copy from a GPU to pinned memory", _LINK),
     "peer_copy": Metric("GB/s", "copy from one GPU of a node to another one", _LINK),
     "memory_tested": Metric("GB", "memory that held every pattern; recorded, not judged"),
     "gpu_clock": Metric("MHz", "SM clock during the work; recorded, not judged"),
     "gpu_power": Metric("W", "power during the work; recorded, not judged"),
     "gpu_temperature": Metric("C", "temperature during the work; recorded, not judged"),
     "disk_write": Metric("MB/s", "a file written in sequence (1e6 bytes), by tool and file system", _DISK),
-    "disk_read": Metric("MB/s", "the same file read", _DISK),
+    "disk_read": Metric("MB/s", "a file read in sequence", _DISK),
 }
 
 RDMA_METRICS = {
@@ -73,10 +73,10 @@ RDMA_METRICS = {
 
 STORAGE_METRICS = {
     "storage_write": Metric("GB/s", "streams to a shared file system (1e9 bytes), of each node and of 1 to all", _DISK),
-    "storage_read": Metric("GB/s", "the same files read, likewise", _DISK),
+    "storage_read": Metric("GB/s", "streams from a shared file system, of each node and of 1 to all", _DISK),
     "storage_files": Metric("files/s", "small files written, listed, read and removed, of each node", _DISK),
     "storage_save": Metric("GB/s", "a checkpoint of all nodes, a file for each rank, until it is on disk", _DISK),
-    "storage_load": Metric("GB/s", "that checkpoint read by the next node, and compared", _DISK),
+    "storage_load": Metric("GB/s", "a checkpoint of all nodes, read by the next node", _DISK),
     "storage_visible": Metric("s", "the time until a node reads what another one wrote; recorded, not judged"),
 }
 
@@ -92,20 +92,20 @@ COLLECTIVE_METRICS = {
 TRAINING_METRICS = {
     "loss": Metric("nats", "the last loss, smoothed; recorded, not judged"),
     "loss_drop": Metric("", "the fraction of the first loss that training took off"),
-    "throughput": Metric("samples/s", "over all ranks"),
+    "throughput": Metric("samples/s", "samples trained, over all ranks"),
     "step_time": Metric("ms", "one step, of the cluster and of each node"),
     "step_time_p99": Metric("ms", "the step that 99 of 100 are no slower than; recorded, not judged"),
-    "model_flops": Metric("TFLOP/s", "of each rank, by counted operations; recorded, not judged"),
+    "model_flops": Metric("TFLOP/s", "counted operations of each rank; recorded, not judged"),
     "mfu": Metric("", "model_flops as a fraction of the GPU's data sheet; recorded, not judged"),
     "communication_share": Metric(
         "", "the fraction of a forward and backward pass that is gone without communication; recorded, not judged"
     ),
-    "inference": Metric("samples/s", "over all ranks, where the suite has inference_steps"),
-    "tokens_per_gpu": Metric("tokens/s", "of each GPU, of model: llama"),
+    "inference": Metric("samples/s", "samples inferred, where the suite has inference_steps"),
+    "tokens_per_gpu": Metric("tokens/s", "tokens trained, of each GPU, of model: llama"),
     "data_time": Metric("ms", "one step's wait for data, of each node's slowest rank; recorded, not judged"),
-    "forward_time": Metric("ms", "one step's forward pass, likewise; recorded, not judged"),
-    "backward_time": Metric("ms", "one step's backward pass, likewise; recorded, not judged"),
-    "optimizer_time": Metric("ms", "one step's optimizer, likewise; recorded, not judged"),
+    "forward_time": Metric("ms", "one step's forward pass; recorded, not judged"),
+    "backward_time": Metric("ms", "one step's backward pass; recorded, not judged"),
+    "optimizer_time": Metric("ms", "one step's optimizer; recorded, not judged"),
     "waiting_time": Metric("ms", "the part of a step in which a rank waits for others; recorded, not judged"),
     "alone_time": Metric("ms", "one step of a small decoder that each rank trains alone"),
     "memory_peak": Metric("GB", "the most of a GPU's memory that the training takes; recorded, not judged"),

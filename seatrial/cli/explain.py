@@ -20,16 +20,17 @@ _SHOWN = 100  # characters of a name that is not known
 
 
 @click.command()
-@click.argument("name", metavar="NAME", shell_complete=complete.codes)
+@click.argument("names", metavar="NAME", nargs=-1, required=True, shell_complete=complete.codes)
 @json_option
-def explain(name: str, as_json: bool) -> None:
-    """Print what NAME means: the code of a reason, a verdict, check, metric or unit, or a field of a file.
+def explain(names: tuple[str, ...], as_json: bool) -> None:
+    """Print what NAME means: a code, a verdict, check, metric, unit or source of a result, or a field of a file.
 
     The code is in run.json beside the reason, and in the report. A field of cluster and suite files is named by its
     path, platform.queue, or by its own name.
     """
     from seatrial.runs.explanations import CATALOG, current
 
+    name = " ".join(names)
     if explanation := CATALOG.get(current(name)):
         texts = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
         if as_json:

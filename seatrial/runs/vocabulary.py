@@ -1,10 +1,12 @@
-"""The words of results that are no codes: verdicts, checks, metrics and units, each with its meaning."""
+"""The words of results that are no codes: verdicts, checks, metrics, units and sources, each with its meaning."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from seatrial.checks.metrics import CAMPAIGN_METRICS
 from seatrial.checks.table import CHECKS
+from seatrial.model.baseline import Source
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import MEANINGS, unit_name
 
@@ -23,6 +25,23 @@ UNITS = {
     "MHz": "1e6 cycles a second",
     "W": "watts",
     "C": "degrees Celsius",
+    "h": "hours",
+    "%": "hundredths",
+}
+STEPS = {  # of a run or campaign, which have a verdict as checks have
+    "launch": "brings the nodes up",
+    "localize": "finds which part makes a collective slow (docs/localization.md)",
+    "drift": "numbers that fell from the first to the last hour of a campaign (docs/suite-file.md)",
+    "minutes": "errors and slowdowns that devices reported in a campaign",
+}
+SOURCES: dict[Source, str] = {
+    "pinned": "a value that a person approved (docs/verdicts.md)",
+    "history": "the number's own earlier runs, with its peers",
+    "peers": "the same number on other nodes of this run",
+    "catalog": "a published measurement of such hardware (docs/judging-logs.md)",
+    "model": "what such links should reach by seatrial's model (docs/judging-logs.md)",
+    "physics": "what the links can carry (docs/judging-logs.md)",
+    "sanity": "nothing but that it is a finite number above zero",
 }
 
 
@@ -30,7 +49,7 @@ UNITS = {
 class Word:
     """A word of results; `unit` is a metric's, `of` the check that measures it."""
 
-    kind: Literal["verdict", "check", "metric", "unit"]
+    kind: Literal["verdict", "check", "metric", "unit", "source"]
     name: str
     meaning: str
     unit: str = ""
@@ -45,15 +64,18 @@ class Word:
 
 
 def words() -> Iterator[Word]:
-    """Every verdict, check, metric and unit."""
+    """Every verdict, check, metric, unit and source of what a number is held against."""
     for verdict in Verdict:
         yield Word("verdict", verdict.value, MEANINGS[verdict], exit_status=verdict.exit_status)
     for check in CHECKS:
         yield Word("check", check.name, " ".join((check.section.__doc__ or "").partition("\n\n")[0].split()))
         for name, metric in check.metrics.items():
             yield Word("metric", name, metric.meaning, metric.unit, check.name)
-    for unit, meaning in UNITS.items():
-        yield Word("unit", unit, meaning)
+    for name, metric in CAMPAIGN_METRICS.items():
+        yield Word("metric", name, metric.meaning, metric.unit)
+    yield from (Word("check", name, meaning) for name, meaning in STEPS.items())
+    yield from (Word("unit", name, meaning) for name, meaning in UNITS.items())
+    yield from (Word("source", name, meaning) for name, meaning in SOURCES.items())
 
 
 def look_up(name: str) -> list[Word]:

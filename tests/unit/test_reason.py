@@ -235,7 +235,7 @@ def test_explain_prints_what_a_field_of_a_file_takes() -> None:
     assert done.stdout.splitlines() == [
         "platform.volumes.claim",
         "  in         cluster file, kind pvc",
-        "  meaning    its name; ReadWriteMany, or ReadOnlyMany with read_only",
+        "  meaning    ReadWriteMany, or ReadOnlyMany with read_only",
         "  legal      text",
         "  default    required",
     ]

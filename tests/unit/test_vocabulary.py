@@ -37,6 +37,8 @@ def test_each_word_is_found_by_its_name(name: str) -> None:
         ("µs", "unit", "us"),
         ("gb/s", "unit", "GB/s"),
         ("Degraded", "verdict", "degraded"),
+        ("history", "source", "history"),
+        ("localize", "check", "localize"),
     ],
 )
 def test_a_word_is_found_as_people_write_it(name: str, kind: str, found: str) -> None:
@@ -49,5 +51,7 @@ def test_explain_prints_a_word_and_a_field_of_the_same_name(capsys: pytest.Captu
     assert (degraded["is"], degraded["exit_status"]) == ("verdict", 1)
     assert command("explain", "training", "--json") == 0
     assert [each.get("is", "field") for each in json.loads(capsys.readouterr().out)] == ["check", "field"]
+    assert command("explain", "not", "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "not_run"
     assert command("explain", "busbw") == 0
     assert "  unit       GB/s\n" in capsys.readouterr().out
