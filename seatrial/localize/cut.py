@@ -1,7 +1,7 @@
 """The two sides of a cut, from pairs alone: few slow pairs inside a side, few fast ones across. Pure."""
 
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -9,59 +9,82 @@ import numpy as np
 from seatrial.localize.observations import Floats, GroupTest, Ints
 
 _STARTS, _STEPS, _CAP = 4, 200, 6.0  # tries, steps of power iteration, and what one pair counts at most
+_DENSE = 16  # cells of a matrix for each pair, up to which it is quicker than the list of pairs
 
 
-def best_side(tests: Sequence[GroupTest], weight: Floats) -> frozenset[str]:
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of nodes that were tested: the places of their two `names`, a row for each pair.
+
+    `tests` are the places of the tests that have two nodes, and `pair` that of the pair of each of these.
+    """
+
+    names: Sequence[str]
+    ends: Ints
+    tests: Ints
+    pair: Ints
+
+    @classmethod
+    def of(cls, tests: Sequence[GroupTest]) -> "Pairs":
+        nodes = [(i, tuple(sorted(set(test.nodes)))) for i, test in enumerate(tests) if len(test.nodes) > 1]
+        of_two = [(i, pair) for i, pair in nodes if len(pair) == 2]
+        number: dict[tuple[str, ...], int] = {}
+        numbers = [number.setdefault(pair, len(number)) for _, pair in of_two]
+        names = sorted({node for pair in number for node in pair})
+        place = {name: i for i, name in enumerate(names)}
+        ends = np.array([[place[a], place[b]] for a, b in number], dtype=np.int64).reshape(-1, 2)
+        places = np.array([i for i, _ in of_two], dtype=np.int64)
+        return cls(names, ends, places, np.array(numbers, dtype=np.int64))
+
+    def summed(self, weight: Floats) -> Floats:
+        """The sum of a weight of each test, by pair."""
+        return np.bincount(self.pair, weight[self.tests], len(self.ends)).astype(np.float64)
+
+
+def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
     """One side of the partition of nodes with the largest sum of `weight` over the pairs across it; may be empty.
 
     A maximum cut with weights of both signs: sides by the sign of the leading eigenvector of the normalized graph
     (spectral bisection; Fiedler, 1973), then single nodes change sides while that helps (Kernighan and Lin, 1970).
     """
-    by_pair: dict[frozenset[str], float] = defaultdict(float)
-    for test, each in zip(tests, weight.tolist(), strict=True):
-        by_pair[frozenset(test.nodes)] += each
-    pairs = [tuple(pair) for pair in by_pair if len(pair) == 2]
-    names = sorted({node for pair in pairs for node in pair})
+    names = pairs.names
     if len(names) < 4:
         return frozenset()
-    place = {name: i for i, name in enumerate(names)}
-    ends = np.array([[place[a], place[b]] for a, b in pairs], dtype=np.int64)
-    graph = _Graph(ends, np.clip([by_pair[frozenset(pair)] for pair in pairs], -_CAP, _CAP), len(names))
+    graph = _Graph(pairs.ends, pairs.summed(weight).clip(-_CAP, _CAP), len(names))
     random = np.random.default_rng(0)
     best = max((graph.improved(graph.spectral(random)) for _ in range(_STARTS)), key=graph.across)
     smaller = best < 0 if (best < 0).sum() <= len(names) / 2 else best > 0
     return frozenset(name for name, inside in zip(names, smaller, strict=True) if inside)
 
 
-def groups_apart(tests: Sequence[GroupTest], weight: Floats) -> list[frozenset[str]]:
+def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
     """Groups of nodes with the least `weight` over pairs within, of any number: correlation clustering, greedily.
 
     Each node begins alone; the two groups between which the sum is lowest become one, as long as it is below zero
     (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
     """
-    between: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for test, each in zip(tests, weight.clip(-_CAP, _CAP).tolist(), strict=True):
-        if len(set(test.nodes)) == 2:
-            a, b = set(test.nodes)
-            between[a][b] += each
-            between[b][a] += each
-    members = {node: {node} for node in between}
-    lowest = [(sum_, a, b) for a, others in between.items() for b, sum_ in others.items() if a < b and sum_ < 0]
+    summed = pairs.summed(weight.clip(-_CAP, _CAP)).tolist()
+    between: list[dict[int, float]] = [{} for _ in pairs.names]
+    for (a, b), sum_ in zip(pairs.ends.tolist(), summed, strict=True):
+        between[a][b] = between[b][a] = sum_
+    members: list[list[int]] = [[node] for node in range(len(between))]
+    lowest = [(sum_, a, b) for (a, b), sum_ in zip(pairs.ends.tolist(), summed, strict=True) if sum_ < 0]
     heapify(lowest)
     while lowest:
         sum_, a, b = heappop(lowest)
-        if a not in members or b not in members or between[a].get(b) != sum_:
+        if not members[a] or not members[b] or between[a].get(b) != sum_:
             continue
-        members[a] |= members.pop(b)
-        for other, more in between.pop(b).items():
+        members[a] += members[b]
+        members[b] = []
+        for other, more in between[b].items():
             del between[other][b]
             if other == a:
                 continue
-            between[a][other] += more
-            between[other][a] = between[a][other]
-            if between[a][other] < 0:
-                heappush(lowest, (between[a][other], min(a, other), max(a, other)))
-    return [frozenset(group) for group in members.values()]
+            joined = between[a].get(other, 0.0) + more
+            between[a][other] = between[other][a] = joined
+            if joined < 0:
+                heappush(lowest, (joined, min(a, other), max(a, other)))
+    return [frozenset(pairs.names[node] for node in group) for group in members if group]
 
 
 class _Graph:
@@ -72,6 +95,9 @@ class _Graph:
         self._node, self._other = ends.T.ravel()[order], ends[:, ::-1].T.ravel()[order]
         self._weight, self._n = np.tile(weight, 2)[order], n
         self._first = np.searchsorted(self._node, np.arange(n + 1))
+        self._matrix = np.zeros((n, n)) if n * n <= _DENSE * len(weight) else None
+        if self._matrix is not None:
+            self._matrix[self._node, self._other] = self._weight
 
     def across(self, side: Floats) -> float:
         """The sum of the weights of pairs across."""
@@ -79,6 +105,8 @@ class _Graph:
 
     def pulls(self, side: Floats) -> Floats:
         """For each node, the sum of weight times the other end's side."""
+        if self._matrix is not None:
+            return self._matrix @ side
         return np.bincount(self._node, self._weight * side[self._other], self._n).astype(np.float64)
 
     def spectral(self, random: np.random.Generator) -> Floats:

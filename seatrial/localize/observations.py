@@ -54,7 +54,7 @@ class GroupTest:
     @property
     def like(self) -> tuple[str, str, int, tuple[int, ...]]:
         """The key that comparable tests share: collective, conditions, nodes, GPUs of each node."""
-        return self.collective, self.conditions, len(self.nodes), tuple(sorted(len(each) for each in self.gpus))
+        return self.collective, self.conditions, len(self.nodes), tuple(sorted(map(len, self.gpus)))
 
     @property
     def crossed(self) -> bool:
@@ -217,9 +217,10 @@ def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band) -> tuple[Floats, 
     The ratio is NaN where no other has one of its sizes.
     """
     sizes = sorted({size for sweep in sweeps for size in sweep})
-    logs = np.array([[np.log(sweep[size]) if sweep.get(size, 0) > 0 else np.nan for size in sizes] for sweep in sweeps])
+    values = np.array([[sweep.get(size, 0) for size in sizes] for sweep in sweeps], dtype=float)
+    logs = np.log(np.where(values > 0, values, np.nan))
     measured = [column[~np.isnan(column)] for column in logs.T]
-    logs -= [fast_level(values) if len(values) > 1 else np.nan for values in measured]
+    logs -= [fast_level(column) if len(column) > 1 else np.nan for column in measured]
     known = ~np.isnan(logs)
     largest = _of_band(known, band)
     ratios, some = np.full(len(sweeps), np.nan), largest.any(axis=1)

@@ -33,7 +33,7 @@ from seatrial.localize.causes import (
     telling,
     with_penetrances,
 )
-from seatrial.localize.cut import best_side, groups_apart
+from seatrial.localize.cut import Pairs, best_side, groups_apart
 from seatrial.localize.likelihood import FAILS_IF_DEAD, SLOWDOWNS, Likelihood, log_mean, width_of
 from seatrial.localize.observations import Bools, Floats, Ints, Observed
 
@@ -284,12 +284,12 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
 def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """The best cut of the nodes in two, and in more groups, if enough pairs across are slow and are no slow nodes'."""
     nodes = len({node for test in observed.tests for node in test.nodes})
-    found = []
+    found, pairs = [], Pairs.of(observed.tests)
     for weight in likelihood.severities(ALWAYS):
-        side = best_side(observed.tests, weight)
+        side = best_side(pairs, weight)
         if 2 <= len(side) <= nodes - 2:
             found.append((cut_column(observed.tests, side, nodes), [side]))
-        groups = [group for group in groups_apart(observed.tests, weight) if len(group) > 1]
+        groups = [group for group in groups_apart(pairs, weight) if len(group) > 1]
         if len(groups) >= _LEAST_GROUPS and sum(map(len, groups)) >= _LEAST_IN_GROUPS * nodes:
             found.append((groups_column(observed.tests, groups, nodes), groups))
     by_name = {column.cause.key: column for column, sides in found if _is_cut(observed, column, sides)}

@@ -29,6 +29,10 @@ _NUMBER = re.compile(r"\A[-+]?(?:\d[\d_,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3
 _PLACEHOLDER = re.compile(r"\A[\dXx?*.,eE+\-/NA]+$")
 _PIECE = re.compile(r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
 _NO_NUMBER = frozenset({"n/a", "na", "nan", "-nan", "inf", "-inf", "-"})
+_TIMING = {
+    "out": ("out.time", "out.algbw", "out.busbw", "out.wrong", "out.error"),
+    "in": ("in.time", "in.algbw", "in.busbw", "in.wrong", "in.error"),
+}
 _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 
 
@@ -179,25 +183,31 @@ def _row(fields: dict[str, str]) -> Row | NotRow:
 
 
 def _leading(fields: dict[str, str], out: Timing | None, inside: Timing | None) -> Row:
-    size, count, root = (_integer(fields.get(name, "")) for name in ("size", "count", "root"))
+    size, count, root = _integer(fields["size"]), _integer(fields.get("count", "")), _integer(fields.get("root", ""))
     redop = fields.get("redop", "").lower()
     return Row(size or 0, count, fields.get("type"), None if redop in ("", "-") else redop, root, out, inside)
 
 
 def _side(fields: dict[str, str], side: str) -> Timing | None:
-    if f"{side}.busbw" not in fields:
+    time, algbw, busbw, wrong, error = _TIMING[side]
+    if busbw not in fields:
         return None
-    time_us, algbw, busbw = (_float(fields.get(f"{side}.{name}", "")) for name in ("time", "algbw", "busbw"))
     return Timing(
-        time_us, algbw, busbw, _integer(fields.get(f"{side}.wrong", "")), _float(fields.get(f"{side}.error", ""))
+        _float(fields.get(time, "")),
+        _float(fields.get(algbw, "")),
+        _float(fields[busbw]),
+        _integer(fields.get(wrong, "")),
+        _float(fields.get(error, "")),
     )
 
 
 def _numeric(token: str) -> bool:
-    return bool(_NUMBER.match(token)) or token.lower() in _NO_NUMBER
+    return token.isdecimal() or bool(_NUMBER.match(token)) or token.lower() in _NO_NUMBER
 
 
 def _float(token: str) -> float | None:
+    if not token:
+        return None
     try:
         value = float(token)
     except ValueError:

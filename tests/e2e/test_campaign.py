@@ -1,0 +1,222 @@
+"""Campaigns on local nodes in the middle of which a part dies, a disk fills or the clock jumps."""
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import Console, until
+from tests.site import PATIENCE_S
+
+PHASE: dict[str, Any] = {"name": "brief", "budget_s": 60, "devices": {"seconds": 0.1}}
+MINUTES = 0.8
+CLOCK = Path(__file__).with_name("clock.c")
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture
+def soak(console: Console) -> Path:
+    """A campaign of three phases or more."""
+    path = console.folder / "soak.yaml"
+    campaign = {"minutes": MINUTES, "every_s": 5, "phases": [{"suite": PHASE}]}
+    path.write_text(yaml.safe_dump({"name": "soak", "campaign": campaign}))
+    return path
+
+
+def start(console: Console, cluster: Path, soak: Path) -> Process:
+    return console.start("run", cluster, "--suite", soak, "--out", console.folder / "runs" / "soak")
+
+
+def phases(console: Console) -> list[Path]:
+    """The folders of the phases that have begun, in their order."""
+    logs = [log for log in console.folder.glob("runs/*/logs/run.log") if log.parents[1].name != "soak"]
+    return [log.parents[1] for log in sorted(logs, key=lambda log: log.stat().st_ino)]
+
+
+def until_phase(console: Console, process: Process, number: int, nodes: int) -> None:
+    """Until the nodes of that phase are up; the first is 1."""
+
+    def is_up() -> bool:
+        begun = phases(console)
+        line = f"{nodes} of {nodes} nodes answer"
+        return len(begun) >= number and line in (begun[number - 1] / "logs" / "run.log").read_text()
+
+    until(lambda: is_up() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+
+
+def state(console: Console, cluster: Path) -> dict[str, Any]:
+    """The campaign as `seatrial status` shows it."""
+    finished = console.run("status", cluster, "--json")
+    assert finished.status in (0, 1, 3), finished.output
+    campaign: dict[str, Any] = json.loads(finished.out)["campaign"]
+    return campaign
+
+
+def verdict(console: Console) -> str:
+    """Of the check `campaign`; too few phases for a drift are another check's."""
+    document = json.loads((console.folder / "runs" / "soak" / "run.json").read_text())
+    (check,) = [check for check in document["checks"] if check["name"] == "campaign"]
+    return str(check["verdict"])
+
+
+def processes(node: str, console: Console) -> list[int]:
+    """The processes on a node that is up."""
+    (space,) = [name for name in console.left() if name.endswith(f"-{node}") and Path("/run/netns", name).exists()]
+    listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=True)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+def is_sshd(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text() == "sshd\n"
+
+
+def kill_flow(console: Console, process: Process) -> None:
+    process.kill()
+
+
+def kill_server(console: Console, process: Process) -> None:
+    children = ["ps", "-o", "pid=,args=", "--ppid", str(process.pid)]
+    listed = subprocess.run(children, capture_output=True, text=True, check=True)
+    (server,) = [line.split()[0] for line in listed.stdout.splitlines() if " -P -c " in line]
+    os.kill(int(server), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kill", [kill_flow, kill_server], ids=["flow", "server"])
+def test_the_same_command_goes_on_where_a_killed_campaign_was(
+    console: Console, soak: Path, kill: Callable[[Console, Process], None]
+) -> None:
+    if kill is kill_server:  # the campaign is to have one of its own
+        for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "SEATRIAL_TEMPORARY_SERVER"):
+            del console.environment[name]
+    cluster = console.cluster(3)
+    process = start(console, cluster, soak)
+    until_phase(console, process, 2, nodes=3)
+    kill(console, process)
+    process.communicate(timeout=PATIENCE_S)
+    before = state(console, cluster)
+    assert before["phases"][0]["verdict"] == "pass"
+    resumed = console.run("run", cluster, "--suite", soak, "--out", console.folder / "runs" / "soak")
+    after = state(console, cluster)
+    assert after["ended"], resumed.output
+    assert after["phases"][0] == before["phases"][0]
+    if not before["ended"]:
+        assert after["campaign_id"] == before["campaign_id"]
+        assert after["phases"][1]["code"] == "run-killed"
+        assert after["phases"][1]["seconds"] == 0
+        assert verdict(console) == "pass", resumed.output
+    assert after["left_out"] == []
+
+
+@pytest.mark.parametrize("dies", [lambda pid: True, is_sshd], ids=["node", "sshd"])
+def test_a_node_that_dies_is_left_out_and_the_others_go_on(
+    console: Console, soak: Path, dies: Callable[[int], bool]
+) -> None:
+    cluster = console.cluster(4)
+    process = start(console, cluster, soak)
+    until_phase(console, process, 1, nodes=4)
+    for pid in filter(dies, processes("node-2", console)):
+        os.kill(pid, signal.SIGKILL)
+    output, errors = process.communicate(timeout=2 * PATIENCE_S)
+    assert (process.returncode, verdict(console)) == (1, "fail"), f"{output}\n{errors}"
+    campaign = state(console, cluster)
+    assert [out["node"] for out in campaign["left_out"]] == ["node-2"]
+    assert campaign["ended"]
+    assert [phase["verdict"] for phase in campaign["phases"]][1:] == ["pass"] * (len(campaign["phases"]) - 1)
+    assert len(campaign["phases"]) > 1
+    assert "node-2" in output
+
+
+@pytest.fixture
+def small_disk(console: Console) -> Iterator[Path]:
+    """The folder of all runs, on a file system of 64 MiB."""
+    folder = console.folder / "runs"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_ends_no_campaign(console: Console, soak: Path, small_disk: Path) -> None:
+    """A phase that cannot begin counts for nothing, and is tried again."""
+    cluster = console.cluster(2)
+    process = start(console, cluster, soak)
+    until_phase(console, process, 1, nodes=2)
+    filler = small_disk / "filler"
+    with filler.open("wb") as file:
+        room = os.statvfs(small_disk)
+        os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_bsize)
+    until(lambda: any(not phase["seconds"] and phase["verdict"] for phase in state(console, cluster)["phases"][1:]))
+    filler.unlink()
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    campaign = state(console, cluster)
+    assert campaign["ended"], errors
+    assert {phase["verdict"] for phase in campaign["phases"] if phase["seconds"]} == {"pass"}
+    assert verdict(console) == "pass", f"{output}\n{errors}"
+
+
+@pytest.fixture(scope="session")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library whose wall clock jumps, for LD_PRELOAD."""
+    library = tmp_path_factory.mktemp("clock") / "clock.so"
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("no C compiler is here")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, CLOCK], check=True)
+    return library
+
+
+@pytest.mark.parametrize("days", [3, -3])
+def test_a_clock_that_jumps_does_not_count_as_time_of_the_campaign(
+    console: Console, soak: Path, clock: Path, days: int
+) -> None:
+    ahead = console.folder / "ahead"
+    ahead.write_bytes(struct.pack("q", 0))
+    console.environment |= {"LD_PRELOAD": str(clock), "CLOCK_FILE": str(ahead)}
+    cluster = console.cluster(2)
+    process = start(console, cluster, soak)
+    until_phase(console, process, 1, nodes=2)
+    with ahead.open("r+b") as file:
+        file.write(struct.pack("q", days * 24 * 3600))
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert verdict(console) == "pass", f"{output}\n{errors}"
+    campaign = state(console, cluster)
+    assert campaign["ended"]
+    assert MINUTES * 60 <= campaign["spent_s"] < PATIENCE_S
+    assert len(campaign["phases"]) > 1
+
+
+def test_a_certificate_of_a_campaign_is_verified_and_refused_when_altered(console: Console, soak: Path) -> None:
+    cluster = console.cluster(2)
+    start(console, cluster, soak).communicate(timeout=PATIENCE_S)
+    assert verdict(console) == "pass"
+    requirements = console.folder / "requirements.yaml"
+    hours = {"text": "The cluster is at work.", "check": "campaign", "metric": "campaign_hours", "unit": "h"}
+    copy = {"text": "Memory is copied.", "check": "devices", "metric": "memory_copy", "unit": "GB/s"}
+    listed = [
+        {"id": "HOURS", **hours, "limit": {"at_least": MINUTES / 60}},
+        {"id": "3-DAYS", **hours, "limit": {"at_least": 72}},
+        {"id": "COPY", **copy, "limit": {"at_least": 0}},
+    ]
+    requirements.write_text(yaml.safe_dump({"name": "soak", "requirements": listed}))
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", console.folder / "key"], check=True)
+    arguments = ("--requirements", requirements, "--sign", console.folder / "key", "--json")
+    runs = [path.parent for path in console.folder.glob("runs/*/run.json")]
+    made = console.run("certify", *runs, *arguments)
+    assert made.status == 1, made.output
+    verdicts = {row["id"]: row["verdict"] for row in json.loads(made.out)["requirements"]}
+    assert verdicts == {"HOURS": "met", "3-DAYS": "not met", "COPY": "met"}
+    verify = ("verify", "certificate", "--key", console.folder / "key.pub")
+    assert console.run(*verify).status == 0
+    evidence, *_ = sorted(console.folder.glob("certificate/evidence/**/run.json"))
+    evidence.write_bytes(evidence.read_bytes().replace(b"run_id", b"run_ib", 1))
+    refused = console.run(*verify)
+    assert refused.status != 0
+    assert "run.json" in refused.output
