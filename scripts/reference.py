@@ -29,6 +29,7 @@ DOCS = ROOT / "docs"
 SUITE_SCHEMA = "seatrial/checks/suites/suite.schema.json"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
 _NOT_SHOWN = ("unset", "none", "its fields' own")  # defaults that say nothing
+_CHECK_NAMES = frozenset(kind.name for kind in CHECKS)
 _TOOLS = "<!-- From here to the next mark `make docs` writes the list, from the code. -->"
 _TOOLS_END = "<!-- End of the list. -->"
 _PIPE = "\\|"  # within a table
@@ -136,7 +137,9 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
             shown = "" if default in _NOT_SHOWN else f" ({default})"
             only = _ONE_LINK.fullmatch(field.legal)
             name = f"[`{field.name}`]({only[1]})" if only else f"`{field.name}`"
-            yield f"- {name}{shown}: {_linked(field.meaning) if only else _meaning(field)}"
+            meaning = _linked(field.meaning) if only else _meaning(field)
+            told = only and field.legal.startswith("[") and field.name not in _CHECK_NAMES  # by the section's purpose
+            yield f"- {name}{shown}" if told else f"- {name}{shown}: {meaning}"
         for earlier in dict.fromkeys(before[field].title for field in section.fields if field in before):
             there = [field for field, home in before.items() if home.title == earlier]
             yield from ("", f"As in {_link(earlier)}{_which(section.fields, there)}.")
@@ -146,7 +149,7 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
 
 def _purpose(section: Section) -> str:
     """What the section is for; what a check does is on the page of checks."""
-    if section.title in {kind.name for kind in CHECKS}:
+    if section.title in _CHECK_NAMES:
         return f"[What it does](checks.md#{section.title})."
     return _linked(_first_paragraph(section.purpose))
 

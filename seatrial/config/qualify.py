@@ -12,7 +12,7 @@ _NAME = r"^[A-Za-z0-9_]([A-Za-z0-9_.@:,/+-]{0,253}[A-Za-z0-9_])?$"  # of a parti
 
 
 class Qualify(Strict):
-    """Tests of idle nodes, and of those that wait at the gate, beside the jobs of a cluster at work.
+    """Tests of idle nodes, and of those at the gate, beside the jobs of a cluster (docs/qualify.md).
 
     `seatrial serve` makes a pass at each time of `cron`. Without this section it makes none.
     """

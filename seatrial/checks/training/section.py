@@ -47,7 +47,7 @@ _LARGE_IMAGES = 224
 
 
 class Workload(DecoderOptions):
-    """The model and data that every rank trains, and the number of steps."""
+    """What nodes with GPUs train instead: the model, the data and the number of steps."""
 
     model: Literal["tiny", "transformer", "resnet18", "resnet50", "llama"] = Field(
         "tiny", description="`tiny` is for processors; `llama` is a decoder that ranks share"
