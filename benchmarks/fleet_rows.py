@@ -5,7 +5,7 @@ Nothing here knows how the judge works.
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count
@@ -23,8 +23,8 @@ from seatrial.simulate.rows import (
     all_rows,
     fleet_series,
     night_rows,
+    node_name,
     of_gpus,
-    of_links,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ GPU_RESULTS = ROOT / "docs" / "gpu-results"
 
 Night = Callable[[int], Floats]  # readings per series -> (M, readings), relative to the level of the metric
 Fleet = Callable[[int, np.random.Generator], Night]
+
+
+def of_links(nodes: int) -> Iterator[tuple[str, str, int, int]]:
+    """Yield the links of a ring."""
+    ends = [(node, (node + 1) % nodes) for node in range(nodes)]
+    return (("link", "--".join(sorted((node_name(a), node_name(b)))), a, b) for a, b in ends)
+
 
 FOUR = (
     Metric("matmul", "TFLOP/s", 700.0),

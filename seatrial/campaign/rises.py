@@ -64,7 +64,7 @@ def minutes_check(found: Sequence[Series]) -> tuple[Check, list[str]]:
     most = max(len(series.times_s) for series in found)
     parts = len({part for series in found for part in series.parts})
     steady = Reason.of("minutes-steady", parts=count(parts, "part"), minutes=count(most, "time"))
-    suspects = tuple(Suspect(*_kind_of(_part(j)), 0.9, j.reason, j.verdict) for j in bad)
+    suspects = tuple(Suspect(*_kind_of(str(j.measurement.conditions["part"])), 0.9, j.reason, j.verdict) for j in bad)
     check = Check(
         MINUTES,
         worst((Verdict.PASS, *(judgement.verdict for judgement in judgements))),
@@ -145,10 +145,6 @@ def _medians(readings: "NDArray[np.float32]") -> "NDArray[np.float32]":
     known = np.isfinite(readings).any(axis=0)
     found[known] = np.nanmedian(readings[:, known], axis=0)
     return found
-
-
-def _part(judgement: Judgement) -> str:
-    return str(judgement.measurement.conditions["part"])
 
 
 def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:

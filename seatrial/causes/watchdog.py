@@ -63,7 +63,7 @@ class Watchdog:
         groups = {key: at for key, at in self._at.items() if key or len(self._at) == 1}
         if not groups:
             return None
-        key = max(groups, key=lambda key: _shows(groups[key]))
+        key = max(groups, key=lambda key: (len(set(groups[key].values())) > 1, len(groups[key])))
         at = groups[key]
         latest = max(at.values())
         what = f"{self._operations.get(latest, 'work')} {latest}"
@@ -88,11 +88,6 @@ def _group_of(text: str) -> str:
     if match is None:
         return ""
     return match[1] or match[2]
-
-
-def _shows(at: dict[int, int]) -> tuple[bool, int]:
-    """How much the ranks of a group show: whether they differ, and how many report."""
-    return len(set(at.values())) > 1, len(at)
 
 
 def named(ranks: list[int] | tuple[int, ...]) -> str:

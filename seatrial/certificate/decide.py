@@ -5,7 +5,7 @@ A number counts only if its check had a result, if it can be compared, and if ev
 
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from fractions import Fraction
@@ -100,17 +100,7 @@ def decide(requirement: Requirement, runs: Sequence[EvidenceRun], waiver: Waiver
     if waiver is None:
         return outcome
     is_needed = outcome.verdict is not Status.MET and issued <= waiver.until
-    verdict = Status.EXCEPTED if is_needed else outcome.verdict
-    return Outcome(
-        requirement,
-        verdict,
-        outcome.found,
-        outcome.reason,
-        outcome.measured,
-        outcome.numbers,
-        outcome.evidence,
-        waiver,
-    )
+    return replace(outcome, verdict=Status.EXCEPTED if is_needed else outcome.verdict, waiver=waiver)
 
 
 def overall(outcomes: Sequence[Outcome]) -> Status:

@@ -10,6 +10,7 @@ from seatrial import __version__
 from seatrial.certificate.decide import EvidenceRun, Outcome, decide, overall
 from seatrial.certificate.requirements import RequirementsFile
 from seatrial.model.reason import code_of
+from seatrial.report.html import environment_of
 from seatrial.text.printable import printable
 from seatrial.text.words import number, unit_name
 
@@ -93,16 +94,7 @@ def as_page(certificate: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> "Environment":
-    """Texts come from files and machines under test, so everything is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("seatrial.certificate"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = environment_of("seatrial.certificate")
     environment.filters.update(value=_value, unit=unit_name)
     return environment
 

@@ -102,7 +102,8 @@ class Requirement(Strict):
             raise ValueError('unit: is required with at_least and at_most; "" for a number without one')
         measured = unit_of(self.metric)
         if measured is not None and scale(measured, self.unit) is None:
-            legal = ", ".join(repr(unit) for unit in units_like(measured))
+            like = (unit for unit in _SCALES if unit != measured and scale(measured, unit) is not None)
+            legal = ", ".join(map(repr, (measured, *like)))
             raise ValueError(f"unit: is {self.unit!r}, but {self.metric} is measured in {measured!r}; legal: {legal}")
         return self
 
@@ -177,8 +178,3 @@ def scale(unit: str, to: str) -> Fraction | None:
     quantity, size = _SCALES.get(unit, ("", Fraction(0)))
     other, other_size = _SCALES.get(to, (None, Fraction(1)))
     return size / other_size if quantity == other else None
-
-
-def units_like(unit: str) -> tuple[str, ...]:
-    """Return the units that convert exactly into `unit`, itself first."""
-    return (unit, *(other for other in _SCALES if other != unit and scale(unit, other) is not None))

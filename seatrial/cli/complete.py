@@ -5,6 +5,7 @@ A shell asks at each press of Tab, so values that cannot be read are left out wi
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,37 +38,43 @@ class Completion:
         return items
 
 
-def _suites(context: click.Context) -> Iterable[str]:
+@partial(Completion, files=True)
+def suites(context: click.Context) -> Iterable[str]:
     from seatrial.checks.suites import SHIPPED
 
     return SHIPPED
 
 
-def _requirements(context: click.Context) -> Iterable[str]:
+@partial(Completion, files=True)
+def requirements(context: click.Context) -> Iterable[str]:
     from seatrial.certificate.requirements import SHIPPED
 
     return SHIPPED
 
 
-def _checks(context: click.Context) -> Iterable[str]:
+@Completion
+def checks(context: click.Context) -> Iterable[str]:
     from seatrial.checks.table import CHECKS
 
     return [kind.name for kind in CHECKS]
 
 
-def _hardware(context: click.Context) -> Iterable[str]:
+@Completion
+def hardware(context: click.Context) -> Iterable[str]:
     from seatrial.catalog import known_hardware
 
     return known_hardware()
 
 
-def _fabrics(context: click.Context) -> Iterable[str]:
+@Completion
+def fabrics(context: click.Context) -> Iterable[str]:
     from seatrial.catalog import known_fabrics
 
     return known_fabrics()
 
 
-def _codes(context: click.Context) -> Iterable[str]:
+@Completion
+def codes(context: click.Context) -> Iterable[str]:
     """The codes of reasons, then the words of results, then the fields of cluster and suite files."""
     from seatrial.checks.suites import SuiteFile
     from seatrial.config.cluster import Cluster
@@ -83,7 +90,8 @@ def _codes(context: click.Context) -> Iterable[str]:
                 yield path
 
 
-def _examples(context: click.Context) -> Iterable[str]:
+@Completion
+def examples(context: click.Context) -> Iterable[str]:
     from seatrial.cli.examples import shipped_examples
 
     return shipped_examples()
@@ -97,22 +105,26 @@ def _recorded() -> list[Any]:
         return list(store.runs(None, _MOST))
 
 
-def _clusters(context: click.Context) -> Iterable[str]:
+@partial(Completion, files=True)
+def clusters(context: click.Context) -> Iterable[str]:
     return sorted({row.cluster for row in _recorded()})
 
 
-def _runs(context: click.Context) -> Iterable[str]:
+@partial(Completion, files=True)
+def runs(context: click.Context) -> Iterable[str]:
     return [row.run_id for row in _recorded()]
 
 
-def _runs_up(context: click.Context) -> Iterable[str]:
+@Completion
+def runs_up(context: click.Context) -> Iterable[str]:
     """The runs whose nodes are up on this machine, newest first."""
     from seatrial.platforms import state as states
 
     return reversed(states.run_ids())
 
 
-def _nodes_of_run(context: click.Context) -> Iterable[str]:
+@Completion
+def nodes_of_run(context: click.Context) -> Iterable[str]:
     """The nodes of the run that is named before them."""
     from seatrial.platforms import state as states
     from seatrial.runs.login import folder_of
@@ -122,7 +134,8 @@ def _nodes_of_run(context: click.Context) -> Iterable[str]:
     yield from states.recall(folder).node_names()
 
 
-def _nodes_of_cluster(context: click.Context) -> Iterable[str]:
+@Completion
+def nodes_of_cluster(context: click.Context) -> Iterable[str]:
     """The nodes that the last run of the cluster file had."""
     from seatrial.config.cluster import load_cluster
     from seatrial.history import open_store
@@ -132,17 +145,3 @@ def _nodes_of_cluster(context: click.Context) -> Iterable[str]:
         newest = [row.run_id for row in store.runs(cluster.name, 1)]
         for nodes in store.hardware(newest).values():
             yield from nodes
-
-
-suites = Completion(_suites, files=True)
-requirements = Completion(_requirements, files=True)
-checks = Completion(_checks)
-hardware = Completion(_hardware)
-fabrics = Completion(_fabrics)
-codes = Completion(_codes)
-examples = Completion(_examples)
-clusters = Completion(_clusters, files=True)
-runs = Completion(_runs, files=True)
-runs_up = Completion(_runs_up)
-nodes_of_run = Completion(_nodes_of_run)
-nodes_of_cluster = Completion(_nodes_of_cluster)

@@ -86,12 +86,9 @@ def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
 
 def _hardware(sweep: Sweep) -> str | None:
     """Return the GPU model of most ranks, `cpu` for processors; None where no name is known."""
-    models = Counter(model for device in sweep.devices if (model := _model(device.name)))
+    names = ("cpu" if device.name == "CPU" else gpu_model(device.name) for device in sweep.devices)
+    models = Counter(filter(None, names))
     return models.most_common(1)[0][0] if models else None
-
-
-def _model(name: str) -> str | None:
-    return "cpu" if name == "CPU" else gpu_model(name)
 
 
 def _layout(sweep: Sweep) -> tuple[int, int, bool] | None:

@@ -50,12 +50,13 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
     outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
     if not claim.is_placed:
         outcome = replace(outcome, measurements=())
+        unusual = unusual or Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
     if strange := _of_another_cluster(sweep, claim, setting):
         return _of_others(outcome, sweep, strange)
     if group:
         note = Reason.of("log-of-groups", groups=whole.groups, ranks=setting.ranks)
         outcome = replace(outcome, reason=rewritten(outcome.reason, lambda reason: f"{reason}, {note}"))
-    return _limited(outcome, sweep, unusual or _unplaced(claim, sweep))
+    return _limited(outcome, sweep, unusual)
 
 
 def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: str) -> SweepOutcome:
@@ -64,11 +65,6 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: str) -> SweepOutcom
         return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
     verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
     return replace(outcome, verdict=verdict, reason=join((outcome.reason, strange)), measurements=())
-
-
-def _unplaced(claim: Claim, sweep: Sweep) -> str | None:
-    """The reason not to hold the numbers against anything, if the number of nodes is unknown."""
-    return None if claim.is_placed else Reason.of("log-nodes-unknown", ranks=sweep.ranks or "an unknown number of")
 
 
 def _without_a_measurement(sweep: Sweep) -> Reason | None:

@@ -40,7 +40,8 @@ def candidates(
     gated = [node for node in nodes if node.state == "gated" and not node.has_failed and wanted.gated]
     idle = [node for node in nodes if node.state == "idle" and wanted.idle]
     due = [node for node in idle if is_due(node, evidence, max_age)]
-    return sorted([*gated, *due], key=lambda node: _urgency(node, evidence))
+    by_age = sorted([*gated, *due], key=lambda node: (-evidence.age(node.name), node.name))
+    return sorted(by_age, key=lambda node: (node.state != "gated", not evidence.is_doubtful(node.name)))
 
 
 def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNode]:
@@ -80,7 +81,3 @@ def is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
     failures = evidence.record(node.name).failures
     age = evidence.now - failures[0].ended if failures else evidence.age(node.name)
     return age >= DUE_AT * max_age
-
-
-def _urgency(node: ServiceNode, evidence: Evidence) -> tuple[bool, bool, timedelta, str]:
-    return node.state != "gated", not evidence.is_doubtful(node.name), -evidence.age(node.name), node.name

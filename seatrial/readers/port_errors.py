@@ -7,6 +7,7 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 PORT_ERRORS = "tool-port-errors"
+_OF_CONGESTION = ("XmitWait", "XmtWait", "XmitDiscards", "XmtDiscards")
 _OF_CABLE = (
     "SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors", "SymbolErrors", "RcvErrors",
     "PortRcvRemotePhysicalErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "LinkRecovers",
@@ -44,7 +45,9 @@ def _of_counters(counts: dict[str, dict[str, int]]) -> Report:
     notes: list[str] = []
     for name, of_port in counts.items():
         bad = [f"{counter} {count}" for counter, count in of_port.items() if count and counter in _OF_CABLE]
-        busy = [f"{counter} {count}" for counter, count in of_port.items() if count and _is_congestion(counter)]
+        busy = [
+            f"{counter} {count}" for counter, count in of_port.items() if count and counter.endswith(_OF_CONGESTION)
+        ]
         if bad:
             results.append(Result(Verdict.DEGRADED, PORT_ERRORS, f"{name}: {', '.join(bad)}"))
         else:
@@ -52,7 +55,3 @@ def _of_counters(counts: dict[str, dict[str, int]]) -> Report:
         if busy:
             notes.append(f"{name}: {', '.join(busy)} (congestion, no fault of the link)")
     return Report("InfiniBand counters", tuple(results), notes=tuple(notes))
-
-
-def _is_congestion(counter: str) -> bool:
-    return counter.endswith(("XmitWait", "XmtWait", "XmitDiscards", "XmtDiscards"))

@@ -322,18 +322,22 @@ def script() -> str:
     return files("seatrial.report").joinpath("templates/report.js").read_text(encoding="utf-8")
 
 
-@cache
-def _environment() -> "Environment":
-    """Node names, reasons and log lines come from machines under test, so everything is escaped unless marked safe."""
+def environment_of(package: str) -> "Environment":
+    """Load the templates of a package. What they show comes from files and machines under test: it is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("seatrial.report"),
+    return Environment(
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+@cache
+def _environment() -> "Environment":
+    environment = environment_of("seatrial.report")
     environment.globals.update(
         Verdict=Verdict,
         glyphs=words.GLYPHS,

@@ -111,7 +111,7 @@ def hand_over(collected: "CollectorRegistry", cluster: str, suite: str, target: 
         grouping = {"cluster": cluster, "suite": suite}
         push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=10)
         return "pushed"
-    path = Path(target) / file_name(cluster, suite)
+    path = Path(target) / f"seatrial-{_slug(cluster)}-{_slug(suite)}.prom"
     write_to_textfile(str(path), collected)
     path.chmod(0o644)  # the node exporter is another user
     return str(path)
@@ -154,11 +154,6 @@ def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:
     operation, arm, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
     name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
     return HeadlineMetric(name, unit, operation, arm, dtype, m.value * factor, low, high)
-
-
-def file_name(cluster: str, suite: str) -> str:
-    """The name of the file with the metrics of a cluster's suite."""
-    return f"seatrial-{_slug(cluster)}-{_slug(suite)}.prom"
 
 
 def _slug(text: str) -> str:

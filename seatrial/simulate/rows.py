@@ -109,12 +109,6 @@ def of_gpus(nodes: int, gpus: int = GPUS) -> Iterator[tuple[str, str, int, int]]
     return (("gpu", f"{node_name(node)}/gpu-{gpu}", node, gpu) for node in range(nodes) for gpu in range(gpus))
 
 
-def of_links(nodes: int) -> Iterator[tuple[str, str, int, int]]:
-    """Yield the links of a ring."""
-    ends = [(node, (node + 1) % nodes) for node in range(nodes)]
-    return (("link", "--".join(sorted((node_name(a), node_name(b)))), a, b) for a, b in ends)
-
-
 def of_cluster(nodes: int) -> Iterator[tuple[str, str, int, int]]:
     return iter([("cluster", "simulated", -1, -1)])
 

@@ -148,7 +148,11 @@ class _Trial:
         answers = on_each(self.testbed.nodes, ask, fan_out(self.testbed))
         ended = {name: answer for name, answer in answers.items() if isinstance(answer, list)}
         for place, program in enumerate(self.section.programs):
-            lacking = [name for name, all_ended in ended.items() if _is_missing(all_ended, place)]
+            lacking = [
+                name
+                for name, all_ended in ended.items()
+                if place >= len(all_ended) or all_ended[place].status == _NOT_FOUND
+            ]
             if lacking:
                 where = f"on {some_of(lacking)}"
                 raise MissingError(Reason.of("program-missing", program=program, where=where, remedy=_REMEDY))
@@ -267,10 +271,6 @@ def _words(ended: Sequence[Ended]) -> str:
     errors = (result.words for each in ended for result in read_perftest(_lines(each)).results)
     last = (line for each in ended for line in reversed(_lines(each)) if line.strip())
     return next(errors, "") or next(last, "").strip()
-
-
-def _is_missing(ended: Sequence[Ended], place: int) -> bool:
-    return place >= len(ended) or ended[place].status == _NOT_FOUND
 
 
 def _silent(name: str, error: RemoteError) -> Problem:

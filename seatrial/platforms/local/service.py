@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.faults import Fault
 from seatrial.model.errors import InputError
 from seatrial.platforms.local.busy import Stage, opened, read
 from seatrial.platforms.service import ServiceNode, taken
@@ -33,7 +32,7 @@ class LocalService:
         return ServiceNode(name, "idle", group)
 
     def take(self, names: Sequence[str]) -> Cluster:
-        faults = tuple(fault for fault in self._cluster.faults if _is_among(fault, names))
+        faults = tuple(fault for fault in self._cluster.faults if set(fault.nodes) <= set(names))
         return taken(self._cluster, names, names=tuple(names)).model_copy(update={"faults": faults})
 
     def put_out(self, name: str, run_id: str, code: str) -> None:
@@ -49,11 +48,6 @@ class LocalService:
             stage.gated.pop(name, None)
             stage.out.pop(name, None)
             keep()
-
-
-def _is_among(fault: Fault, names: Sequence[str]) -> bool:
-    """Whether all of what the fault breaks takes part."""
-    return set(fault.nodes) <= set(names)
 
 
 def service(cluster: Cluster) -> LocalService:
