@@ -106,7 +106,7 @@ def _answered(draft: "Draft", field: str, kind: str, file: Path) -> "Draft":
 
     seen = draft[field]
     shown = seen.value["name"] if isinstance(seen.value, dict) else seen.value
-    click.echo("\n".join(_comment(f"{_descriptions(kind)[field]}{f'. {seen.note}' if seen.note else ''}")), err=True)
+    click.echo("\n".join(_comment(f"{_descriptions(kind)[field]}{f'; {seen.note}' if seen.note else ''}")), err=True)
     while True:
         answer = str(_asked(field, str, "" if shown is None else str(shown))).strip()[:1000]
         if not answer:
@@ -175,7 +175,7 @@ def _lines(field: str, draft: "Draft", description: str) -> Iterator[str]:
 
     seen, name = draft[field], field.rpartition(".")[2]
     open_note = "to fill in" if seen.is_open else ""
-    yield from _comment(plain(". ".join(part for part in (description, seen.note, open_note) if part)))
+    yield from _comment(plain("; ".join(part for part in (description, seen.note, open_note) if part)))
     value = yaml.safe_dump(seen.value, default_flow_style=True, width=float("inf")).removesuffix("...\n").strip()
     is_unset = seen.unset or seen.value is None
     yield f"{'# ' if is_unset else ''}{name}:{'' if seen.value is None else f' {value}'}"
