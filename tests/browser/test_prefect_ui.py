@@ -176,7 +176,6 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
     visitor.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial")
     open_artifact(served, visitor, "summary-trial")
     visitor.sees("connectivity", "collectives", "pass")
-    visitor.picture("prefect-artifact")
     open_artifact(served, visitor, "judgements-trial")
     visitor.sees("busbw")
     open_artifact(served, visitor, "busbw-trial")
