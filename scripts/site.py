@@ -9,6 +9,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from scripts import api
+
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {  # where a page is on the site, and in the repository
     "index.md": "README.md",
@@ -29,9 +31,10 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the pages that lie beside what they are about."""
+    """Add the pages that lie beside what they are about, and the one that is made from docstrings."""
     for uri, path in ELSEWHERE.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, "api.md", content=api.page()))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

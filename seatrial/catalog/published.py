@@ -78,7 +78,9 @@ def from_catalog(
     holding = [r for r in untied if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)]
     floor = max(holding, key=lambda row: row.busbw_gb_s, default=None)
     figure = _figure([*measured, *tied], message_bytes, plateau)
-    claim = _claim(claims, measured, message_bytes, plateau)
+    typical = message_bytes // 2 if plateau else message_bytes
+    lenient = [Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))]
+    claim = min(lenient, key=lambda claim: claim.low_gb_s, default=None)  # the most lenient one
     if figure is not None:
         return _baseline(figure, floor, claim, tolerance)
     if floor:
@@ -160,15 +162,6 @@ def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     best: dict[int, Reference] = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
     others = (row for row in best.values() if row.source != floor.source)
     return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
-
-
-def _claim(
-    claims: Sequence[Reference], measured: Sequence[Reference], message_bytes: int, plateau: bool
-) -> Claim | None:
-    """Return the most lenient claim for that size; a plateau counts as half of its largest size."""
-    typical = message_bytes // 2 if plateau else message_bytes
-    fitting = [Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))]
-    return min(fitting, key=lambda claim: claim.low_gb_s, default=None)
 
 
 def _least(claim: Reference, measured: Sequence[Reference], largest: int, typical: int) -> float | None:

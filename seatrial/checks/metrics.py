@@ -126,8 +126,13 @@ CAMPAIGN_METRICS = {
 _OF_CHECKS = (
     CONNECTIVITY_METRICS | DEVICE_METRICS | RDMA_METRICS | STORAGE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
 )
-_ALL: Mapping[str, Metric] = _OF_CHECKS | CAMPAIGN_METRICS
+_ALL = _OF_CHECKS | CAMPAIGN_METRICS
 REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
+
+
+def add_metrics(metrics: Mapping[str, Metric]) -> None:
+    """Make the metrics of another package's check known; those that are known stay."""
+    _ALL.update({name: metric for name, metric in metrics.items() if name not in _ALL})
 
 
 def unit_of(metric: str) -> str | None:

@@ -6,6 +6,7 @@ Why those figures: docs/decisions/0002-judging-with-few-samples.md.
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.collectives.section import Collectives
@@ -13,18 +14,35 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, Repeated, TimeLeft, too_small
 from seatrial.checks.dcgm import DCGM
 from seatrial.checks.devices.check import DEVICES
-from seatrial.checks.metrics import Doubt
+from seatrial.checks.metrics import Doubt, add_metrics
 from seatrial.checks.rdma.check import RDMA
 from seatrial.checks.storage.check import STORAGE
 from seatrial.checks.training.check import TRAINING
-from seatrial.config.run import Run
+from seatrial.config.run import Run, Suite
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import INTRA, arm_of
 from seatrial.model.testbed import Testbed
+from seatrial.system.extensions import loaders, usable
 
-CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DCGM, DEVICES, RDMA, STORAGE, COLLECTIVES, TRAINING)
+log = logging.getLogger("seatrial.repeat")
+
+_OWN = (CONNECTIVITY, DCGM, DEVICES, RDMA, STORAGE, COLLECTIVES, TRAINING)
+_TAKEN = {*Suite.model_fields, "campaign", "launch", "localize", *(kind.name for kind in _OWN)}
+
+
+def _accepted(name: str, check: Any) -> CheckType:
+    """The check of another package. Raises ValueError."""
+    if not isinstance(check, CheckType) or check.name != name or name in _TAKEN or not name.isidentifier():
+        raise ValueError("must be a CheckType with the name of the entry point, a-z and _, which is not taken")
+    if check.after != CONNECTIVITY.name:
+        raise ValueError(f"after: must be {CONNECTIVITY.name}, is {check.after}")
+    add_metrics(check.metrics)
+    return check
+
+
+CHECKS: tuple[CheckType, ...] = (*_OWN, *usable(loaders("seatrial.checks", _accepted)).values())
 
 
 def left_out(kind: CheckType, run: Run) -> str | None:
@@ -42,9 +60,6 @@ def left_out(kind: CheckType, run: Run) -> str | None:
     others = (each for each in CHECKS if each.after == kind.after and each.least_ranks == 1)
     measured = any(run.suite.section(each.section) for each in others)
     return Reason.of("single-gpu", check=kind.name) if measured else None
-
-
-log = logging.getLogger("seatrial.repeat")
 
 
 def repeat_checks(

@@ -10,6 +10,7 @@ import click
 from seatrial.cli import complete
 from seatrial.cli.options import json_option, print_json
 from seatrial.model.errors import InputError
+from seatrial.model.explanations import explanation_of
 from seatrial.text.docs import with_addresses
 from seatrial.text.printable import printable
 
@@ -31,15 +32,18 @@ def explain(names: tuple[str, ...], as_json: bool) -> None:
     from seatrial.runs.explanations import CATALOG, current
 
     name = " ".join(names)
-    if explanation := CATALOG.get(current(name)):
+    explanation = CATALOG.get(current(name))
+    if explanation is None:
+        from seatrial.runs.vocabulary import look_up  # every check, which brings the codes of other packages
+
+        explanation = explanation_of(name)
+    if explanation:
         texts = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
         if as_json:
             print_json({"code": name, **texts})
         else:
             _print_texts(name, texts)
         return
-    from seatrial.runs.vocabulary import look_up  # every check
-
     words = [word.to_dict() for word in look_up(name)]
     fields = _fields_named(name)
     if not words and not fields:

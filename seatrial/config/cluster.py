@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, Union
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +33,7 @@ from seatrial.config.notify import Notify
 from seatrial.config.qualify import Qualify
 from seatrial.config.yamlfile import Strict, load_yaml, no_boolean
 from seatrial.model.errors import InputError
+from seatrial.system.extensions import loaders, usable
 from seatrial.system.shipped import example
 
 NodePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./+-]{1,254}$")]
@@ -266,6 +267,17 @@ class PlatformSettings(Strict):
         return f"{sys.modules[cls.__module__].__package__}.platform"
 
 
+def _accepted(kind: str, model: Any) -> Any:
+    """The settings of another package's platform. Raises ValueError."""
+    if not issubclass(model, PlatformSettings) or get_args(model.model_fields["kind"].annotation) != (kind,):
+        raise ValueError(f"must be PlatformSettings whose field kind is Literal[{kind!r}]")
+    return model
+
+
+# After PlatformSettings, which they import; a kind of seatrial's own stays.
+PLATFORMS.update({**loaders("seatrial.platforms", _accepted), **PLATFORMS})
+
+
 class SettingsByKind(Mapping[str, type[PlatformSettings]]):
     """Annotation of a field that takes the settings of any platform; only the model of the kind given is imported."""
 
@@ -293,7 +305,7 @@ class SettingsByKind(Mapping[str, type[PlatformSettings]]):
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        models: Any = Union[tuple(self.values())]  # noqa: UP007
+        models: Any = Union[tuple(usable(PLATFORMS).values())]  # noqa: UP007
         return handler(TypeAdapter(Annotated[models, Field(discriminator="kind")]).core_schema)
 
 

@@ -65,7 +65,12 @@ def sections(model: type[BaseModel], link: Link = str) -> Iterator[Section]:
 def _fields(model: Schema, titles: dict[str, str], link: Link) -> tuple[Field, ...]:
     required = model.get("required", [])
     return tuple(
-        Field(name, _legal(field, titles, link), None if name in required else _default(field), field["description"])
+        Field(
+            name,
+            _legal(field, titles, link),
+            None if name in required else _default(field),
+            field.get("description", ""),
+        )
         for name, field in model["properties"].items()
     )
 

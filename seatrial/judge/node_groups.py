@@ -75,7 +75,9 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
     for model in models:
         alike = {node: hardware[node] for node, its_model in model_by_node.items() if its_model == model}
         members = {node: (h.driver, h.gpu_clock_mhz) for node, h in alike.items()}
-        variant_by_node = _large_enough(members, enough)
+        sizes = Counter(members.values())
+        usual = sizes.most_common(1)[0][0]  # which nodes of rare variants count as
+        variant_by_node = {node: v if sizes[v] >= enough else usual for node, v in members.items()}
         differing = _differing(set(variant_by_node.values()))
         differences.update(differing)
         name_by_node |= {node: _name(model, variant, differing) for node, variant in variant_by_node.items()}
@@ -92,13 +94,6 @@ def _facts(hardware: Mapping[str, NodeHardware]) -> dict[str, list[str]]:
         known = (f"driver {its.driver}" if its.driver else "", f"{its.gpu_clock_mhz} MHz" if its.gpu_clock_mhz else "")
         facts[node] = [fact for fact in known if fact]
     return facts
-
-
-def _large_enough(members: Mapping[str, Variant], enough: int) -> dict[str, Variant]:
-    """The variant of each node; those of rare ones count as the commonest."""
-    sizes = Counter(members.values())
-    commonest = sizes.most_common(1)[0][0]
-    return {node: variant if sizes[variant] >= enough else commonest for node, variant in members.items()}
 
 
 def _differing(variants: set[Variant]) -> tuple[str, ...]:

@@ -102,6 +102,8 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
         platform: Platform = module.platform(cluster)
     except InputError as error:
         raise InputError(placed(str(where), error.reason)) from error
+    except ImportError as error:  # of another package
+        raise InputError(f"{where}: platform {cluster.platform.kind}: {error}") from error
     return platform
 
 
@@ -116,6 +118,6 @@ def isolator_for(cluster: "Cluster") -> Isolator:
 
 
 def platforms() -> dict[str, Platform]:
-    """The platforms that can be run without a cluster file's settings, by kind."""
-    without = {kind: model for kind, load in PLATFORMS.items() if (model := load()).stands_alone}
+    """The platforms of seatrial that can be run without a cluster file's settings, by kind."""
+    without = {kind: model for kind in _SETTINGS if (model := PLATFORMS[kind]()).stands_alone}
     return {kind: import_module(model.implementation()).platform() for kind, model in without.items()}

@@ -282,21 +282,16 @@ def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapp
         if trace.rank in ranks:
             own = _number(trace, group_id)
             ahead[group_id] = sum(_number(known[rank], group_id) > own for rank in ranks & set(known))
-    missing = _transfers_missing(trace, known)
-    group_id = max(ahead, key=lambda name: (ahead[name], name))
-    if len(missing) >= max(1, ahead[group_id]):
-        return _transfer_missing(trace, missing[0], known)
-    return _collective_missing(trace, group_id, known, members)
-
-
-def _transfers_missing(trace: RankTrace, known: Mapping[int, RankTrace]) -> list[tuple[int, Transfer]]:
-    """The ranks that wait for this one in transfers, each with the first of them."""
-    first: dict[int, Transfer] = {}
+    waiting: dict[int, Transfer] = {}  # by the rank that waits for this one
     for other in known.values():
         for peer, transfer in _partners_missing(other, known):
             if peer == trace.rank:
-                first.setdefault(other.rank, transfer)
-    return sorted(first.items(), key=lambda each: each[0])
+                waiting.setdefault(other.rank, transfer)
+    group_id = max(ahead, key=lambda name: (ahead[name], name))
+    if len(waiting) >= max(1, ahead[group_id]):
+        first = min(waiting)
+        return _transfer_missing(trace, (first, waiting[first]), known)
+    return _collective_missing(trace, group_id, known, members)
 
 
 def _transfer_missing(trace: RankTrace, waiting: tuple[int, Transfer], known: Mapping[int, RankTrace]) -> Reason:

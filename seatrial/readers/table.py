@@ -3,7 +3,9 @@
 The first reader whose mark a line has takes it. A new tool is an entry here, and its reader in the file of its family.
 """
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seatrial.readers import (
     dcgm,
@@ -26,7 +28,10 @@ from seatrial.readers import (
 )
 from seatrial.readers.documents import document_of
 from seatrial.readers.report import Reader, Report
+from seatrial.system.extensions import loaders, usable
 from seatrial.text.lazy_pattern import lazy
+
+log = logging.getLogger("seatrial.readers")
 
 _ROWS = lazy(r"\s{0,40}(?:\||\+[-=]+)")  # of a table that is drawn
 
@@ -47,7 +52,7 @@ def _read_json(lines: Sequence[str]) -> Report | None:
     return None
 
 
-READERS = (
+_OWN = (
     Reader(
         "`dcgmi diag`, text or `--json`",
         "`fail` or `degraded` as its tests say, with the GPU; a setting of the node is no broken GPU",
@@ -231,12 +236,29 @@ READERS = (
         fabric.read_imex_ctl,
         belongs=fabric.CTL_LINE,
     ),
-    Reader(
-        "",
-        "",
-        ("{",),
-        lazy(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes|model|throughput)"),
-        _read_json,
-        ends=lazy(r"\A\}|\A\{.*\}\s*\Z"),
-    ),
 )
+
+_JSON = Reader(
+    "",
+    "",
+    ("{",),
+    lazy(r"\{\s*$|\{\s{0,40}\"(?:DCGM|nvbandwidth|nodes|model|throughput)"),
+    _read_json,
+    ends=lazy(r"\A\}|\A\{.*\}\s*\Z"),
+)
+
+
+def _accepted(name: str, reader: Reader) -> Reader:
+    """The reader of another package; what it cannot read is left to others. Raises TypeError."""
+
+    def read(lines: Sequence[str]) -> Report | None:
+        try:
+            return reader.read(lines)
+        except Exception as error:
+            log.warning("reader %s: %.200r", name, error)
+            return None
+
+    return replace(reader, read=read)
+
+
+READERS = (*_OWN, *usable(loaders("seatrial.readers", _accepted)).values(), _JSON)

@@ -104,7 +104,17 @@ def heat_map(result: RunResult) -> HeatMap | None:
     columns, cells = _cells(result)
     names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
     blames = {node: blames for node, blames in _blames(result).items() if node in names}
-    _show_blames(columns, cells, blames)
+    # A check blames a node for a bad number, else for what it could not measure, else in a column of its own.
+    for node, of_node in blames.items():
+        for blame in (blame for blame in of_node if blame.verdict):
+            own = [column for column in columns if column.check == blame.check]
+            if any(_is_bad(cells.get((node, column))) for column in own):
+                continue
+            missing = [column for column in own if (node, column) not in cells]
+            marked = missing or [Column(blame.check, BLAMED)]
+            columns += [column for column in marked if column not in columns]
+            text = NOT_MEASURED.text if missing else "blamed"
+            cells |= {(node, column): Cell(blame.verdict, text, blame.evidence) for column in marked}
     if not columns:
         return None
     rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
@@ -141,20 +151,6 @@ def _blames(result: RunResult) -> dict[str, list[Blame]]:
 def _add(blames: dict[str, list[Blame]], suspect: Suspect, blame: Blame) -> None:
     if node := _node(Subject(cast(SubjectKind, suspect.kind), suspect.name)):
         blames.setdefault(node, []).append(blame)
-
-
-def _show_blames(columns: list[Column], cells: dict[Place, Cell], blames: Mapping[str, Sequence[Blame]]) -> None:
-    """Mark what a check blames a node for: a bad number, else what it could not measure, else a column of its own."""
-    for node, of_node in blames.items():
-        for blame in (blame for blame in of_node if blame.verdict):
-            own = [column for column in columns if column.check == blame.check]
-            if any(_is_bad(cells.get((node, column))) for column in own):
-                continue
-            missing = [column for column in own if (node, column) not in cells]
-            marked = missing or [Column(blame.check, BLAMED)]
-            columns += [column for column in marked if column not in columns]
-            text = NOT_MEASURED.text if missing else "blamed"
-            cells |= {(node, column): Cell(blame.verdict, text, blame.evidence) for column in marked}
 
 
 def _is_bad(cell: Cell | None) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -123,3 +124,30 @@ def test_nodes_of_this_machine_need_the_extra_local(installed: Installed) -> Non
     checks = {check["name"]: check["verdict"] for check in json.loads(done.stdout)["checks"]}
     assert {"devices", "collectives", "training"} <= set(checks), done.stderr
     assert not {"not_run", "inconclusive"} & set(checks.values()), done.stderr
+
+
+def test_a_package_of_a_site_adds_a_check_a_platform_and_a_reader(installed: Installed) -> None:
+    """Built and installed without a network; its second check is broken, which costs a line and nothing else."""
+    here, uv = installed.folder / "here", str(Path(sys.executable).with_name("uv"))
+    shutil.copytree(Path(__file__).with_name("extension"), here / "extension")
+    subprocess.run(
+        [uv, "build", "--quiet", "--offline", "--wheel", "--out-dir", "dist", "extension"], cwd=here, check=True
+    )
+    (wheel,) = (here / "dist").glob("*.whl")
+    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", str(installed.python), str(wheel)]
+    subprocess.run(install, check=True)
+
+    suites = json.loads(installed("suites", "--json").stdout)
+    assert "clock" in json.dumps(suites)
+    (here / "night.log").write_text("burnin: node-1 ok\nburnin: node-2 bad\n")
+    judged = installed("judge", "night.log")
+    assert judged.stdout.splitlines()[-1] == "fail: burnin: node-2", judged.stderr
+    (here / "rack.yaml").write_text("name: rack\nnodes: 1\nplatform:\n  kind: rack\n  row: 3\n")
+    (here / "times.yaml").write_text("name: times\ndevices: null\ncollectives: null\nclock: {most_s: 600}\n")
+    done = installed("run", "rack.yaml", "--suite", "times.yaml", "--no-notify", "--json")
+    checks = {check["name"]: (check["verdict"], check["reason"]) for check in json.loads(done.stdout)["checks"]}
+    assert checks["clock"] == ("pass", "the clocks of 1 nodes are right"), done.stderr
+    broken = "seatrial.checks: broken = site_checks.broken:BROKEN cannot be used: SystemExit('this package is broken')"
+    assert done.stderr.splitlines().count(broken) == 1
+    (here / "rack.yaml").write_text("name: rack\nnodes: 1\nplatform:\n  kind: rack\n  row: 0\n")
+    assert "rack.yaml: line 5: platform.row: must be at least 1" in installed("render", "rack.yaml").stderr

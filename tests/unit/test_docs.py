@@ -55,6 +55,12 @@ def test_every_page_is_on_the_site(site: Path) -> None:
     assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} <= made
 
 
+def test_the_page_of_the_api_has_public_names_alone(site: Path) -> None:
+    titles = re.findall(r"<h[34] id=[^>]*>([\w.]+)", (site / "api.html").read_text())
+    assert {"CheckType", "Platform.launch", "Reader", "Measurement", "run_probe"} <= set(titles)
+    assert not [title for title in titles if title.rpartition(".")[2].startswith("_")]
+
+
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     pages = {path: path.read_text() for path in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg"))}
     loaded = {f"{path.name}: {url}" for path, text in pages.items() for url in LOADED.findall(text)}

@@ -317,19 +317,12 @@ def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep |
             text = run_command(head, f"cat {quoted}", timeout_s=60, max_bytes=_MAX_JSON_BYTES).output
         finally:
             run_command(head, f"rm -f {quoted}", timeout_s=10)
-        document = without_environment(text)
+        # pydantic's parser refuses JSON that is nested too deep, for which the standard library's recurses.
+        document: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(text)
+        document.pop("env", None)  # it holds secrets
         write_log(run.logs / name, json.dumps(document, indent=1), secrets_of(run.cluster))
         return parse_document(document, json_file)
     return None
-
-
-def without_environment(text: str) -> dict[str, Any]:
-    """The object of a `-J` file less its `env`, which holds secrets. Raises ValueError where it is none.
-
-    pydantic's parser refuses JSON that is nested too deep, for which the standard library's recurses.
-    """
-    document: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(text)
-    return {key: value for key, value in document.items() if key != "env"}
 
 
 def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:

@@ -1,0 +1,3 @@
+"""What a package may do to its users."""
+
+raise SystemExit("this package is broken")
