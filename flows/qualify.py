@@ -20,7 +20,15 @@ from seatrial.config.qualify import Qualify
 from seatrial.config.run import Run, Taken, secrets_of, set_aside, writable
 from seatrial.flows.check import run_chain, run_id_of
 from seatrial.flows.serving.signals import end_with_parent, first_signal_alone
-from seatrial.flows.serving.ui import crashed_state, forward_logs, show_verdict, state_of
+from seatrial.flows.serving.ui import (
+    add_tags,
+    cluster_tag,
+    crashed_state,
+    forward_logs,
+    introduce,
+    show_verdict,
+    state_of,
+)
 from seatrial.history import open_store
 from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.model.errors import InputError
@@ -95,6 +103,7 @@ def qualify(
         loaded = load_cluster(Path(cluster))
         settings = settings_of(loaded, cluster, at_once, max_age_days)
         wanted = Wanted(tuple(nodes or ()), idle, gated, watch)
+        add_tags(cluster_tag(loaded.name))
         with first_signal_alone(is_served=bool(deployment.id)), forward_logs(secrets_of(loaded)), open_store() as store:
             result = Pass(loaded, settings, node_service(loaded), store).run(wanted, notify)
             show_verdict(result)
@@ -160,6 +169,8 @@ class Pass:
         set_aside(folder)
         described = self.service.take(names)
         run = Run(run_id, described, load_suite(suite), folder, day=started.toordinal(), taken=taken)
+        introduce(run)
+        log.info("%s of %s, run %s ...", suite, ", ".join(names), run_id)
         with log_file(run.logs / "run.log", secrets_of(described)):
             result = run_chain(run, notify=False, rebuild=False, wait_s=_WAIT_S)
         log.info("%s of %s: %s: %s", suite, ", ".join(names), result.verdict.value, result.reason)

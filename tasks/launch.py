@@ -35,7 +35,8 @@ from seatrial.text.redact import Secrets
 from seatrial.text.words import count
 
 log = logging.getLogger("seatrial.launch")
-_GIVEN = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled"})  # codes of nodes that the scheduler took
+# Codes of nodes that the scheduler took, or perhaps a person: a pod that is gone does not say who deleted it.
+_GIVEN = frozenset({"gave-way", "pod-preempted", "slurm-job-cancelled", "pod-deleted"})
 COLLECT_S = 60.0
 CUT_COLLECT_S = 10.0  # for a run that was cut off: somebody waits for its end
 _NODE_S = 15.0
@@ -100,7 +101,10 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
 
 
 def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> str | None:
-    """Why a run that is not passed and had taken its nodes has none any more: another job, by its name; else None."""
+    """Why a run that is not passed and had taken its nodes has none any more: another job, by its name, or a person.
+
+    None if it still has them.
+    """
     bad = [check for check in checks if check.verdict is not Verdict.PASS]
     if run.taken is None or not bad:
         return None
@@ -111,19 +115,22 @@ def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> str 
     given = next((reason for reason in reasons if code_of(reason) in _GIVEN), None)
     if given is None or code_of(given) == "gave-way":
         return given
-    return Reason.of("gave-way", job=_who_has(run))
+    job = _who_has(run)
+    if job is None and code_of(given) == "pod-deleted":
+        return given
+    return Reason.of("gave-way", job=job or "another job")
 
 
-def _who_has(run: Run) -> str:
-    """The job that has one of the nodes that the run took."""
+def _who_has(run: Run) -> str | None:
+    """The job that has one of the nodes that the run took, if any is known to."""
     assert run.taken is not None
     try:
         nodes = node_service(run.cluster).nodes()
     except SeatrialError as error:
         log.warning("who took the nodes is not known: %s", error)
-        return "another job"
+        return None
     jobs = [node.why for node in nodes if node.name in run.taken.nodes and node.state == "busy" and node.why]
-    return jobs[0] if jobs else "another job"
+    return jobs[0] if jobs else None
 
 
 def end(run: str, cluster: Cluster | None = None) -> str:

@@ -17,6 +17,7 @@ SILENCE_S = 3 * HEARTBEAT_S
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _EVERY_RUN = {"prefect.resource.id": "prefect.flow-run.*"}
 _OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seatrial-check"}
+_OF_WHAT_HAS_NODES = {"prefect.resource.role": "flow", "prefect.resource.name": ["seatrial-check", "seatrial-qualify"]}
 
 
 def zombies() -> AutomationCore:
@@ -27,7 +28,7 @@ def zombies() -> AutomationCore:
         description="A flow run without a heartbeat is set to Crashed.",
         trigger=EventTrigger(
             match=_EVERY_RUN,
-            match_related=_OF_THE_CHECK,
+            match_related=_OF_WHAT_HAS_NODES,
             after={_HEARTBEAT},
             expect={_HEARTBEAT, *ended},
             for_each={"prefect.resource.id"},

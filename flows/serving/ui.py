@@ -48,17 +48,20 @@ def cluster_tag(cluster: str) -> str:
 
 def introduce(run: Run) -> None:
     """Tag the flow run with its cluster and suite, and label it with its run id."""
-    with _decorated() as client:
-        tags = {*current.tags, cluster_tag(run.cluster.name), f"suite:{printable(run.suite.name)}"}
-        client.update_flow_run(UUID(current.id), tags=sorted(tags))
-        client.update_flow_run_labels(UUID(current.id), {RUN: run.run_id})
+    add_tags(cluster_tag(run.cluster.name), f"suite:{printable(run.suite.name)}")
+    set_label(UUID(current.id), RUN, run.run_id)
 
 
 def show_verdict(result: RunResult) -> None:
     """Tag the flow run with its verdict: the state Failed covers several."""
+    add_tags(f"verdict:{result.verdict.value}")
+
+
+def add_tags(*tags: str) -> None:
+    """Add tags to those that the flow run has."""
     with _decorated() as client:
-        tags = {*client.read_flow_run(UUID(current.id)).tags, f"verdict:{result.verdict.value}"}
-        client.update_flow_run(UUID(current.id), tags=sorted(tags))
+        known = client.read_flow_run(UUID(current.id)).tags
+        client.update_flow_run(UUID(current.id), tags=sorted({*known, *tags}))
 
 
 def set_label(flow_run_id: UUID, name: str, value: str) -> None:

@@ -12,6 +12,8 @@ from seatrial.cli import complete
 from seatrial.cli.options import FILE, json_option, print_json, waiting
 from seatrial.text.printable import printable
 
+_STATES = {"gated": "at the gate", "out": "out of service", "named": "known by its name only"}  # for people
+
 
 def _days(context: click.Context, option: click.Parameter, given: str | None) -> float | None:
     if given is None:
@@ -58,7 +60,8 @@ def show_standing(file: Path, *, as_json: bool) -> None:
         age = found.coverage.nodes[node.name]
         passed = "never passed" if age is None else f"passed {age.total_seconds() / 86400:.1f} days ago"
         why = f" ({node.why})" if node.why else ""
-        print(printable(f"{node.name}  {node.state}{why}  {passed}{found.evidence.open_test(node.name)}"))
+        state = _STATES.get(node.state, node.state)
+        print(printable(f"{node.name}  {state}{why}  {passed}{found.evidence.open_test(node.name)}"))
     for line in found.coverage.lines():
         print(printable(line))
 

@@ -15,7 +15,8 @@ from seatrial.platforms.service import Scheduler, ServiceNode
 from seatrial.qualify.choose import Wanted, batches, candidates, is_due, may_test, why_not
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
 from seatrial.qualify.gate import Decision, common_cause, decide
-from seatrial.qualify.pairs import choose_pairs, proven
+from seatrial.qualify.pairs import choose_pair, proven
+from seatrial.text.hostlist import host_list
 
 log = logging.getLogger("seatrial.qualify")
 
@@ -66,6 +67,7 @@ class _Pass:
         self._max_age = timedelta(days=cluster.settings.max_age_days)
         self._until = cluster.now() + LONGEST
         self._tried: set[str] = set()
+        self._awaited: list[str] = []
         self._pairs_left = max(1, cluster.settings.at_once // 2)
         self.outcome = Outcome()
 
@@ -77,8 +79,8 @@ class _Pass:
         while self._cluster.now() < self._until:
             if self._alone(nodes, evidence) or self._pair(nodes, evidence):
                 evidence = self._evidence()
-            elif self._wanted.watch and self._is_any_due(nodes, evidence):
-                self._cluster.wait(LOOK)
+            elif self._wanted.watch and (due := self._due(nodes, evidence)):
+                self._wait_for(due)
                 evidence = replace(evidence, now=self._cluster.now())
             else:
                 break
@@ -102,15 +104,22 @@ class _Pass:
             return False
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
         free = proven(nodes, evidence, self._max_age)
-        pairs = choose_pairs(free, evidence, max_age, 1, self._wanted.names)
+        pair = choose_pair(free, evidence, max_age, self._wanted.names)
         self._pairs_left -= 1
-        for pair in pairs:
+        if pair:
             self._test(PAIRS, pair)
-        return bool(pairs)
+        return bool(pair)
 
-    def _is_any_due(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
-        """Whether a node of the cluster, busy or not, waits for a test."""
-        return any(is_due(n, evidence, self._max_age) for n in nodes if n.state != "out" and n.name not in self._tried)
+    def _due(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> list[str]:
+        """The nodes, busy or not, that wait for a test."""
+        in_service = [node for node in nodes if node.state != "out" and node.name not in self._tried]
+        return [node.name for node in in_service if is_due(node, evidence, self._max_age)]
+
+    def _wait_for(self, due: list[str]) -> None:
+        if due != self._awaited:
+            log.info("waiting for nodes that are due and not idle: %s", host_list(due))
+            self._awaited = due
+        self._cluster.wait(LOOK)
 
     def _test(self, suite: str, batch: Sequence[ServiceNode]) -> None:
         """Test the nodes and act on what was found."""

@@ -22,34 +22,20 @@ def proven(nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta)
     return [node for node in idle if evidence.record(node.name).is_proven and evidence.age(node.name) < max_age]
 
 
-def choose_pairs(
-    nodes: Sequence[ServiceNode],
-    evidence: Evidence,
-    max_age: timedelta,
-    most: int,
-    among: Collection[str] = (),
-) -> list[tuple[ServiceNode, ServiceNode]]:
-    """At most `most` disjoint pairs of `nodes` that are due: in doubt, then of the pair of groups that is oldest.
+def choose_pair(
+    nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta, among: Collection[str] = ()
+) -> tuple[ServiceNode, ServiceNode] | None:
+    """The two of `nodes` that are due: in doubt, else of the pair of groups that is oldest; None where none are.
 
-    `among` names nodes of which each pair has one; whatever their age, if it is given.
+    `among` names nodes of which the pair has one; whatever its age, if it is given.
     """
     choice = _Choice.of(nodes, evidence, max_age)
-    chosen: list[tuple[ServiceNode, ServiceNode]] = []
-    taken: set[str] = set()
-    while len(chosen) < most:
-        free = [node for node in nodes if node.name not in taken]
-        pairs = [pair for pair in combinations(free, 2) if choice.is_new(*pair)]
-        if among:
-            pairs = [(a, b) for a, b in pairs if a.name in among or b.name in among]
-        else:
-            pairs = [pair for pair in pairs if choice.is_due(*pair)]
-        if not pairs:
-            break
-        best = max(pairs, key=lambda pair: choice.priority(*pair))
-        chosen.append(best)
-        taken.update(node.name for node in best)
-        choice.ages[_groups(*best)] = timedelta(0)
-    return chosen
+    pairs = [pair for pair in combinations(nodes, 2) if choice.is_new(*pair)]
+    if among:
+        pairs = [(first, second) for first, second in pairs if first.name in among or second.name in among]
+    else:
+        pairs = [pair for pair in pairs if choice.is_due(*pair)]
+    return max(pairs, key=lambda pair: choice.priority(*pair), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +44,7 @@ class _Choice:
 
     evidence: Evidence
     max_age: timedelta
-    ages: dict[Pair, timedelta]
+    ages: Mapping[Pair, timedelta]
     slow: Mapping[str, Sequence[str]]
 
     @classmethod

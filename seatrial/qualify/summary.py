@@ -1,6 +1,7 @@
 """What a pass found, as the result of a run: for people, for alerts and as an exit status. Pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from seatrial.history.node_tests import NOT_COMPARED
@@ -66,18 +67,8 @@ def standing_result(
         untested = Reason.of("qualify-untested", nodes=host_list(late), days=days)
         checks.append(Check("coverage", Verdict.INCONCLUSIVE, untested))
     verdict, why = conclude(checks)
-    return RunResult(
-        base.run_id,
-        base.cluster,
-        base.suite,
-        base.started,
-        base.finished,
-        verdict,
-        why,
-        checks=tuple(checks),
-        suspects=tuple(kept_out),
-        notes=tuple(coverage.lines()),
-    )
+    told = tuple(coverage.lines())
+    return replace(base, verdict=verdict, reason=why, checks=tuple(checks), suspects=tuple(kept_out), notes=told)
 
 
 def _verdict(outcome: Outcome, wanted: Wanted) -> Verdict:

@@ -1,21 +1,24 @@
 """A pass whose tests are runs of the fake platform: what a node that never came up comes to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run, Taken
 from seatrial.flows import qualify
 from seatrial.history import open_store
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import Reason
-from seatrial.model.result import now
+from seatrial.model.reason import Reason, caused
+from seatrial.model.result import Check, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.choose import Wanted, candidates
 from seatrial.qualify.current import standing
+from seatrial.tasks import launch
 from tests.unit.flow.conftest import Chain
 from tests.unit.qualify.played import LIVE, PlayedCluster
 
@@ -37,6 +40,7 @@ def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(qualify, "current", SimpleNamespace(id="0" * 32, scheduled_start_time=None))
+    monkeypatch.setattr(qualify, "introduce", lambda run: None)
     chain.platform.errors["launch"] = LaunchError(QUEUED)
     service = FakeNodes.of(NODES)
     service.cluster = chain.platform.cluster()
@@ -50,3 +54,30 @@ def test_a_node_that_never_came_up_is_not_blamed_and_tried_again(
     assert {*found.coverage.overdue_nodes} == names
     assert {node.name for node in candidates(NODES, found.evidence, Wanted(), found.coverage.max_age)} == names
     assert "last test inconclusive (slurm-queued-too-long) in run " in found.evidence.open_test("node-0")
+
+
+PREEMPTED = Reason.of("pod-preempted", name="p", disrupted="PreemptionByScheduler")
+DELETED = Reason.of("pod-deleted", name="p", why_deleted="while the run used it")
+
+
+@pytest.mark.parametrize(
+    ("gone", "user", "why"),
+    [
+        (DELETED, "pod default/train", "gave way to pod default/train"),
+        (DELETED, "", str(DELETED)),
+        (PREEMPTED, "", "gave way to another job"),
+        (caused(DELETED, QUEUED), "pod default/train", None),  # another pod ended, and its controller deleted this one
+        (None, "pod default/train", None),
+    ],
+)
+def test_a_pod_that_is_gone_gave_way_to_who_has_its_node(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, gone: str | None, user: str, why: str | None
+) -> None:
+    run = Run("r", chain.platform.cluster(), chain.suite, chain.out, taken=Taken(("node-0",), ()))
+    testbed = replace(chain.platform.launch(run), blameless_reason=lambda _: gone)
+    chain.platform.teardown(run.run_id)
+    nodes = [ServiceNode("node-0", "busy" if user else "idle", why=user)]
+    monkeypatch.setattr(launch, "node_service", lambda _: PlayedCluster.of(nodes))
+    failed = Check("devices", Verdict.FAIL, "it gave no usable answer")
+    assert launch.gave_way(run, testbed, [failed]) == why
+    assert launch.gave_way(run, testbed, [Check("devices", Verdict.PASS, "")]) is None

@@ -10,7 +10,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.choose import Wanted, batches, candidates, may_test
 from seatrial.qualify.evidence import GAVE_WAY, Evidence
-from seatrial.qualify.pairs import choose_pairs, proven, slow_with
+from seatrial.qualify.pairs import choose_pair, proven, slow_with
 from tests.unit.qualify.played import NOW, idle, node_test
 
 WEEK, MONTH = timedelta(days=7), timedelta(days=30)
@@ -77,9 +77,9 @@ def test_a_node_at_the_gate_or_in_doubt_has_a_job_of_its_own() -> None:
     ]
 
 
-def pairs(nodes: list[ServiceNode], *tests: NodeTest, most: int = 1, among: tuple[str, ...] = ()) -> list[set[str]]:
-    evidence = Evidence.of(tests, NOW)
-    return [{a.name, b.name} for a, b in choose_pairs(nodes, evidence, MONTH, most, among)]
+def pair(nodes: list[ServiceNode], *tests: NodeTest, among: tuple[str, ...] = ()) -> set[str]:
+    chosen = choose_pair(nodes, Evidence.of(tests, NOW), MONTH, among)
+    return {node.name for node in chosen or ()}
 
 
 def test_the_oldest_pair_of_leaf_switches_comes_first() -> None:
@@ -88,24 +88,24 @@ def test_the_oldest_pair_of_leaf_switches_comes_first() -> None:
         *(node_test(a, days=20, partner=b) for a, b in (("n0", "n1"), ("n0", "n4"), ("n1", "n8"))),
         node_test("n4", days=25, partner="n8"),
     ]
-    assert pairs(nodes, *tests) == [{"n4", "n8"}]
+    assert pair(nodes, *tests) == {"n4", "n8"}
     young = [node_test(t.node, days=10, partner=t.partner) for t in tests]
-    assert pairs(nodes, *young) == []
-    assert pairs(nodes, *young, among=("n1",))[0] & {"n1"}
+    assert pair(nodes, *young) == set()
+    assert pair(nodes, *young, among=("n1",)) & {"n1"}
 
 
 def test_partners_rotate_within_a_pair_of_leaf_switches() -> None:
     nodes = idle("n0", "n1", "n4", "n5")
     tests = [node_test("n0", days=20, partner="n4"), node_test("n4", days=20, partner="n0")]
     tests += [node_test(a, days=16, partner=b) for a, b in (("n0", "n1"), ("n4", "n5"))]
-    assert pairs(nodes, *tests) == [{"n1", "n5"}]  # n0 and n4 met last time
+    assert pair(nodes, *tests) == {"n1", "n5"}  # n0 and n4 met last time
 
 
 def test_a_node_that_was_slow_meets_another_partner() -> None:
     nodes = idle("n0", "n1", "n4")
     slow = [node_test("n0", SLOW, 1, "slow", "n1"), node_test("n1", SLOW, 1, "slow", "n0")]
-    assert pairs(nodes, *slow)[0] in ({"n0", "n4"}, {"n1", "n4"})
-    assert pairs(idle("n0", "n1"), *slow) == []  # neither could clear the other
+    assert pair(nodes, *slow) in ({"n0", "n4"}, {"n1", "n4"})
+    assert pair(idle("n0", "n1"), *slow) == set()  # neither could clear the other
     assert slow_with(slow[:1]) == ["n1"]
 
 
