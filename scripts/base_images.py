@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from seatrial.builders import UnreachableError
 from seatrial.builders.registry import look_up
+from seatrial.builders.stored import UnreachableError
 
 ROOT = Path(__file__).parents[1]
 PLACES = (

@@ -3,15 +3,19 @@
     python -m scripts.measure
 
 Prints a line for each package and the functions with the most branches. More than a limit below is an error: size is
-counted in nodes, since lines can be packed. Limits only go down.
+counted in nodes, since lines can be packed. Limits only go down. Modules that import each other in a circle are an
+error too.
 """
 
 import ast
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import Path
+
+import grimp
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("seatrial", "flows", "tasks")
@@ -80,6 +84,23 @@ def excesses(modules: dict[str, Measure]) -> list[str]:
     return [f"{name}: {value:.6g} {what}, {most} at most" for name, what, value, most in measured if value > most]
 
 
+def circles(imports: Mapping[str, Set[str]]) -> set[str]:
+    """The modules that import each other in a circle, or lie between circles; `imports` is by module."""
+    left = dict(imports)
+    while True:
+        imported = set().union(*left.values())
+        ends = {name for name in left if name not in imported or not left[name] & left.keys()}
+        if not ends:
+            return set(left)
+        left = {name: others for name, others in left.items() if name not in ends}
+
+
+def imports_of(package: str) -> dict[str, Set[str]]:
+    """The modules that each module imports, in functions too; not those whose names only types need."""
+    graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
+    return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+
+
 def _package(name: str) -> str:
     parts = Path(name).parts
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
@@ -102,6 +123,8 @@ def main() -> int:
     for function, count in nlargest(SHOWN, branches.items(), key=lambda item: item[1]):
         print(f"{count} branches: {function}")
     wrong = excesses(modules)
+    if around := circles(imports_of("seatrial")):
+        wrong.append(f"modules import each other in a circle: {', '.join(sorted(around))}")
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.builders import BuiltImage, ensure_image, platforms_of
+from seatrial.builders import ensure_image, platforms_of
+from seatrial.builders.stored import BuiltImage
 from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import Image as Configured

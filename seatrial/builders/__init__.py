@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from seatrial.model.errors import SeatrialError
+from seatrial.builders.stored import BuiltImage, StoredImage, UnreachableError
 from seatrial.system.private import closed_folder, write_atomic
 from seatrial.system.state_home import state_home
 
@@ -26,34 +26,6 @@ _MODULES = {
     "buildah": "seatrial.builders.local",
     "cloud-build": "seatrial.builders.cloud_build",
 }
-
-
-class UnreachableError(SeatrialError):
-    """A registry cannot be asked whether an image exists; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredImage:
-    """An image that exists: the digest of its manifest, and its architectures (amd64, arm64) if known."""
-
-    digest: str
-    architectures: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltImage:
-    """The image that nodes run. `digest` is None if it is unknown; `fresh`: it was built just now."""
-
-    reference: str
-    digest: str | None = None
-    architectures: tuple[str, ...] = ()
-    fresh: bool = False
-
-    @property
-    def pinned(self) -> str:
-        """The reference with its digest, which names this image alone."""
-        bare = self.reference.partition("@")[0]
-        return f"{bare}@{self.digest}" if self.digest else self.reference
 
 
 class Builder(Protocol):

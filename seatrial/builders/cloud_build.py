@@ -21,9 +21,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import yaml
 
-from seatrial.builders import BuiltImage, StoredImage
 from seatrial.builders.failures import build_failure, over_time
 from seatrial.builders.plan import BuildPlan
+from seatrial.builders.stored import BuiltImage, StoredImage
 from seatrial.config.image import TIMEOUT_S, CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason

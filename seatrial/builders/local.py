@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.builders import BuiltImage, StoredImage
 from seatrial.builders.failures import build_failure, over_time
 from seatrial.builders.plan import BuildPlan, ignore_file
+from seatrial.builders.stored import BuiltImage, StoredImage
 from seatrial.config.image import TIMEOUT_S, Buildah, Docker
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from requests.utils import parse_dict_header
 
-from seatrial.builders import StoredImage, UnreachableError
+from seatrial.builders.stored import StoredImage, UnreachableError
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.text.addresses import is_loopback

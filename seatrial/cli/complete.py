@@ -92,7 +92,7 @@ def codes(context: click.Context) -> Iterable[str]:
 
 @Completion
 def examples(context: click.Context) -> Iterable[str]:
-    from seatrial.cli.examples import shipped_examples
+    from seatrial.cli.shipped_examples import shipped_examples
 
     return shipped_examples()
 

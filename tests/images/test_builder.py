@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.builders import BuiltImage, ensure_image
+from seatrial.builders import ensure_image
+from seatrial.builders.stored import BuiltImage
 from seatrial.config.image import Buildah
 from seatrial.model.errors import LaunchError
 from tests.images import lane

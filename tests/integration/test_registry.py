@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.builders import BuiltImage, ensure_image
+from seatrial.builders import ensure_image
 from seatrial.builders.registry import read_name
+from seatrial.builders.stored import BuiltImage
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import Docker, Prebuilt

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scripts.base_images import files, images, renewed
-from seatrial.builders import UnreachableError
+from seatrial.builders.stored import UnreachableError
 
 OLD, NEW = f"sha256:{'0' * 64}", f"sha256:{'1' * 64}"
 DOCKERFILE = f"""\

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.examples import shipped_examples
+from seatrial.cli.shipped_examples import shipped_examples
 from seatrial.config.cluster import load_cluster
 from seatrial.text.docs import with_addresses
 from tests.command_line import command

@@ -1,9 +1,11 @@
 """The measure of the gate: what counts as a node and a branch, and that more than a limit is said."""
 
+from collections.abc import Set
+
 import pytest
 
 from scripts import measure as measures
-from scripts.measure import excesses, measure
+from scripts.measure import circles, excesses, measure
 
 SOURCE = '''
 """A module."""
@@ -42,3 +44,9 @@ def test_more_than_a_limit_is_said(limit: str, said: str, monkeypatch: pytest.Mo
     assert excesses(modules) == []
     monkeypatch.setattr(measures, limit, 0)
     assert excesses(modules) == [said]
+
+
+def test_modules_that_import_each_other_are_found() -> None:
+    apart: dict[str, Set[str]] = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+    assert circles(apart) == set()
+    assert circles({**apart, "c": {"b"}, "d": {"a"}}) == {"b", "c"}

@@ -17,6 +17,7 @@ from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.local import busy
+from seatrial.platforms.local.stage import read
 from seatrial.platforms.service import node_service
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.qualify.choose import Wanted, candidates, may_test
@@ -325,4 +326,4 @@ def test_local_nodes_play_a_cluster_at_work(tmp_path: Path, monkeypatch: pytest.
     assert {node.state for node in service.nodes() if node.name != "node-3"} == {"idle"}
     taken = service.take(("node-4", "node-0"))
     assert (taken.nodes, taken.node_names()) == (2, ["node-4", "node-0"])
-    assert json.loads(busy.read("played").model_dump_json())["out"] == {"node-3": "slow in run r"}
+    assert json.loads(read("played").model_dump_json())["out"] == {"node-3": "slow in run r"}

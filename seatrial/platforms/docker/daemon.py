@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from seatrial.builders import UnreachableError
+from seatrial.builders.stored import UnreachableError
 from seatrial.checks.suites import load_suite
 from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run

@@ -1,6 +1,6 @@
 """A local cluster that plays one at work: jobs that have nodes, nodes at the gate, and nodes out of service.
 
-The stage is one file of this user's for each cluster. A job that starts on a node ends the test that has it, as a
+A job that starts on a node ends the test that has it, as a
 scheduler with preemption does.
 
     python -m seatrial.platforms.local.busy CLUSTER job NAME NODE...      a job starts on the nodes
@@ -9,68 +9,15 @@ scheduler with preemption does.
     python -m seatrial.platforms.local.busy CLUSTER show
 """
 
-import fcntl
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from collections.abc import Sequence
 
 from seatrial.model.errors import InputError
 from seatrial.platforms import state as states
-from seatrial.system.private import closed_folder, private_opener
-from seatrial.system.state_home import state_home
+from seatrial.platforms.local.platform import PLATFORM
+from seatrial.platforms.local.stage import opened, read
 
-_MOST_BYTES = 1 << 20
 _MOST_GIVEN = 100  # runs that gave way, the last ones
-
-
-class Stage(BaseModel):
-    """The nodes of each job, those at the gate with what they failed, those that are out with the reason.
-
-    `given` has the job that each run gave way to.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    jobs: dict[str, list[str]] = Field(default_factory=dict, max_length=1000)
-    gated: dict[str, str] = Field(default_factory=dict, max_length=1000)
-    out: dict[str, str] = Field(default_factory=dict, max_length=1000)
-    given: dict[str, str] = Field(default_factory=dict, max_length=1000)
-
-    def job_on(self, node: str) -> str | None:
-        """The job that has the node."""
-        return next((job for job, nodes in self.jobs.items() if node in nodes), None)
-
-
-def read(cluster: str) -> Stage:
-    """The stage of the cluster; empty where nothing plays."""
-    with opened(cluster) as (stage, _):
-        return stage
-
-
-@contextmanager
-def opened(cluster: str) -> Iterator[tuple[Stage, Callable[[], None]]]:
-    """The stage, locked until the end of the block, and a function that writes it to the file."""
-    path = closed_folder(state_home() / "busy") / f"{cluster}.json"
-    file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        text = os.pread(file, _MOST_BYTES, 0)
-        try:
-            stage = Stage.model_validate_json(text) if text else Stage()
-        except ValidationError as error:
-            raise InputError(f"{path}: is not what was written; remove it") from error
-
-        def keep() -> None:
-            written = stage.model_dump_json(indent=1).encode()
-            os.ftruncate(file, 0)
-            os.pwrite(file, written, 0)
-
-        yield stage, keep
-    finally:
-        os.close(file)
 
 
 def start_job(cluster: str, job: str, nodes: Sequence[str]) -> list[str]:
@@ -85,8 +32,6 @@ def start_job(cluster: str, job: str, nodes: Sequence[str]) -> list[str]:
         stage.given = dict(list(stage.given.items())[-_MOST_GIVEN:])
         stage.jobs[job] = list(nodes)
         keep()
-    from seatrial.platforms.local.platform import PLATFORM  # which asks the stage itself
-
     for run_id in ended:
         PLATFORM.teardown(run_id)
     return ended

@@ -24,8 +24,8 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
-from seatrial.platforms.local.busy import read
 from seatrial.platforms.local.plan import Account, LocalPlan
+from seatrial.platforms.local.stage import read
 from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
 from seatrial.remote.ssh import KeyPair, known_hosts, new_key_pair, pinned_keys
 from seatrial.system.private import closed_folder, private_opener

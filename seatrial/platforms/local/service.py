@@ -1,10 +1,10 @@
-"""Local nodes in and out of service, on the stage of `seatrial/platforms/local/busy.py`."""
+"""Local nodes in and out of service, on the stage of `seatrial/platforms/local/stage.py`."""
 
 from collections.abc import Sequence
 
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import InputError
-from seatrial.platforms.local.busy import Stage, opened, read
+from seatrial.platforms.local.stage import Stage, opened, read
 from seatrial.platforms.service import ServiceNode, taken
 
 _LEAF_NODES = 4  # consecutive nodes count as behind one leaf switch

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from seatrial.builders import BuiltImage, ensure_image
+from seatrial.builders import ensure_image
+from seatrial.builders.stored import BuiltImage
 from seatrial.config.image import CloudBuild
 from tests.integration.google_cloud import GoogleCloud
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.builders import StoredImage, UnreachableError
+from seatrial.builders.stored import StoredImage, UnreachableError
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import MissingError
 from seatrial.platforms.kubernetes.api import Api
