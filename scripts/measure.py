@@ -4,7 +4,7 @@
 
 Prints a line for each package and the functions with the most branches. More than a limit below is an error: size is
 counted in nodes, since lines can be packed. Limits only go down. Modules that import each other in a circle are an
-error too.
+error too, and so is a constant behind functions that needs none of them.
 """
 
 import ast
@@ -84,6 +84,31 @@ def excesses(modules: dict[str, Measure]) -> list[str]:
     return [f"{name}: {value:.6g} {what}, {most} at most" for name, what, value, most in measured if value > most]
 
 
+def late_constants(source: str) -> list[str]:
+    """The constants that could stand before the first function or class of a module, and stand behind it."""
+    body = ast.parse(source).body
+    first = next((place for place, node in enumerate(body) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))), len(body))
+    bound = {name for node in body[first:] for name in _bound(node)}  # what a constant there may need
+    late: list[str] = []
+    for node in body[first:]:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and not _names(node, ast.Load) & bound:
+            late += _names(node, ast.Store)
+            bound -= _names(node, ast.Store)
+    return late
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, context)}
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        return {node.name}
+    imported = {(alias.asname or alias.name) for each in ast.walk(node) for alias in getattr(each, "names", ())
+                if isinstance(alias, ast.alias)}  # fmt: skip
+    return _names(node, ast.Store) | imported
+
+
 def circles(imports: Mapping[str, Set[str]]) -> set[str]:
     """The modules that import each other in a circle, or lie between circles; `imports` is by module."""
     left = dict(imports)
@@ -123,6 +148,11 @@ def main() -> int:
     for function, count in nlargest(SHOWN, branches.items(), key=lambda item: item[1]):
         print(f"{count} branches: {function}")
     wrong = excesses(modules)
+    for path, name in names.items():
+        wrong += [
+            f"{name}: {constant} must stand before functions and classes"
+            for constant in late_constants(path.read_text())
+        ]
     if around := circles(imports_of("seatrial")):
         wrong.append(f"modules import each other in a circle: {', '.join(sorted(around))}")
     for line in wrong:

@@ -15,6 +15,9 @@ from seatrial.text.printable import printable
 from seatrial.text.words import nearest_of
 
 _FOLDER = Path(__file__).parent
+_RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
+_SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
+_order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +146,6 @@ def known_hardware() -> tuple[str, ...]:
     return ("cpu", *sorted({d.hardware for d in devices()} | {r.hardware for r in references()}))
 
 
-_RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
-_SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
-
-
 def with_links(setup: Setup) -> Setup:
     """Fill in missing link rates of a setup from the catalog."""
     return replace(
@@ -251,9 +250,6 @@ class Listing:
     collectives: tuple[Reference, ...]
     devices: tuple[DeviceFigure, ...]
     trainings: tuple[TrainingFigure, ...]
-
-
-_order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")
 
 
 def listed(hardware: str | None = None) -> Listing:

@@ -26,6 +26,14 @@ SMALL_TOLERANCE = 0.4
 # does not say which it was: https://github.com/NVIDIA/nccl-tests/issues/196
 TREE_TOLERANCE = 0.3
 _FAIL_BELOW = 0.5
+_OF_ONE_SIZE = frozenset({"message_bytes", "placement"})  # conditions that differ between the rows of a sweep
+_SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
+_TRAINED: dict[str, object] = {
+    "image_size": 224,
+    "data": "synthetic",
+    "compile": False,
+}  # as every figure has it
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +199,6 @@ def _size(row: Reference) -> str:
     return format_size(row.message_bytes)
 
 
-_OF_ONE_SIZE = frozenset({"message_bytes", "placement"})  # conditions that differ between the rows of a sweep
-
-
 def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> list[Baseline]:
     """Return the baselines that need no earlier run: physics, and a figure of the catalog or of its model.
 
@@ -248,14 +253,6 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
     operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
     ring_gb_s = ring.gb_s if ring else None
     return from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
-
-
-_SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
-_TRAINED: dict[str, object] = {
-    "image_size": 224,
-    "data": "synthetic",
-    "compile": False,
-}  # as every figure has it
 
 
 def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
@@ -316,9 +313,6 @@ def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) ->
     for name, value in _TRAINED.items():
         if conditions.get(name, value) != value:
             yield name.replace("_", " ")
-
-
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "fp8"}
 
 
 def figures_beside(check: Check, setup: Setup) -> list[str]:

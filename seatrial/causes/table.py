@@ -28,6 +28,26 @@ Severity = Literal["fatal", "status", "note", "follows"]
 Who = Literal["node", "peer", "setup"]
 UNKNOWN, WARNING, TRACEBACK = "log-error", "log-warning", "log-traceback"
 MAX_EVIDENCE = 300
+_OTHERS = {
+    UNKNOWN: (
+        "unclassified error",
+        "run journalctl --since=TIME on the node that wrote the line, from a minute before it",
+    ),
+    WARNING: (
+        "NCCL warns",
+        "run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that failed",
+    ),
+    TRACEBACK: (
+        "a Python program failed",
+        "run grep -n -m1 Traceback on the log of each rank: the earliest is the cause",
+    ),
+}
+_MEANING = {
+    "fatal": "The log names this cause.",
+    "status": "The log names a failure without its cause; the evidence is the nearest line that says more.",
+    "follows": "The log shows a consequence; its cause stands elsewhere, or was not printed.",
+    "note": "The log shows an event that a run survives.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +132,6 @@ def _read() -> tuple[Cause, ...]:
 CAUSES = _read()
 GENERIC = frozenset(cause.code for cause in CAUSES if cause.severity in ("status", "follows")) | {UNKNOWN, TRACEBACK}
 XIDS = tuple(cause for cause in CAUSES if cause.program in ("xid", "sxid"))
-_OTHERS = {
-    UNKNOWN: (
-        "unclassified error",
-        "run journalctl --since=TIME on the node that wrote the line, from a minute before it",
-    ),
-    WARNING: (
-        "NCCL warns",
-        "run it again with NCCL_DEBUG=INFO: the lines before the warning name the call that failed",
-    ),
-    TRACEBACK: (
-        "a Python program failed",
-        "run grep -n -m1 Traceback on the log of each rank: the earliest is the cause",
-    ),
-}
-_MEANING = {
-    "fatal": "The log names this cause.",
-    "status": "The log names a failure without its cause; the evidence is the nearest line that says more.",
-    "follows": "The log shows a consequence; its cause stands elsewhere, or was not printed.",
-    "note": "The log shows an event that a run survives.",
-}
 REASONS = {
     cause.code: Explanation("{cause}: {evidence}", _MEANING[cause.severity], cause.next_step)
     for cause in reversed(CAUSES)

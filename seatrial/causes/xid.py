@@ -18,6 +18,7 @@ _CAUSED_BY = lazy(r"caused by previous Xid (\d{1,5})")
 _SURVIVED = lazy(r"\bnon-?fatal\b|changed from .{1,60}? to 0x0+ \(None\)", re.IGNORECASE)
 _ACTION = lazy(r"changed from .{1,60}? to 0x\w+ \(([^)]{1,40})\)")
 _SUBCODE = lazy(r", +([A-Z][A-Z0-9_]{2,40}) +\w{1,12} +XC\d{1,3} +i\d{1,3} +(Link +\d{1,3})")
+OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setup")
 
 
 def xid_finding(text: str) -> Finding | None:
@@ -79,6 +80,3 @@ def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
     """The meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
     row, match = _listed(kind, number), _XID.search(text)
     return row.cause + (_said(match["rest"]) if match else ""), row.next_step
-
-
-OF_APPLICATIONS = frozenset(int(row.pattern) for row in XIDS if row.who == "setup")

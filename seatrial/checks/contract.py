@@ -28,6 +28,13 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.words import some_of
 
+START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
+log = logging.getLogger("seatrial.repeat")
+_GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
+Section = TypeVar("Section", bound=Strict)
+Kept = TypeVar("Kept")
+Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py prints them
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedNodes:
@@ -56,20 +63,12 @@ class PlannedPart:
     most_s: float
 
 
-START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
-
-
 def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
     """All of a check in one part, for one that says nothing else: it takes a start, and its timeout at most."""
     usual_s = START_S[nodes.gpus]
     most_s = float(getattr(section, "timeout_s", usual_s))
     description = " ".join((type(section).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
     return [PlannedPart(description, min(usual_s, most_s), most_s)]
-
-
-log = logging.getLogger("seatrial.repeat")
-
-_GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
 
 
 @dataclass(slots=True)
@@ -143,11 +142,6 @@ def log_repeat(what: str, doubts: Sequence[Doubt]) -> None:
     """Log what is measured again, and how often at most."""
     first = max(doubts, key=lambda doubt: doubt.most - doubt.taken)
     log.info("%s once more: repeat %d of %d at most", what, first.taken, first.most - 1)
-
-
-Section = TypeVar("Section", bound=Strict)
-Kept = TypeVar("Kept")
-Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py prints them
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ _SHARED = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 _GPU = Tolerance(sigma=0.05, cap=1.5)
 _LINK = Tolerance(sigma=0.1, cap=2.0)
 _DISK = Tolerance(sigma=0.5, cap=8.0, coarse=True)
+REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,6 @@ _OF_CHECKS = (
     CONNECTIVITY_METRICS | DEVICE_METRICS | RDMA_METRICS | STORAGE_METRICS | COLLECTIVE_METRICS | TRAINING_METRICS
 )
 _ALL = _OF_CHECKS | CAMPAIGN_METRICS
-REPEATED_WHOLE = frozenset({"training"})  # checks whose repeat takes as long as they do
 
 
 def add_metrics(metrics: Mapping[str, Metric]) -> None:

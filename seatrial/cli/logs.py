@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
     from seatrial.logs.judge import Log
 
+OTHER = "other"
+HOSTNAMES = "hostnames.log"  # of the script for Slurm: what `hostname` prints on each node
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
+_MOST_FILES, _MOST_HOSTS = 10_000, 100_000
+
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True)
@@ -47,9 +52,6 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
             print(f"{log}\n{render(sweeps)}")
     if nothing:
         raise nothing
-
-
-OTHER = "other"
 
 
 def _checked_hardware(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
@@ -178,11 +180,6 @@ def _log(file: str, name: str) -> "Log":
         return Log(name, (), hosts)
     parts = read_text(sys.stdin, "standard input", name) if file == "-" else read_file(file, name)
     return Log(name, tuple(parts))
-
-
-HOSTNAMES = "hostnames.log"  # of the script for Slurm: what `hostname` prints on each node
-_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
-_MOST_FILES, _MOST_HOSTS = 10_000, 100_000
 
 
 def _hosts(file: str) -> tuple[str, ...]:

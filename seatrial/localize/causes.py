@@ -25,6 +25,7 @@ _EXPECTED: Mapping[CauseKind, float] = {
 _MANY = 40  # tests, of which a cause slows at least a fifth of what it should: less is chance in one of a thousand
 _SECOND_SOCKET = 0x80  # PCI buses from here on hang on the second processor
 PLACEMENTS = {"rails": "GPUs of different addresses", "sockets": "GPUs on different sockets"}
+Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +156,6 @@ def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], 
     name = " | ".join(" ".join(side) for side in sides)
     cause = Cause("cut", name, members, sides=sides, log_prior=log(_EXPECTED["cut"] / nodes) - choices)
     return Column(cause, np.flatnonzero(np.array(numbers) > 1))
-
-
-Places = dict[str, tuple[tuple[str, ...], list[int]]]
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:

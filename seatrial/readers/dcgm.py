@@ -40,6 +40,13 @@ _CODES = (  # the first whose pattern the warning, or else the test's name, has
     (PCIE, lazy(r"pcie")),
     (SLOWED, lazy(r"thermal|temperature|slowdown|throttl|clock|power|pulse test")),
 )
+_FAULTS = (Verdict.FAIL, Verdict.DEGRADED)
+_WORDS = {verdict: word for word, verdict in _VERDICTS.items()}
+_FULL = 45  # characters of a warning in a row of the table
+_HEALTH = lazy(r"\b(Healthy|Warning|Failure|Fail)\b")
+_ENTITY = lazy(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
+_SYSTEM = lazy(r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$")
+_STATES = {"Healthy": Verdict.PASS, "Warning": Verdict.DEGRADED, "Failure": Verdict.FAIL, "Fail": Verdict.FAIL}
 
 
 def code_of(test: str, message: str) -> str:
@@ -73,10 +80,6 @@ class _Test:
 
     def _result(self, verdict: Verdict, where: str, warning: str) -> Result:
         return _result(self.name, verdict, where, warning or self.warnings.get("", ""))
-
-
-_FAULTS = (Verdict.FAIL, Verdict.DEGRADED)
-_WORDS = {verdict: word for word, verdict in _VERDICTS.items()}
 
 
 def _result(test: str, verdict: Verdict, where: str, warning: str) -> Result:
@@ -122,9 +125,6 @@ def read_diag(lines: Sequence[str]) -> Report:
     results = [result for test in tests for result in test.results()]
     results.sort(key=lambda result: result.code in _UNSAID)
     return Report(_TOOL, tuple(results), notes=notes)
-
-
-_FULL = 45  # characters of a warning in a row of the table
 
 
 def _rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -184,12 +184,6 @@ def _diagnosis(test: str, result: dict[str, Any]) -> Iterator[Diagnosis]:
 
 def _warning_text(warning: Any) -> str:
     return str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning)
-
-
-_HEALTH = lazy(r"\b(Healthy|Warning|Failure|Fail)\b")
-_ENTITY = lazy(r"(?:-> ?)?(GPU|NvSwitch|Switch|CPU)?(?: ?ID)?:? ?(\d{1,4})$")
-_SYSTEM = lazy(r"(?:-> ?)?([A-Za-z][\w /-]{1,40} system)(?:: ?(?:Warning|Failure|Fail)\w* ?-? ?(.{0,200}))?$")
-_STATES = {"Healthy": Verdict.PASS, "Warning": Verdict.DEGRADED, "Failure": Verdict.FAIL, "Fail": Verdict.FAIL}
 
 
 def read_health(lines: Sequence[str]) -> Report:

@@ -27,6 +27,13 @@ _ERROR = lazy(
 )
 _BAD = lazy(r"\b(?:fail(?:ed|ure)?|error|not (?:ready|match)|don't match|lost|unreachable|abort\w*)\b", re.IGNORECASE)
 _OF_IMEX = lazy(r"imex|\bpeer\b|\bnode (?:id )?\d|domain|grpc", re.IGNORECASE)
+CTL_BEGINS = lazy(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
+CTL_LINE = lazy(
+    r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes From\\To"
+    r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
+)
+_NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
+_STATE = lazy(r"Domain State: (\w{2,20})")
 
 
 def read_log(lines: Sequence[str]) -> Report:
@@ -59,15 +66,6 @@ def read_log(lines: Sequence[str]) -> Report:
 
 def _meaning(number: str) -> str:
     return meaning_of("SXid", int(number), "")[0]
-
-
-CTL_BEGINS = lazy(r"Connectivity Table Legend:|\s{0,40}Node #\d{1,5}\s+- ")
-CTL_LINE = lazy(
-    r"\A(?:[INRDC*] - \w|\d{1,2}/\d{1,2}/\d{4} [\d:.]{5,16}|Nodes:|\s*Node #\d{1,5}\s+- |\s*Nodes From\\To"
-    r"|\s+\d{1,5}(?:\s+[INRDC*])+\s*\Z|Domain State: )"
-)
-_NODE = lazy(r"\s{0,40}Node #(\d{1,5})\s+- (\S{1,253})\s+- ([A-Z_]{2,30})")
-_STATE = lazy(r"Domain State: (\w{2,20})")
 
 
 def read_imex_ctl(lines: Sequence[str]) -> Report:

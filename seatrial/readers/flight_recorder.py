@@ -62,6 +62,11 @@ _PLAIN = frozenset(
         "MEMOIZE",
     ]
 )
+_WATCHDOG = lazy(
+    r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? Rank (?P<rank>\d{1,7})\]"
+)
+_WORK = lazy(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
+_STATUS = lazy(r"last enqueued work: (?P<number>-?\d{1,15})")
 
 
 class NoDump(ValueError):
@@ -197,13 +202,6 @@ def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def _text(value: object) -> str:
     return printable(str(value)[:_MOST_TEXT]) if isinstance(value, str) else ""
-
-
-_WATCHDOG = lazy(
-    r"\[PG ID \d{1,9} PG GUID (?P<group>[^\s()]{1,80})(?:\((?P<name>[^\s()]{1,80})\))? Rank (?P<rank>\d{1,7})\]"
-)
-_WORK = lazy(r"SeqNum=(?P<number>\d{1,15}), OpType=(?P<operation>\w{1,40})")
-_STATUS = lazy(r"last enqueued work: (?P<number>-?\d{1,15})")
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:

@@ -10,22 +10,6 @@ from seatrial.readers.report import SAYS_BAD, Report, Result
 from seatrial.text.lazy_pattern import lazy
 
 PORT_DOWN, _PORT_SLOW, _NO_SUBNET = "tool-port-down", "tool-port-slow", "tool-port-no-subnet"
-
-
-@dataclass(slots=True)
-class _Port:
-    """A port of an HCA, in small letters: `active` and `linkup` where all is well."""
-
-    name: str
-    state: str = ""
-    physical: str = ""
-    rate_gb: float | None = None
-    layer: str = ""
-    width: str = ""
-    widths: str = ""
-    is_ipoib: bool = False  # the state is that of the interface for IP, and not of the link
-
-
 _CA = lazy(r"\s{0,40}(?:CA ('?)([\w.-]{1,60})\1\s*$|hca_id:\s*([\w.-]{1,60}))")
 _STATUS_OF = lazy(r"Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status")
 _RDMA_LINK = lazy(
@@ -45,6 +29,20 @@ PORT_LINE = lazy(
     r"|[A-Z]\w{2,40}:\.{3,60}.{0,120}|\s+(?:[\w ]{2,40}|default gid|base lid|sm lid):\s*\S.{0,160}"
     r"|\s+[Pp]ort:?\s+\d{1,3}:?\s*\Z)"
 )
+
+
+@dataclass(slots=True)
+class _Port:
+    """A port of an HCA, in small letters: `active` and `linkup` where all is well."""
+
+    name: str
+    state: str = ""
+    physical: str = ""
+    rate_gb: float | None = None
+    layer: str = ""
+    width: str = ""
+    widths: str = ""
+    is_ipoib: bool = False  # the state is that of the interface for IP, and not of the link
 
 
 def read_ports(lines: Sequence[str]) -> Report:

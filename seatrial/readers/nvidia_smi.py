@@ -40,6 +40,28 @@ _HEALTHS = (  # of NVLink fabrics of several nodes: the last part of a field's p
     ("access timeout recovery", "true"),
 )
 Fields = dict[tuple[str, ...], str]
+_TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
+_XML_NAMES = {  # the names that the XML has in place of those of the text
+    "remapped row failure": "remapping failure occurred",
+    "remapped row pending": "pending",
+    "sram uncorrectable secded": "sram uncorrectable sec-ded",
+    "clocks throttle reasons": "clocks event reasons",
+    "clocks event reason hw slowdown": "hw slowdown",
+    "clocks throttle reason hw slowdown": "hw slowdown",
+    "current link width": "current",
+    "max link width": "max",
+    "link widths": "link width",
+    "pending retirement": "pending page blacklist",
+    "pending blacklist": "pending page blacklist",
+}
+_HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
+_SMI_GPU = lazy(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
+_SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
+_ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")
+GPU_NAME = lazy(r"GPU (\d{1,3}): ")
+_LINK_RATE = lazy(r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE)
+_LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
+NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
 def read_query(lines: Sequence[str]) -> Report:
@@ -107,23 +129,6 @@ def _fault(path: tuple[str, ...], printed: str) -> Iterator[tuple[Verdict, str, 
             yield verdict, code, f"{what} ({count})" if count else what
 
 
-_TAG = lazy(r"<(?P<end>/)?(?P<name>\w{1,60})(?P<rest>[^<>]{0,200})>(?P<text>[^<]{0,400})")
-_XML_NAMES = {  # the names that the XML has in place of those of the text
-    "remapped row failure": "remapping failure occurred",
-    "remapped row pending": "pending",
-    "sram uncorrectable secded": "sram uncorrectable sec-ded",
-    "clocks throttle reasons": "clocks event reasons",
-    "clocks event reason hw slowdown": "hw slowdown",
-    "clocks throttle reason hw slowdown": "hw slowdown",
-    "current link width": "current",
-    "max link width": "max",
-    "link widths": "link width",
-    "pending retirement": "pending page blacklist",
-    "pending blacklist": "pending page blacklist",
-}
-_HW_SLOWDOWNS = lazy(r"clocks (?:event|throttle) reason (hw (?:thermal|power brake) slowdown)")
-
-
 def read_xml(lines: Sequence[str]) -> Report | None:
     """Read `nvidia-smi -q -x`, also where it was cut short; no entity of XML is expanded."""
     text = "\n".join(lines)
@@ -160,11 +165,6 @@ def _keep(fields: Fields, above: list[str], value: str) -> None:
     fields[path] = value
 
 
-_SMI_GPU = lazy(r"\|\s+(\d{1,3})\s.{0,60}\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{5,8})\s+\S+\s*\|\s*(\S+)\s*\|")
-_SMI_STATE = lazy(r"ERR!|Unknown Error|GPU is lost|requires reset", re.IGNORECASE)
-_ERROR_COUNT = lazy(r"[1-9]\d{0,9}$")
-
-
 def read_table(lines: Sequence[str]) -> Report:
     """Read the rows of the table without options: two or three of each GPU, the errors in the first's last cell."""
     results: list[Result] = []
@@ -185,12 +185,6 @@ def read_table(lines: Sequence[str]) -> Report:
     bad = {result.words.partition(": ")[0] for result in results}
     results += [Result(Verdict.PASS, SAYS_BAD, gpu) for gpu in seen if gpu not in bad]
     return Report(_TOOL, tuple(results))
-
-
-GPU_NAME = lazy(r"GPU (\d{1,3}): ")
-_LINK_RATE = lazy(r"\s{1,40}Link (\d{1,3}): (?:(\d[\d.]*) GB/s|<?(inactive|disabled|off)>?)", re.IGNORECASE)
-_LINK_ERRORS = lazy(r"([A-Z][A-Za-z ]{1,40}) Errors: (\d{1,20})")
-NVLINK_LINE = lazy(r"\A(?:GPU \d{1,3}: (?!OK|FAULTY)|\s+Link \d{1,3}: )")
 
 
 def read_nvlink(lines: Sequence[str]) -> Report | None:

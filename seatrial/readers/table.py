@@ -34,24 +34,6 @@ from seatrial.text.lazy_pattern import lazy
 log = logging.getLogger("seatrial.readers")
 
 _ROWS = lazy(r"\s{0,40}(?:\||\+[-=]+)")  # of a table that is drawn
-
-
-def _read_json(lines: Sequence[str]) -> Report | None:
-    document = document_of(lines)
-    if document is None:
-        return None
-    for read in (
-        dcgm.read_document,
-        nvbandwidth.read_document,
-        fabric.read_document,
-        perftest.read_document,
-        training_results.read_document,
-    ):
-        if report := read(document):
-            return report
-    return None
-
-
 _OWN = (
     Reader(
         "`dcgmi diag`, text or `--json`",
@@ -237,6 +219,23 @@ _OWN = (
         belongs=fabric.CTL_LINE,
     ),
 )
+
+
+def _read_json(lines: Sequence[str]) -> Report | None:
+    document = document_of(lines)
+    if document is None:
+        return None
+    for read in (
+        dcgm.read_document,
+        nvbandwidth.read_document,
+        fabric.read_document,
+        perftest.read_document,
+        training_results.read_document,
+    ):
+        if report := read(document):
+            return report
+    return None
+
 
 _JSON = Reader(
     "",

@@ -40,6 +40,13 @@ NEEDLES = (
 )
 _LLAMAS = {"1b": 1.2358e9, "3b": 3.2127e9, "8b": 8.0303e9, "70b": 70.554e9, "405b": 405.85e9}  # parameters
 _AS_LARGE = 0.01  # of the parameters, which Megatron-LM rounds
+_ARGUMENTS = {
+    "world_size": "ranks",
+    "micro_batch_size": "batch_per_rank",
+    "global_batch_size": "global_batch",
+    "seq_length": "sequence",
+}
+_DEGREES = {"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"}
 
 
 @dataclass(slots=True)
@@ -130,15 +137,6 @@ def _take_mesh(setup: TrainingSetup, match: re.Match[str]) -> None:
         if not name.startswith("dp") and int(size) > 1:
             setup.degrees[name] = int(size)
     setup.ranks = setup.ranks or ranks
-
-
-_ARGUMENTS = {
-    "world_size": "ranks",
-    "micro_batch_size": "batch_per_rank",
-    "global_batch_size": "global_batch",
-    "seq_length": "sequence",
-}
-_DEGREES = {"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp"}
 
 
 def _take_megatron(setup: TrainingSetup, line: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Set
 import pytest
 
 from scripts import measure as measures
-from scripts.measure import circles, excesses, measure
+from scripts.measure import circles, excesses, late_constants, measure
 
 SOURCE = '''
 """A module."""
@@ -50,3 +50,8 @@ def test_modules_that_import_each_other_are_found() -> None:
     apart: dict[str, Set[str]] = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
     assert circles(apart) == set()
     assert circles({**apart, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
+
+
+def test_a_constant_behind_functions_is_found() -> None:
+    source = "FIRST = 1\ndef f(): ...\nLATE = FIRST + 1\nLATER = [LATE]\nTABLE = {'f': f}\nOTHER = TABLE['f']\n"
+    assert late_constants(source) == ["LATE", "LATER"]

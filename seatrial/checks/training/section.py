@@ -9,6 +9,37 @@ from seatrial.checks.training.decoder import DecoderOptions
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
 
+_SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
+_LARGE_IMAGES = 224
+# The probe's options, by field; those of _ALWAYS have other defaults there.
+_OPTIONS = {
+    "steps": "steps",
+    "batch_per_rank": "batch",
+    "warmup_steps": "warmup",
+    "model": "model",
+    "image_size": "image-size",
+    "data": "data",
+    "data_dir": "data-dir",
+    "download": "download",
+    "precision": "precision",
+    "compile": "compile",
+    "workers": "workers",
+    "learning_rate": "lr",
+    "inference_steps": "inference-steps",
+}
+_LLAMAS_OWN = ("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate")
+_LLAMA_OPTIONS = {name: _OPTIONS[name] for name in _LLAMAS_OWN}
+_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model")
+_LLAMA_PARAMETERS = {"debug": 2e5, "150m": 1.5e8, "1b": 1.5e9, "3b": 3.6e9, "8b": 8e9, "70b": 7e10, "405b": 4.1e11}
+_FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
+_GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
+_LLAMA_GPU_FLOPS_S = 2e14  # large matrices keep a GPU busy
+_CPU_FLOPS_S = 2e10
+_STEP_S = {True: 5e-3, False: 0.05}  # what a step takes beside, by GPUs
+_COMPILING_S = 60.0
+_FORWARD = 1 / 3  # of the work of a step
+_SUM_S = {True: 2e-3, False: 0.2}  # of 2,000,000 elements, made and checked
+
 
 class TransformerSize(Strict):
     """The size of the model `transformer`."""
@@ -40,10 +71,6 @@ class TransformerSize(Strict):
         weights = 12 * self.layers * self.width**2 + self.width * self.vocabulary
         attention = 2 * self.layers * self.width * self.sequence_length
         return 3.0 * 2 * (weights + attention) * self.sequence_length
-
-
-_SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
-_LARGE_IMAGES = 224
 
 
 class Workload(DecoderOptions):
@@ -168,27 +195,6 @@ class Workload(DecoderOptions):
         return words
 
 
-# The probe's options, by field; those of _ALWAYS have other defaults there.
-_OPTIONS = {
-    "steps": "steps",
-    "batch_per_rank": "batch",
-    "warmup_steps": "warmup",
-    "model": "model",
-    "image_size": "image-size",
-    "data": "data",
-    "data_dir": "data-dir",
-    "download": "download",
-    "precision": "precision",
-    "compile": "compile",
-    "workers": "workers",
-    "learning_rate": "lr",
-    "inference_steps": "inference-steps",
-}
-_LLAMAS_OWN = ("steps", "batch_per_rank", "warmup_steps", "model", "precision", "compile", "learning_rate")
-_LLAMA_OPTIONS = {name: _OPTIONS[name] for name in _LLAMAS_OWN}
-_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model")
-
-
 class Training(Workload):
     """A model on synthetic data or on images, data parallel over every rank."""
 
@@ -202,17 +208,6 @@ class Training(Workload):
     def workload(self, *, gpus: bool) -> Workload:
         """Return the workload for nodes with GPUs, or without."""
         return self.gpu if gpus and self.gpu else self
-
-
-_LLAMA_PARAMETERS = {"debug": 2e5, "150m": 1.5e8, "1b": 1.5e9, "3b": 3.6e9, "8b": 8e9, "70b": 7e10, "405b": 4.1e11}
-_FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
-_GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13, "fp8": 6e13}
-_LLAMA_GPU_FLOPS_S = 2e14  # large matrices keep a GPU busy
-_CPU_FLOPS_S = 2e10
-_STEP_S = {True: 5e-3, False: 0.05}  # what a step takes beside, by GPUs
-_COMPILING_S = 60.0
-_FORWARD = 1 / 3  # of the work of a step
-_SUM_S = {True: 2e-3, False: 0.2}  # of 2,000,000 elements, made and checked
 
 
 def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:

@@ -32,6 +32,13 @@ import torch
 import torch.distributed as dist
 
 Call = Callable[[torch.Tensor, torch.Tensor], None]
+PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
+_WIDE = 16  # periods that are compared in one go: bounds the memory of a check to about a million elements
+_MASK = 0xFFFFFFFF
+_EXACT = {"float32": 1 << 24, "float64": 1 << 53, "int32": 1 << 30, "bfloat16": 1 << 8, "float16": 1 << 11}
+_MAX_VALUE = 4093
+# Type names as nccl-tests prints them.
+_DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
 
 
 def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
@@ -125,13 +132,6 @@ CALLS: dict[str, list[Call]] = {
 }
 
 
-PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
-_WIDE = 16  # periods that are compared in one go: bounds the memory of a check to about a million elements
-_MASK = 0xFFFFFFFF
-_EXACT = {"float32": 1 << 24, "float64": 1 << 53, "int32": 1 << 30, "bfloat16": 1 << 8, "float16": 1 << 11}
-_MAX_VALUE = 4093
-
-
 @dataclass(frozen=True)
 class Part:
     """A stretch of the result: `count` elements at `start` are `pattern` from its element `phase` on."""
@@ -201,10 +201,6 @@ def count_wrong(received: torch.Tensor, expected: Iterator[Part]) -> int:
         for start, end, values in stretches(part, received.dtype):
             wrong += int((received[start:end] != values).sum())
     return wrong
-
-
-# Type names as nccl-tests prints them.
-_DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
 MOST_BYTES = 1 << 30  # of one file of Fashion-MNIST or CIFAR: they have 47 and 154 MB
+_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_TORONTO = "https://www.cs.toronto.edu/~kriz"
+_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,6 @@ class Source:
     archives: tuple[Archive, ...] = ()
 
 
-_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_TORONTO = "https://www.cs.toronto.edu/~kriz"
 SOURCES = {
     "fashion_mnist": Source(
         10,
@@ -128,9 +129,6 @@ def _fetch(archive: Archive, path: Path) -> None:
             file.write(block)
     if digest.hexdigest() != archive.md5:
         raise CannotStart(f"{archive.url} has the MD5 {digest.hexdigest()}, not the published {archive.md5}")
-
-
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
 class ImagesInMemory(Dataset):

@@ -20,6 +20,8 @@ from torch.nn.functional import interpolate, relu
 _SEEN_CLASSES = 10  # that synthetic images are of: few enough to be learnt in tens of steps
 
 Batch = Callable[[int, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+_RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
+MODELS = ("tiny", "transformer", *_RESNETS)
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,6 @@ def _image_batch(pixels: int, classes: int) -> Batch:
 
 
 _TINY = TransformerSize(layers=2, width=64, heads=4, sequence_length=32, vocabulary=64)
-_RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
-MODELS = ("tiny", "transformer", *_RESNETS)
 
 
 def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Workload:

@@ -33,6 +33,7 @@ _REPLAYS = 3
 _LAYERS, _VOCABULARY, _SEQUENCE, _BATCH = 2, 2048, 1024, 2  # small beside any GPU, of the model's own width
 _SEED = 17
 _WORDS = 1 << 24  # of a tensor at a time, in 64 bits
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, device: str) -> dict[str, Any]:
@@ -109,9 +110,6 @@ def _weighted(words: torch.Tensor, first: int) -> torch.Tensor:
     part = words[first : first + _WORDS].long()
     weights = torch.arange(first + 1, first + len(part) + 1, device=words.device) * 0x9E3779B1 | 1
     return (part * weights).sum()
-
-
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def flip_bit(parameter: torch.Tensor) -> None:

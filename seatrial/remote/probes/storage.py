@@ -34,6 +34,9 @@ SMALL_BYTES = 4096
 POLL_S = 0.002
 MOST_S = 3600.0  # of one request, and without a request: it ends by itself
 JANITOR_S = 600  # in which a process that was killed still holds files open
+REQUESTS = {
+    name: name for name in ("stream", "note", "look", "hold", "contend", "release", "files", "save", "load", "leave")
+}
 
 
 def main():
@@ -66,11 +69,6 @@ def answered(storage, request):
     except Exception as error:  # storage may fail in any way
         answer = {"error": words(error)}
     return {"id": request["id"], **answer}
-
-
-REQUESTS = {
-    name: name for name in ("stream", "note", "look", "hold", "contend", "release", "files", "save", "load", "leave")
-}
 
 
 class Storage:

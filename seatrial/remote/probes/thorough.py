@@ -18,6 +18,31 @@ from torch_device import Watch
 LEAST_SAMPLES = 5
 WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages are touched
 BATCH_S = 0.02
+MAX_TEXT = 200
+CUDA_ADVICE = re.compile(r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE")
+MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56
+# (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or another.
+SHAPES = (
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (16384, 16384, 16384),
+    (16384, 8192, 1280),
+    (8192, 16384, 4096),
+    (6144, 17920, 2816),
+    (10240, 8192, 8192),
+    (8192, 28672, 4096),
+)
+TRIAL_S = 0.05
+MOST_SAMPLES = 20
+STORED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
+LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}  # of NVIDIA's
+BYTES = 1 << 28
+MULTIPLIER = -7046029254386353131  # odd: each word gets a value of its own, which shows lines that are mixed up
+CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))  # no bit, all, every other, and those between
+CHUNK_WORDS = 1 << 27  # 1 GiB
+SLICE_WORDS = 1 << 24  # what is compared at once: the comparison needs memory too
+PROCESSORS_WORDS = 1 << 23  # 64 MiB
+SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
 
 
 def sampled(work, seconds, most=100, is_shared=False):
@@ -41,11 +66,6 @@ def timed(work, times):
     began = time.perf_counter()
     work(times)
     return time.perf_counter() - began
-
-
-MAX_TEXT = 200
-CUDA_ADVICE = re.compile(r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE")
-MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56
 
 
 def measure(devices, options):
@@ -94,23 +114,6 @@ def guarded(outcomes, work):
 def problem_of(error):
     """Return the message in one line, without the advice to programmers that ends CUDA's errors."""
     return " ".join(CUDA_ADVICE.split(str(error), 1)[0].split())[:MAX_TEXT] or type(error).__name__
-
-
-# (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or another.
-SHAPES = (
-    (4096, 4096, 4096),
-    (8192, 8192, 8192),
-    (16384, 16384, 16384),
-    (16384, 8192, 1280),
-    (8192, 16384, 4096),
-    (6144, 17920, 2816),
-    (10240, 8192, 8192),
-    (8192, 28672, 4096),
-)
-TRIAL_S = 0.05
-MOST_SAMPLES = 20
-STORED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
-LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}  # of NVIDIA's
 
 
 def supported(device, dtype):
@@ -187,9 +190,6 @@ def stressed(device, seconds, ready):
     return [{"metric": "matmul_stress", "conditions": {}, "samples": late}, *watch.rates("stress")], problem
 
 
-BYTES = 1 << 28
-
-
 def host_link(devices, seconds, buffer_bytes=BYTES):
     """host_to_device and device_to_host from pinned memory, by how many GPUs copy `at_once`."""
     alone = []
@@ -257,14 +257,6 @@ def pair(source, target, seconds, buffer_bytes):
 
     samples = [buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
     return samples, target.same(received, target.indices(buffer_bytes // 8))
-
-
-MULTIPLIER = -7046029254386353131  # odd: each word gets a value of its own, which shows lines that are mixed up
-CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))  # no bit, all, every other, and those between
-CHUNK_WORDS = 1 << 27  # 1 GiB
-SLICE_WORDS = 1 << 24  # what is compared at once: the comparison needs memory too
-PROCESSORS_WORDS = 1 << 23  # 64 MiB
-SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
 
 
 def memory_test(device, share):

@@ -14,6 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 CPU_SIZE = 1024  # n of the matrices
 CPU_BYTES = 1 << 26  # of the copied buffer: more than the caches hold
 MAX_TEXT = 200
+GPU_SIZE = 8192  # n of the matrices
+GPU_BYTES = 1 << 30  # of the copied buffer: more than the caches hold
+EVERY_S = 0.2
+SMI_TIMEOUT_S = 10
+FIELDS = ("clocks.sm", "power.draw", "temperature.gpu")
+METRICS = ("gpu_clock", "gpu_power", "gpu_temperature")  # MHz, W, degrees Celsius
 
 
 class NumpyProcessors:
@@ -108,10 +114,6 @@ def described():
             name, _, value = line.partition(":")
             values.setdefault(name.strip(), value.strip())
     return values
-
-
-GPU_SIZE = 8192  # n of the matrices
-GPU_BYTES = 1 << 30  # of the copied buffer: more than the caches hold
 
 
 class TorchDevice:
@@ -245,12 +247,6 @@ class TorchDevice:
         """A function that reads clock, power and temperature, None for an unknown one (`reader`)."""
         uuid = str(getattr(self.properties(), "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
-
-
-EVERY_S = 0.2
-SMI_TIMEOUT_S = 10
-FIELDS = ("clocks.sm", "power.draw", "temperature.gpu")
-METRICS = ("gpu_clock", "gpu_power", "gpu_temperature")  # MHz, W, degrees Celsius
 
 
 class Watch:

@@ -46,6 +46,8 @@ _BY_HAND = {  # what is trained where nothing is asked for, by the kind of devic
 
 
 _BEFORE_TIMEOUT = 0.8  # of a collective: all ranks say where they stand before the first one gives up
+_SIZES = fields(TransformerSize)
+_KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for ever when the model of a group goes
 
 
 def over_ranks(value: float, device: str) -> list[float]:
@@ -90,10 +92,6 @@ def default_device() -> str:
     if os.environ.get("BACKEND"):
         return str(placement.device(os.environ))
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-_SIZES = fields(TransformerSize)
-_KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for ever when the model of a group goes
 
 
 def main(arguments: Sequence[str]) -> int:
