@@ -118,29 +118,25 @@ def _followed(incident: Incident, outcome: RunOutcome) -> Incident:
         return incident
     # A check that is silent again after another run was not silent all the time.
     if incident.kind == outcome.kind and incident.kind != "silent":
-        return _continued(incident, outcome)
+        changed = _change(incident, outcome)
+        return replace(
+            incident,
+            seen=outcome.at,
+            last_run=outcome.run_id,
+            run_count=incident.run_count + 1,
+            verdict=outcome.verdict,
+            worst=worst((incident.worst, outcome.verdict)),
+            reason=outcome.reason,
+            suspects=_unique((*incident.suspects, *outcome.suspects)),
+            checks=_unique((*incident.checks, *outcome.checks)),
+            changes=(*incident.changes, changed) if changed else incident.changes,
+        )
     if incident.kind == outcome.kind or outcome.kind in _ENDED_BY[incident.kind]:
         over = _OVER[incident.kind]
         if incident.kind == "fault":
             over += f" after {words.count(incident.run_count, 'run')} of {incident.verdict.value}"
         return replace(incident, closed=outcome.at, changes=(*incident.changes, over))
     return incident
-
-
-def _continued(incident: Incident, outcome: RunOutcome) -> Incident:
-    changed = _change(incident, outcome)
-    return replace(
-        incident,
-        seen=outcome.at,
-        last_run=outcome.run_id,
-        run_count=incident.run_count + 1,
-        verdict=outcome.verdict,
-        worst=worst((incident.worst, outcome.verdict)),
-        reason=outcome.reason,
-        suspects=_unique((*incident.suspects, *outcome.suspects)),
-        checks=_unique((*incident.checks, *outcome.checks)),
-        changes=(*incident.changes, changed) if changed else incident.changes,
-    )
 
 
 def _change(incident: Incident, outcome: RunOutcome) -> str | None:

@@ -44,15 +44,6 @@ def end_job(cluster: str, job: str) -> None:
         keep()
 
 
-def to_gate(cluster: str, nodes: Sequence[str]) -> None:
-    """Put nodes to the gate, as new or repaired ones."""
-    with opened(cluster) as (stage, keep):
-        for node in nodes:
-            stage.gated[node] = ""
-            stage.out.pop(node, None)
-        keep()
-
-
 def runs_on(cluster: str, nodes: Sequence[str]) -> list[str]:
     """The runs of this user that have taken one of the nodes."""
     found = []
@@ -75,7 +66,11 @@ def main(arguments: Sequence[str]) -> int:
         case [cluster, "end", name]:
             end_job(cluster, name)
         case [cluster, "gate", *nodes] if nodes:
-            to_gate(cluster, nodes)
+            with opened(cluster) as (stage, keep):
+                for node in nodes:
+                    stage.gated[node] = ""
+                    stage.out.pop(node, None)
+                keep()
         case [cluster, "show"]:
             sys.stdout.write(f"{read(cluster).model_dump_json(indent=1)}\n")
         case _:
