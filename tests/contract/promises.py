@@ -34,7 +34,7 @@ class Promises:
         return platform_for(run.cluster)
 
     @pytest.fixture
-    def testbed(self, platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbed]:
+    def launched(self, platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbed]:
         try:
             yield platform.launch(run)
         finally:
@@ -49,42 +49,42 @@ class Promises:
         assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
 
     def test_a_launched_testbed_answers_and_a_stranger_finds_it(
-        self, platform: Platform, stranger: Platform, run: Run, testbed: Testbed
+        self, platform: Platform, stranger: Platform, run: Run, launched: Testbed
     ) -> None:
-        assert len(testbed.nodes) == run.cluster.nodes
-        assert all(node.host_key.startswith("ssh-ed25519 ") for node in testbed.nodes)
-        assert {node.port for node in testbed.nodes} == {run.cluster.ssh_port}
-        names = on_each(testbed.nodes, lambda node: host_name(testbed, node))
+        assert len(launched.nodes) == run.cluster.nodes
+        assert all(node.host_key.startswith("ssh-ed25519 ") for node in launched.nodes)
+        assert {node.port for node in launched.nodes} == {run.cluster.ssh_port}
+        names = on_each(launched.nodes, lambda node: host_name(launched, node))
         assert len(set(names.values())) == run.cluster.nodes
         assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
         attached = stranger.attach(run.run_id)
-        assert (attached.nodes, attached.user, attached.key_file) == (testbed.nodes, testbed.user, testbed.key_file)
+        assert (attached.nodes, attached.user, attached.key_file) == (launched.nodes, launched.user, launched.key_file)
         assert on_each(attached.nodes, lambda node: host_name(attached, node)) == names
         platform.collect(run.run_id, run.logs, 30, secrets_of(run.cluster))
         logs = [path.read_text() for path in run.logs.rglob("*.log")]
         assert sum("Accepted publickey for" in log for log in logs) == run.cluster.nodes
         assert not any("PRIVATE KEY" in log for log in logs)
-        head, *others = testbed.nodes
-        with connected(testbed, head, 10) as transport:
+        head, *others = launched.nodes
+        with connected(launched, head, 10) as transport:
             for other in others:
                 done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=120)
                 assert (done.exit_status, done.output.strip()) == (0, names[other.name])
 
     def test_teardown_needs_nothing_in_memory_and_may_come_twice(
-        self, stranger: Platform, run: Run, testbed: Testbed
+        self, stranger: Platform, run: Run, launched: Testbed
     ) -> None:
         stranger.teardown(run.run_id)
         stranger.teardown(run.run_id)
-        assert not answers(testbed, testbed.head, 2)
+        assert not answers(launched, launched.head, 2)
         with pytest.raises(InputError, match=run.run_id):
             stranger.attach(run.run_id)
 
     def test_a_kept_run_is_a_leftover_when_its_time_is_over(
-        self, platform: Platform, stranger: Platform, run: Run, testbed: Testbed
+        self, platform: Platform, stranger: Platform, run: Run, launched: Testbed
     ) -> None:
         assert platform.keep(run.run_id, 600)
         assert run.run_id not in {leftover.run_id for leftover in stranger.leftovers()}
-        assert host_name(testbed, testbed.head)
+        assert host_name(launched, launched.head)
         folder = states.find(run.run_id)
         assert folder
         states.keep(folder, -1)

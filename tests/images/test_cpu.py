@@ -32,7 +32,7 @@ def pair(image: str, keys: Keys, network: str) -> Iterator[list[Container]]:
     yield nodes
 
 
-def testbed(keys: Keys, nodes: list[Container]) -> Testbed:
+def of_containers(keys: Keys, nodes: list[Container]) -> Testbed:
     return Testbed(
         run_id="test",
         nodes=tuple(Node(node.name, node.address, 222, 1, keys.host_key) for node in nodes),
@@ -132,7 +132,7 @@ def test_mpirun_reaches_both_nodes_without_options(pair: list[Container]) -> Non
 
 
 def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None:
-    bed = testbed(keys, pair)
+    bed = of_containers(keys, pair)
     for node in bed.nodes:
         contact = set_up_node(bed, node, 20)
         contact.transport.close()

@@ -18,12 +18,12 @@ from tests.slurm.cluster import SlurmCluster
 
 
 @pytest.fixture
-def testbed(settings: dict[str, Any], tmp_path: Path) -> Iterator[Testbed]:
+def srun_nodes(settings: dict[str, Any], tmp_path: Path) -> Iterator[Testbed]:
     platform = {**settings, "launch": "srun", "mpi_plugin": "none"}
     gpus = {"hardware": "H100-SXM", "gpus_per_node": 2, "env": {"NCCL_DEBUG": "WARN"}}
-    with launched(quick_run(tmp_path, nodes=3, **gpus, platform=platform)) as testbed:
-        set_up_node(testbed, testbed.head, 30).transport.close()
-        yield testbed
+    with launched(quick_run(tmp_path, nodes=3, **gpus, platform=platform)) as srun_nodes:
+        set_up_node(srun_nodes, srun_nodes.head, 30).transport.close()
+        yield srun_nodes
 
 
 def lines(result: MpiResult) -> list[str]:
@@ -31,42 +31,42 @@ def lines(result: MpiResult) -> list[str]:
     return [line for line in result.lines if not line.startswith("srun: ")]
 
 
-def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(testbed: Testbed) -> None:
+def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(srun_nodes: Testbed) -> None:
     names = ("SLURM_PROCID", "SLURMD_NODENAME", "NCCL_DEBUG", "NCCL_TESTS_DEVICE", "NCCL_NET", "SLURM_GPUS_PER_TASK")
     command = "echo " + " ".join(f"${name}" for name in (*names, "CUDA_VISIBLE_DEVICES"))
-    result = mpirun(testbed, ["sh", "-c", command], timeout_s=PATIENCE_S, env={"NCCL_NET": "Socket"})
+    result = mpirun(srun_nodes, ["sh", "-c", command], timeout_s=PATIENCE_S, env={"NCCL_NET": "Socket"})
     assert result.ok, result.lines
     answers = [line.rsplit(" ", 1) for line in sorted(lines(result))]
     assert [first for first, _ in answers] == [
         f"{rank} {node.name} WARN 0 Socket 1"
-        for rank, node in enumerate(node for node in testbed.nodes for _ in range(2))
+        for rank, node in enumerate(node for node in srun_nodes.nodes for _ in range(2))
     ]
     assert all("," not in gpu for _, gpu in answers)
 
 
-def test_nodes_that_were_taken_out_get_no_rank(testbed: Testbed) -> None:
-    head, out, last = testbed.nodes
-    result = mpirun(testbed.without([out.name]), ["hostname"], timeout_s=PATIENCE_S)
+def test_nodes_that_were_taken_out_get_no_rank(srun_nodes: Testbed) -> None:
+    head, out, last = srun_nodes.nodes
+    result = mpirun(srun_nodes.without([out.name]), ["hostname"], timeout_s=PATIENCE_S)
     assert Counter(lines(result)) == {head.name: 2, last.name: 2}
 
 
-def test_nothing_of_a_step_outlives_it(testbed: Testbed, slurm: SlurmCluster) -> None:
+def test_nothing_of_a_step_outlives_it(srun_nodes: Testbed, slurm: SlurmCluster) -> None:
     stubborn = "trap '' TERM; echo up; while :; do sleep 1; done"
-    result = mpirun(testbed, ["sh", "-c", stubborn], timeout_s=5)
+    result = mpirun(srun_nodes, ["sh", "-c", stubborn], timeout_s=5)
     assert result.timed_out, result
     assert lines(result).count("up") == 6
     assert "seatrial-ranks" not in slurm.command("squeue", "--steps", "--noheader", "--format=%j")
-    for node in testbed.nodes:
+    for node in srun_nodes.nodes:
         assert stubborn not in slurm.in_node(node.name, "ps", "-eo", "args=")
 
 
-def test_a_rank_that_fails_ends_the_others(testbed: Testbed) -> None:
-    result = mpirun(testbed, ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'], timeout_s=PATIENCE_S)
+def test_a_rank_that_fails_ends_the_others(srun_nodes: Testbed) -> None:
+    result = mpirun(srun_nodes, ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'], timeout_s=PATIENCE_S)
     assert (result.ok, result.timed_out) == (False, False)
 
 
-def test_the_node_whose_ranks_flood_is_found(testbed: Testbed) -> None:
-    last = testbed.nodes[-1].name
+def test_the_node_whose_ranks_flood_is_found(srun_nodes: Testbed) -> None:
+    last = srun_nodes.nodes[-1].name
     flood = f'[ "$SLURMD_NODENAME" != {shlex.quote(last)} ] || yes {"x" * 1000}; sleep 60'
-    (suspect,) = flooding_nodes(testbed, ["sh", "-c", flood], {})
+    (suspect,) = flooding_nodes(srun_nodes, ["sh", "-c", flood], {})
     assert suspect.name == last

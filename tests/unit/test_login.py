@@ -20,25 +20,25 @@ from seatrial.tasks.record import write_run_json
 from tests import samples
 
 
-def testbed(count: int = 3) -> Testbed:
+def gke_nodes(count: int = 3) -> Testbed:
     nodes = tuple(Node(f"gke-{i}", f"10.0.0.{i}", 222, 8, "ssh-ed25519 AAAA", 8) for i in range(count))
     return Testbed("r1", nodes, "root", Path("/run/seatrial/r1/id_ed25519"), dial_tcp, "/tmp/seatrial/r1")
 
 
 @pytest.mark.parametrize(("word", "name"), [("head", "gke-0"), ("gke-2", "gke-2"), ("1", "gke-1")])
 def test_a_node_by_name_index_or_head(word: str, name: str) -> None:
-    assert login.node_of(testbed(), word).name == name
+    assert login.node_of(gke_nodes(), word).name == name
 
 
 @pytest.mark.parametrize("word", ["3", "gke-3", "-1", ""])
 def test_a_node_that_is_not_there_is_told_what_is(word: str) -> None:
     with pytest.raises(InputError, match=r"run r1: has no node .*; legal: gke-0, gke-1, gke-2, head, or 0 to 2$"):
-        login.node_of(testbed(), word)
+        login.node_of(gke_nodes(), word)
 
 
 def test_thousands_of_nodes_are_not_all_listed() -> None:
     with pytest.raises(InputError, match=r"gke-7 and 504 more, head, or 0 to 511$"):
-        login.node_of(testbed(512), "x")
+        login.node_of(gke_nodes(512), "x")
 
 
 def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_ssh_gets_no_key_that_is_a_link(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_ssh_takes_nothing_from_the_user_and_pins_the_host_key() -> None:
-    argv = login.ssh_argv(testbed(), testbed().nodes[1], ("nvidia-smi", "-L"), terminal=False)
+    argv = login.ssh_argv(gke_nodes(), gke_nodes().nodes[1], ("nvidia-smi", "-L"), terminal=False)
     assert argv[:3] == ["ssh", "-F", "none"]
     options = dict(word.partition("=")[::2] for flag, word in pairwise(argv) if flag == "-o")
     assert options["StrictHostKeyChecking"] == "yes"
@@ -86,4 +86,4 @@ def test_ssh_takes_nothing_from_the_user_and_pins_the_host_key() -> None:
     assert options["IdentityFile"] == "/run/seatrial/r1/id_ed25519"
     assert shlex.split(options["ProxyCommand"])[-3:] == ["dial", "r1", "gke-1"]
     assert argv[-7:] == ["-p", "222", "-l", "root", "10.0.0.1", "nvidia-smi", "-L"]
-    assert "-t" in login.ssh_argv(testbed(), testbed().head, (), terminal=True)
+    assert "-t" in login.ssh_argv(gke_nodes(), gke_nodes().head, (), terminal=True)

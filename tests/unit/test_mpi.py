@@ -22,18 +22,18 @@ def dial(node: Node, timeout_s: float) -> socket.socket:
     raise AssertionError("nothing is reached in these tests")
 
 
-def testbed(**fields: object) -> Testbed:
+def two_nodes(**fields: object) -> Testbed:
     nodes = (Node("n0", "10.0.0.1", 222, 2, "ssh-ed25519 A"), Node("n1", "10.0.0.2", 222, 2, "ssh-ed25519 B"))
     given = {"user": "ubuntu", "network": "10.0.0.0/24", "env": (("NCCL_NET", "gIB"),), **fields}
     return Testbed("run", nodes, key_file=Path("/k"), dial=dial, workdir="/w", **given)  # type: ignore[arg-type]
 
 
 def test_the_hostfile_says_slots_and_port_by_address() -> None:
-    assert hostfile(testbed().nodes) == "10.0.0.1 slots=2 port=222\n10.0.0.2 slots=2 port=222\n"
+    assert hostfile(two_nodes().nodes) == "10.0.0.1 slots=2 port=222\n10.0.0.2 slots=2 port=222\n"
 
 
 def test_one_rank_per_slot_with_the_testbeds_environment() -> None:
-    argv = mpirun_argv(testbed(), ["hostname"], {"A": "1"})
+    argv = mpirun_argv(two_nodes(), ["hostname"], {"A": "1"})
     assert argv[0] == "mpirun"
     assert argv[argv.index("-np") + 1] == "4"
     assert argv[argv.index("--hostfile") + 1] == "/w/hostfile"
@@ -42,12 +42,12 @@ def test_one_rank_per_slot_with_the_testbeds_environment() -> None:
     assert argv[argv.index("btl_tcp_if_include") + 1] == "10.0.0.0/24"
     assert argv[-1] == "hostname"
     assert "--allow-run-as-root" not in argv
-    assert "--allow-run-as-root" in mpirun_argv(testbed(user="root"), ["hostname"], {})
-    assert "btl_tcp_if_include" not in mpirun_argv(testbed(network=None), ["hostname"], {})
+    assert "--allow-run-as-root" in mpirun_argv(two_nodes(user="root"), ["hostname"], {})
+    assert "btl_tcp_if_include" not in mpirun_argv(two_nodes(network=None), ["hostname"], {})
 
 
 def test_taking_nodes_out_moves_the_head() -> None:
-    smaller = testbed().without({"n0"})
+    smaller = two_nodes().without({"n0"})
     assert (smaller.head.name, smaller.world_size) == ("n1", 2)
 
 
@@ -101,7 +101,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         monkeypatch.setattr(mpi, "connected", lambda bed, node, timeout_s: nullcontext())
         monkeypatch.setattr(mpi, "run_command", lambda head, command, **more: CommandResult(0, "", 0.1))
         monkeypatch.setattr(mpi, "start_process", start)
-        bed = options.pop("bed", testbed())
+        bed = options.pop("bed", two_nodes())
         return mpirun(bed, ["hostname"], timeout_s=60, **options), process, commands[0]
 
     return run
@@ -146,11 +146,11 @@ def test_a_long_line_that_srun_prints_in_pieces_is_one(play: Play, tmp_path: Pat
 
 
 def test_a_cause_names_the_node_that_mpirun_calls_by_its_address(play: Play) -> None:
-    address = testbed().nodes[1].address
+    address = two_nodes().nodes[1].address
     line = f"mpirun noticed that process rank 1 with PID 124 on node {address} exited on signal 9 (Killed)."
     result, *_ = play(iter([[line]]), 137)
-    assert [(finding.host, finding.rank) for finding in result.findings] == [(testbed().nodes[1].name, 1)]
-    assert str(result.cause).endswith(f" on {testbed().nodes[1].name}")
+    assert [(finding.host, finding.rank) for finding in result.findings] == [(two_nodes().nodes[1].name, 1)]
+    assert str(result.cause).endswith(f" on {two_nodes().nodes[1].name}")
 
 
 def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) -> None:
@@ -165,7 +165,7 @@ def test_ranks_that_one_machine_starved_are_known_by_what_they_waited(
     play: Play, cores: int | None, waited_s: float
 ) -> None:
     said = "seatrial-supervisor: time is up; 41.5 s of it a process waited for a processor"
-    result, *_ = play(iter([["n0", said]]), 1, bed=testbed(shared_cores=cores))
+    result, *_ = play(iter([["n0", said]]), 1, bed=two_nodes(shared_cores=cores))
     assert (result.timed_out, result.waited_s) == (True, waited_s)
     assert [replace(result, seconds=seconds).starved for seconds in (82, 84)] == [cores is not None, False]
 

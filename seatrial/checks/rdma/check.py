@@ -1,9 +1,8 @@
 """The check `rdma`: what perftest measures between pairs of nodes, on every rail alone and on all rails at once.
 
 In a round each node has one partner, and all pairs are tested at once, so that the switches between them are at work
-too; nodes of one machine take turns. Numbers are those of
-links by rail, `out` from the node that the link names first and `in` to it. Port counters of before and after are those
-of the inventory.
+too; nodes of one machine take turns. Numbers are those of links by rail, `out` from the node that the link names first
+and `in` to it. Port counters of before and after are those of the inventory.
 """
 
 import logging

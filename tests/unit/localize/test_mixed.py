@@ -18,7 +18,7 @@ def nodes(count: int) -> list[str]:
     return [f"n{i:02d}" for i in range(count)]
 
 
-def tested(
+def group_tests(
     groups: Sequence[Sequence[str]],
     speed: Speed,
     operations: Sequence[str] = ("all_reduce",),
@@ -57,7 +57,9 @@ def across(group: Sequence[str]) -> bool:
 @pytest.mark.parametrize("operations", [("alltoall",), ("alltoall", "sendrecv"), FIVE])
 def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tuple[str, ...]) -> None:
     found = localize(
-        tested(PAIRS, lambda op, group, *_: 0.38 if op == "alltoall" and across(group) else 1, operations, noise=0.003)
+        group_tests(
+            PAIRS, lambda op, group, *_: 0.38 if op == "alltoall" and across(group) else 1, operations, noise=0.003
+        )
     )
     assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings] == [("cut", SIDE)]
     assert found.verdict == "fail"
@@ -65,14 +67,16 @@ def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tu
 
 
 def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
-    found = localize(tested(PAIRS, lambda _, group, *__: 0.955 if across(group) else 1, ("sendrecv",), noise=0.003))
+    found = localize(
+        group_tests(PAIRS, lambda _, group, *__: 0.955 if across(group) else 1, ("sendrecv",), noise=0.003)
+    )
     assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings if f.named] == [("cut", SIDE)]
-    noisy = localize(tested(PAIRS, lambda _, group, *__: 0.98 if across(group) else 1, ("sendrecv",), noise=0.003))
+    noisy = localize(group_tests(PAIRS, lambda _, group, *__: 0.98 if across(group) else 1, ("sendrecv",), noise=0.003))
     assert noisy.verdict == "pass"  # 2 % is nothing that people care about
 
 
 def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
-    slow = tested(
+    slow = group_tests(
         list(combinations(nodes(10), 2)),
         lambda op, group, *_: 0.7 if op == "all_gather" and "n03" in group else 1,
         FIVE,
@@ -83,7 +87,7 @@ def test_a_slow_node_of_one_operation_of_five_is_named() -> None:
 
 def test_tests_of_all_nodes_acquit_nobody() -> None:
     groups = [*list(combinations(nodes(8), 2))[::2], *[nodes(8)] * 3]
-    found = localize(tested(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
+    found = localize(group_tests(groups, lambda _, group, *__: 0.6 if "n05" in group else 1))
     assert named(found) == [("node", "n05")]
 
 
@@ -96,23 +100,23 @@ def test_groups_that_all_have_a_slow_node_acquit_neither() -> None:
     for _ in range(2):
         halves = drawn.sample([n for n in nodes(32) if n not in slow], 30)
         groups += [["n04", *halves[:15]], ["n21", *halves[15:]]]
-    found = localize(tested(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1))
+    found = localize(group_tests(groups, lambda _, group, *__: 0.6 if slow.intersection(group) else 1))
     assert named(found) == [("node", "n04"), ("node", "n21")]
 
 
 def test_a_rail_that_slows_all_full_pairs_is_named_by_single_gpus() -> None:
     pairs = list(combinations(nodes(8), 2))
-    halves = tested(
+    halves = group_tests(
         pairs * 2, lambda _, __, ends, ___: 0.6 if ADDRESSES[2] in ends[0] else 1, gpus=lambda d: (d.choice(ADDRESSES),)
     )
-    full = tested(pairs[::3], lambda *_: 0.6)
+    full = group_tests(pairs[::3], lambda *_: 0.6)
     assert named(localize([*halves, *full])) == [("rail", ADDRESSES[2])]
 
 
 def test_the_leaf_switch_of_a_rail_is_one_finding_with_its_nodes() -> None:
     leaf = set(nodes(16)[:8])
     found = localize(
-        tested(
+        group_tests(
             list(combinations(nodes(16), 2)),
             lambda _, group, ends, __: 0.6 if ADDRESSES[3] in ends[0] and leaf.intersection(group) else 1,
             gpus=lambda d: d.choice((ADDRESSES[:4], ADDRESSES[4:], ADDRESSES[::2], ADDRESSES[1::2], ADDRESSES[3:4])),
@@ -130,7 +134,7 @@ def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
         if unknown in pair:  # its one test with the address is with a node of the leaf
             used = ADDRESSES[:4] if pair == ("n00", unknown) else ADDRESSES[4:]
         share = 0.6 if ADDRESSES[3] in used and leaf.intersection(pair) else 1.0
-        tests += tested([pair], lambda *_, share=share: share, gpus=taking(used), seed=number)
+        tests += group_tests([pair], lambda *_, share=share: share, gpus=taking(used), seed=number)
     (finding,) = localize(tests).findings
     assert (finding.kind, finding.cause.gpus, finding.named) == ("leaf", (ADDRESSES[3],), True)
     assert set(finding.nodes) == leaf - {unknown}
@@ -141,7 +145,7 @@ def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_address_of_two_nodes_is_no_rail_that_is_slow_now_and_then(seed: int) -> None:
     found = localize(
-        tested(
+        group_tests(
             list(combinations(nodes(16), 2)),
             lambda _, group, ends, __: 0.6 if ADDRESSES[2] in ends[0] and {"n03", "n09"} & set(group) else 1,
             gpus=lambda drawn: (drawn.choice(ADDRESSES[:4]),),
@@ -156,11 +160,11 @@ def test_the_address_of_two_nodes_is_no_rail_that_is_slow_now_and_then(seed: int
 def test_a_cut_does_not_stand_in_for_more_groups() -> None:
     groups = [set(nodes(12)[i : i + 4]) for i in range(0, 12, 4)]
     apart = [pair for pair in combinations(nodes(12), 2) if not any(set(pair) <= group for group in groups)]
-    found = localize(tested(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1))
+    found = localize(group_tests(PAIRS_OF_12, lambda _, group, *__: 0.5 if tuple(group) in apart else 1))
     (finding,) = found.findings
     assert [set(side) for side in finding.sides] == groups
     most = [pair for pair in PAIRS_OF_12 if pair in apart]  # without a pair in a group, no group is known
-    assert not any(f.named for f in localize(tested(most, lambda *_: 0.5)).findings)
+    assert not any(f.named for f in localize(group_tests(most, lambda *_: 0.5)).findings)
 
 
 def test_a_spine_is_a_cut_between_its_groups() -> None:
@@ -169,7 +173,7 @@ def test_a_spine_is_a_cut_between_its_groups() -> None:
     pairs = [pair for leaf in leaves for pair in combinations(leaf, 2)]
     pairs += [(a, b) for a, b in (drawn.sample(nodes(24), 2) for _ in range(60))]
     together = {frozenset(pair) for leaf in leaves for pair in combinations(leaf, 2)}
-    found = localize(tested(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6))
+    found = localize(group_tests(pairs, lambda _, group, *__: 1 if frozenset(group) in together else 0.6))
     (finding,) = found.findings
     assert finding.named
     assert sorted(map(list, finding.sides)) == leaves
@@ -179,7 +183,7 @@ def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test
     pair = (ADDRESSES[0], ADDRESSES[2])
     others = (ADDRESSES[1], ADDRESSES[3])
     found = localize(
-        tested(
+        group_tests(
             list(combinations(nodes(8), 2)) * 2,
             lambda _, group, ends, __: 0.6 if "n03" in group and ADDRESSES[2] in ends[0] else 1,
             gpus=lambda d: d.choice((pair, others)),
@@ -196,7 +200,9 @@ def test_gpus_that_always_took_part_together_are_one_candidate_and_the_next_test
 def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) -> None:
     drawn = random.Random(5)
     shows = {pair: drawn.random() < share for pair in combinations(nodes(24), 2)}
-    found = localize(tested(list(shows), lambda _, group, *__: 0.6 if "n07" in group and shows[tuple(group)] else 1))
+    found = localize(
+        group_tests(list(shows), lambda _, group, *__: 0.6 if "n07" in group and shows[tuple(group)] else 1)
+    )
     assert named(found) == [("node", "n07")]
     slow = sum(shown for pair, shown in shows.items() if "n07" in pair)
     assert f"slow in {slow} of 23 tests" in found.reason
@@ -207,7 +213,7 @@ def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) 
 )
 def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: str) -> None:
     found = localize(
-        tested(
+        group_tests(
             list(combinations(nodes(8), 2)),
             lambda _, group, __, size: 0.6 if "n02" in group and low <= size <= high else 1,
         )
@@ -219,6 +225,8 @@ def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: st
 def test_a_pattern_that_no_part_explains_names_nothing() -> None:
     drawn = random.Random(2)
     slow = {pair for pair in combinations(nodes(12), 2) if drawn.random() < 0.3}
-    found = localize(tested(list(combinations(nodes(12), 2)), lambda _, group, *__: 0.6 if tuple(group) in slow else 1))
+    found = localize(
+        group_tests(list(combinations(nodes(12), 2)), lambda _, group, *__: 0.6 if tuple(group) in slow else 1)
+    )
     assert named(found) == []
     assert found.verdict == "inconclusive"

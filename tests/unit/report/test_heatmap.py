@@ -104,7 +104,7 @@ def test_what_a_node_is_blamed_for_without_a_bad_number_is_marked(measured: tupl
     assert [line.verdict for line in heat.lines] == [Verdict.FAIL, Verdict.PASS, Verdict.PASS]
 
 
-def tested(count: int, slow: Callable[[int, int], bool], *suspects: Suspect, **finding: Any) -> RunResult:
+def run_of_pairs(count: int, slow: Callable[[int, int], bool], *suspects: Suspect, **finding: Any) -> RunResult:
     """A run that has tested all pairs of so many nodes."""
     tests = [
         {"name": "", "nodes": [f"n{a}", f"n{b}"], "gpus": [], "busbw_gb_s": 40.0, "slow": slow(a, b)}
@@ -117,7 +117,7 @@ def tested(count: int, slow: Callable[[int, int], bool], *suspects: Suspect, **f
 
 def test_the_sides_of_a_cut_stand_together() -> None:
     cut = {"kind": "cut", "sides": [["n1", "n3"], ["n0", "n2"]]}
-    matrix = pair_matrix(tested(4, lambda a, b: a % 2 != b % 2, **cut))
+    matrix = pair_matrix(run_of_pairs(4, lambda a, b: a % 2 != b % 2, **cut))
     assert matrix is not None
     assert (matrix.nodes, matrix.split) == (("n1", "n3", "n0", "n2"), 2)
     assert [[cell.text for cell in line] for line in matrix.lines[:2]] == [
@@ -127,7 +127,7 @@ def test_the_sides_of_a_cut_stand_together() -> None:
 
 
 def test_a_suspect_of_many_nodes_is_shown_first() -> None:
-    result = tested(40, lambda a, b: 39 in (a, b), Suspect("node", "n39", 0.99, "slow"))
+    result = run_of_pairs(40, lambda a, b: 39 in (a, b), Suspect("node", "n39", 0.99, "slow"))
     matrix = pair_matrix(result)
     assert matrix is not None
     assert (matrix.nodes[0], len(matrix.nodes), matrix.left_out) == ("n39", NODES_SHOWN, 40 - NODES_SHOWN)
