@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ def kill_node(console: Console, process: Process) -> None:
     """Kill everything that runs on the node under test."""
     spaces = [name for name in console.left() if Path("/run/netns", name).exists()]
     for pid in [pid for space in spaces for pid in said("ip", "netns", "pids", space)]:
-        os.kill(int(pid), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(int(pid), signal.SIGKILL)
     assert spaces
 
 
@@ -53,15 +55,24 @@ def stage(console: Console, *words: str) -> str:
     return subprocess.run(play, env=console.environment, capture_output=True, text=True, check=True).stdout
 
 
-def until_under_test(console: Console, process: Process, known: set[Path], number: int, line: str) -> None:
-    """Until that many tests of the pass have begun, and the last one has said that."""
+def kept_out(console: Console) -> set[str]:
+    """The nodes that a test has put out or keeps at the gate."""
+    shown = json.loads(stage(console, "show"))
+    return {node for node, why in (shown["out"] | shown["gated"]).items() if why}
+
+
+def until_under_test(console: Console, process: Process, known: set[Path], number: int, line: str) -> str:
+    """Until that many tests of the pass have begun, and the last one has said that; its run id."""
+    logs: list[Path] = []
 
     def has_said() -> bool:
-        logs = sorted(set(console.folder.glob("runs/*/logs/run.log")) - known, key=lambda log: log.stat().st_mtime)
+        found = set(console.folder.glob("runs/*/logs/run.log")) - known
+        logs[:] = sorted(found, key=lambda log: log.stat().st_mtime)
         return process.poll() is not None or (len(logs) >= number and line in logs[-1].read_text())
 
     until(has_said)
     assert process.poll() is None, process.communicate()
+    return logs[-1].parents[1].name
 
 
 @pytest.mark.parametrize("kill", [kill_flow, kill_server, kill_node], ids=["flow", "server", "node"])
@@ -73,22 +84,23 @@ def test_whatever_is_killed_no_node_stays_out(
         for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "SEATRIAL_TEMPORARY_SERVER"):
             del console.environment[name]
     file = console.cluster(2, qualify={"dry_run": False, "at_once": 1})
-    for _ in range(pytestconfig.getoption("--times")):
+    for nth in range(pytestconfig.getoption("--times")):
         stage(console, "gate", "node-0", "node-1")
         number, line, after_s = dice.choice((1, 2)), dice.choice(STEPS), dice.uniform(0, WITHIN_S)
         known = set(console.folder.glob("runs/*/logs/run.log"))
         process = console.start("qualify", file, "node-1", "node-0")
-        until_under_test(console, process, known, number, line)
+        run_id = until_under_test(console, process, known, number, line)
+        assert [left for left in console.left() if run_id not in left] == []  # of the pass that was killed before
         time.sleep(after_s)  # the moment itself is the fault
         assert process.poll() is None, process.communicate()
         kill(console, process)
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, _ = process.communicate(timeout=PATIENCE_S)
         moment = f"killed in test {number}, {after_s:.1f} s after {line!r}: status {process.returncode}: {out}"
-        print(moment, flush=True)
-        finished = console.run("qualify", file, "node-0", "node-1")
-        assert finished.status == 0, f"{moment}\n{err}\n{finished.output}"
-        left = json.loads(stage(console, "show"))
-        kept_out = {node for node, why in (left["out"] | left["gated"]).items() if why}
+        print(nth + 1, moment, flush=True)
         # Each test has one node, the one at the gate first. One that died is kept out for what its run found.
-        assert kept_out <= ({f"node-{2 - number}"} if kill is kill_node else set()), moment
-        assert (left["jobs"], console.left()) == ({}, set()), moment
+        died = {f"node-{2 - number}"} if kill is kill_node else set()
+        assert kept_out(console) <= died, moment
+    finished = console.run("qualify", file, "node-0", "node-1")
+    assert finished.status == 0, f"{moment}\n{finished.output}"
+    assert kept_out(console) <= died, moment
+    assert (json.loads(stage(console, "show"))["jobs"], console.left()) == ({}, set())
