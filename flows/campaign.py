@@ -17,6 +17,7 @@ from seatrial.config.run import Run, Suite, secrets_of, set_aside, writable
 from seatrial.flows.serving.ui import show_campaign
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.runs.progress import log_file
 from seatrial.runs.run_state import RunState
@@ -86,7 +87,7 @@ def _phase(run: Run, chain: Chain) -> RunResult:
         return failed.result()
 
 
-def _concluded(run: Run, loop: Loop, stopped: str | None, store: "Store") -> RunState:
+def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> RunState:
     """The campaign as a run: one check over all phases, and the nodes of the first."""
     state = loop.state
     run_ids = [phase.run_id for phase in state.phases]

@@ -32,7 +32,6 @@ from seatrial.flows.serving.ui import (
 from seatrial.history import open_store
 from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.model.errors import InputError
-from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult, now
 from seatrial.platforms import platform_for
 from seatrial.platforms.service import NodeService, ServiceNode, node_service
@@ -186,6 +185,6 @@ def _wait(pause: timedelta) -> None:
 
 def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:
     """The tests of nodes that never came up: the run does not have them, and says nothing of any."""
-    code = code_of(result.reason) or "no-node"
+    code = result.reason.code or "no-node"
     ended = result.finished
     return [NodeTest(result.run_id, name, result.cluster, result.suite, ended, result.verdict, code) for name in names]

@@ -19,7 +19,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, MissingError, SeatrialError
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, merge_suspects
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
@@ -85,7 +85,7 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
         return []
     suspects = merge_suspects(check for check in checks if check.verdict.is_fault)
     sure = [s for s in suspects if s.kind in ("node", "gpu") and s.confidence >= settings.confidence]
-    why = {s.name.partition("/")[0]: code_of(s.evidence) or s.kind for s in reversed(sure)}
+    why = {s.name.partition("/")[0]: s.evidence.code or s.kind for s in reversed(sure)}
     if len(why) * 3 > nodes:
         return [f"no node is isolated: {len(why)} of {nodes} are suspects, more than a third"]
     isolator, lines = isolator_for(run.cluster), []
@@ -100,7 +100,7 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
     return lines
 
 
-def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> str | None:
+def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> Reason | None:
     """Why a run that is not passed and had taken its nodes has none any more: another job, by its name, or a person.
 
     None if it still has them.
@@ -112,11 +112,11 @@ def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> str 
     if testbed is not None:
         blameless = (testbed.blameless_reason(node) for node in testbed.nodes)
         reasons = [*filter(None, blameless), *reasons]
-    given = next((reason for reason in reasons if code_of(reason) in _GIVEN), None)
-    if given is None or code_of(given) == "gave-way":
+    given = next((reason for reason in reasons if reason.code in _GIVEN), None)
+    if given is None or given.code == "gave-way":
         return given
     job = _who_has(run)
-    if job is None and code_of(given) == "pod-deleted":
+    if job is None and given.code == "pod-deleted":
         return given
     return Reason.of("gave-way", job=job or "another job")
 

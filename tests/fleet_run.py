@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from seatrial.history import RunRow
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import EarlierRuns, LogFile, Number, ReportContext, headlines
@@ -32,7 +33,9 @@ def fleet_run() -> RunResult:
     names = [f"gpu-rack{n // 16:02}-node{n % 16:02}" for n in range(NODES)]
     ill = {names[17]: 0.62, names[380]: 0.81, names[999]: 0.86}
     checks = [replace(check, judgements=(*check.judgements, *_judged(check.name, names, ill))) for check in base.checks]
-    suspects = [Suspect("node", name, 0.9, f"{name}: reaches {part:.0%} of its peers") for name, part in ill.items()]
+    suspects = [
+        Suspect("node", name, 0.9, uncoded(f"{name}: reaches {part:.0%} of its peers")) for name, part in ill.items()
+    ]
     nodes = [
         {"name": name, "address": f"10.{n >> 8}.{n & 255}.7", "port": 222, "slots": 8, "gpus": 8, "gpu_model": "H100"}
         for n, name in enumerate(names)
@@ -68,4 +71,6 @@ def fleet_context(result: RunResult) -> ReportContext:
 def _night(result: RunResult, days: int) -> RunRow:
     at = result.started - timedelta(days=days)
     fingerprint = {**result.fingerprint, "driver": "565.57.01" if days > 20 else "570.124.06"}
-    return RunRow(f"night-{days}", result.cluster, result.suite, at, at, Verdict.PASS, "all pass", fingerprint, "/runs")
+    return RunRow(
+        f"night-{days}", result.cluster, result.suite, at, at, Verdict.PASS, uncoded("all pass"), fingerprint, "/runs"
+    )

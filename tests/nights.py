@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from tests import samples
@@ -14,7 +15,7 @@ _PLATEAU = samples.judge(
     0.06,
     "catalog",
 )
-CURE = Check("collectives", Verdict.PASS, "all_reduce: plateau 386 GB/s", 240.0, judgements=(_PLATEAU,))
+CURE = Check("collectives", Verdict.PASS, uncoded("all_reduce: plateau 386 GB/s"), 240.0, judgements=(_PLATEAU,))
 
 
 def bad(number: int, **changes: object) -> RunResult:
@@ -24,17 +25,17 @@ def bad(number: int, **changes: object) -> RunResult:
 
 def good(number: int, **changes: object) -> RunResult:
     run = samples.faulty_h100()
-    passed = {"verdict": Verdict.PASS, "reason": "collectives: all pass", "checks": [CURE], "suspects": ()}
+    passed = {"verdict": Verdict.PASS, "reason": uncoded("collectives: all pass"), "checks": [CURE], "suspects": ()}
     return _at(number, run, **{**passed, **changes})
 
 
 def unmeasured(number: int, verdict: Verdict = Verdict.INCONCLUSIVE) -> RunResult:
-    check = Check("launch", verdict, "no node came up in 600 s; see logs/run.log")
+    check = Check("launch", verdict, uncoded("no node came up in 600 s; see logs/run.log"))
     return _at(number, samples.faulty_h100(), verdict=verdict, reason=check.reason, checks=[check], suspects=())
 
 
 def suspected(*names: str) -> tuple[Suspect, ...]:
-    return tuple(Suspect("node", name, 0.9, f"{name} is slow") for name in names)
+    return tuple(Suspect("node", name, 0.9, uncoded(f"{name} is slow")) for name in names)
 
 
 def _at(number: int, run: RunResult, **changes: object) -> RunResult:

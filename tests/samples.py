@@ -12,7 +12,7 @@ from seatrial.checks.connectivity.rates import measurements, slow_suspects
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -63,7 +63,7 @@ def faulty_h100() -> RunResult:
         Check(
             "devices",
             Verdict.INCONCLUSIVE,
-            "node-2: DCGM diagnostics did not answer within 60 s; try dcgmi diag -r 1 there",
+            uncoded("node-2: DCGM diagnostics did not answer within 60 s; try dcgmi diag -r 1 there"),
             61.4,
         ),
     ]
@@ -139,16 +139,27 @@ def hostile(text: str) -> RunResult:
         Measurement("busbw", 1.0 + size, "GB/s", CLUSTER, {"operation": text, "message_bytes": size, "dtype": text})
         for size in (1024, 4096)
     ]
-    judgement = Judgement(measurement, Verdict.FAIL, text, text, Expected(2.0, 3.0), -0.5)
-    suspects = (Suspect("node", text, 0.9, text),)
-    check = Check(text, Verdict.FAIL, text, 1.0, (measurement, *sweep), (judgement,), suspects)
+    judgement = Judgement(measurement, Verdict.FAIL, uncoded(text), text, Expected(2.0, 3.0), -0.5)
+    suspects = (Suspect("node", text, 0.9, uncoded(text)),)
+    check = Check(text, Verdict.FAIL, uncoded(text), 1.0, (measurement, *sweep), (judgement,), suspects)
     node = {"name": text, "address": text, text: text}
     end = STARTED + timedelta(seconds=9)
     test = {"name": text, "nodes": [text, f"{text}2"], "gpus": [text], "busbw_gb_s": 1.0, "ratio": 0.3, "slow": True}
     finding = {"code": None, "kind": "cut", "sides": [[text], [f"{text}2"]], "evidence": text}
     localization = {"reason": text, "findings": [finding], "collective": text, "tests": [test]}
     run = RunResult(
-        text, text, text, STARTED, end, Verdict.FAIL, text, [node], [check], suspects, {text: text}, {text: 1.0}
+        text,
+        text,
+        text,
+        STARTED,
+        end,
+        Verdict.FAIL,
+        uncoded(text),
+        [node],
+        [check],
+        suspects,
+        {text: text},
+        {text: 1.0},
     )
     return replace(run, localization=localization)
 
@@ -180,7 +191,7 @@ def _connectivity(nodes: int, ranks: int) -> Check:
         for i in range(nodes)
     ]
     reason = f"{nodes} of {nodes} nodes answer, reach each other and run MPI ({ranks} ranks)"
-    return Check("connectivity", Verdict.PASS, reason, 3.1, (*skews, *pings))
+    return Check("connectivity", Verdict.PASS, uncoded(reason), 3.1, (*skews, *pings))
 
 
 def _curve(peak: float, base_us: float, factor: float, size: int) -> tuple[float, float]:
@@ -229,7 +240,7 @@ def judge(measurement: Measurement, centre: float, spread: float, source: str) -
     verdict = Verdict.PASS if measurement.value >= low else Verdict.DEGRADED if deviation > -0.4 else Verdict.FAIL
     size = measurement.conditions.get("message_bytes", "large messages")
     reason = f"{measurement.value:.3g} {measurement.unit} at {size}, expected {low:.3g} to {high:.3g} ({source})"
-    return Judgement(measurement, verdict, reason, source, Expected(low, high), deviation)
+    return Judgement(measurement, verdict, uncoded(reason), source, Expected(low, high), deviation)
 
 
 def _local_collectives() -> Check:
@@ -241,7 +252,7 @@ def _local_collectives() -> Check:
     return Check(
         "collectives",
         Verdict.PASS,
-        "all_reduce: plateau 0.694 GB/s, within 15 % of the last 12 runs",
+        uncoded("all_reduce: plateau 0.694 GB/s, within 15 % of the last 12 runs"),
         21.7,
         (*sweep, whole),
         tuple(judged),
@@ -273,14 +284,17 @@ def _h100_collectives() -> Check:
     ]
     suspects = (
         Suspect(
-            "node", "node-5", 0.97, "every pair with node-5 reaches 196 GB/s of 373; pairs without it reach 372 to 378"
+            "node",
+            "node-5",
+            0.97,
+            uncoded("every pair with node-5 reaches 196 GB/s of 373; pairs without it reach 372 to 378"),
         ),
-        Suspect("link", "node-0--node-5", 0.12, "slow too, which node-5 alone explains"),
+        Suspect("link", "node-0--node-5", 0.12, uncoded("slow too, which node-5 alone explains")),
     )
     reason = (
         "all_reduce at 8G reaches 205 GB/s, 47 % below the 387 GB/s of the catalog; node-5 is the likely cause (97 %)"
     )
-    return Check("collectives", Verdict.FAIL, reason, 248.3, (*measured, *pairs), tuple(judged), suspects)
+    return Check("collectives", Verdict.FAIL, uncoded(reason), 248.3, (*measured, *pairs), tuple(judged), suspects)
 
 
 def _training(steps: int, ranks: int, per_second: float) -> Check:
@@ -294,10 +308,15 @@ def _training(steps: int, ranks: int, per_second: float) -> Check:
         throughput,
         Measurement("step_time", ranks * 8e3 / per_second, "ms", CLUSTER, at, better="lower"),
     )
-    sane = Judgement(drop, Verdict.PASS, "the loss fell as it should", "sanity", Expected(low=0.2), None)
+    sane = Judgement(drop, Verdict.PASS, uncoded("the loss fell as it should"), "sanity", Expected(low=0.2), None)
     judged = (sane, judge(throughput, per_second * 1.02, 0.1, "history"))
     return Check(
-        "training", Verdict.PASS, f"loss {loss[0]:.2f} to {loss[-1]:.2f} in {steps} steps", 9.6, measured, judged
+        "training",
+        Verdict.PASS,
+        uncoded(f"loss {loss[0]:.2f} to {loss[-1]:.2f} in {steps} steps"),
+        9.6,
+        measured,
+        judged,
     )
 
 
@@ -306,7 +325,7 @@ def with_codes(result: RunResult) -> RunResult:
     (first, second, *others), suspect = result.checks, result.suspects[0]
     checks = [
         replace(first, verdict=Verdict.FAIL, reason=Reason.of("ranks-output-flood", seconds="3 s")),
-        replace(second, reason=Reason("of a later version", "code-of-later")),
+        replace(second, reason=Reason("code-of-later", {}, "of a later version")),
         *others,
     ]
     blamed = replace(suspect, evidence=Reason.of("output-flood", excess="its ranks printed 90% of all output"))

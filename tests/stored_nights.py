@@ -14,6 +14,7 @@ from seatrial.history.rows import RunRow
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import Measurement, by_series
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -37,7 +38,9 @@ def knowing(
 
 def _row(number: int, passed: bool) -> RunRow:
     at = FIRST + timedelta(days=number)
-    return RunRow(f"run-{number}", "lab", "quick", at, at, Verdict.PASS if passed else Verdict.DEGRADED, "", {}, "")
+    return RunRow(
+        f"run-{number}", "lab", "quick", at, at, Verdict.PASS if passed else Verdict.DEGRADED, Reason(), {}, ""
+    )
 
 
 def _past(rows: Sequence[RunRow], runs: Sequence[Check], names: Sequence[str], changed: str) -> PastRuns:

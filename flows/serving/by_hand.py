@@ -13,7 +13,7 @@ from typing import Any
 
 from seatrial.flows.serving.server import has_lasting_server, last_words, provide_prefect_server
 from seatrial.model.errors import InputError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, placed
 from seatrial.model.result import RunResult
 
 log = logging.getLogger("seatrial")
@@ -40,7 +40,7 @@ class Unfinished:
     """A run without a verdict."""
 
     exit_status: int
-    reason: str
+    reason: Reason
 
 
 class _Terminated(BaseException):
@@ -136,7 +136,7 @@ def flow_by_hand(flow: str, **parameters: Any) -> RunResult | Unfinished:
     if isinstance(result, RunResult):
         return result
     if isinstance(result, InputError):
-        return Unfinished(2, f"seatrial: {result}")
+        return Unfinished(2, placed("seatrial", result.reason))
     return Unfinished(3, Reason.of("prefect-failed", problem=f"the run did not end in a verdict: {result}"))
 
 

@@ -38,7 +38,7 @@ _NO_ANSWER = (httpx.HTTPError, ConcurrencySlotAcquisitionError, ObjectNotFound)
 class ClusterLock:
     """The lock of a cluster; `lost` is the reason why another run may have measured at the same time."""
 
-    lost: str | None = None
+    lost: Reason | None = None
 
 
 @contextmanager

@@ -191,12 +191,12 @@ def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> t
 def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
     """Return a silent outcome if the last run is older than `max_age`, or if there is none; else None."""
     if last is None:
-        return _silent("", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded"))
+        return _silent("", now, Reason.of("run-overdue", late=f"no run of suite {suite} is recorded").sentence)
     age = now - last.finished
     if age <= max_age:
         return None
     late = f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed"
-    return _silent(last.run_id, now, Reason.of("run-overdue", late=late))
+    return _silent(last.run_id, now, Reason.of("run-overdue", late=late).sentence)
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:

@@ -171,7 +171,7 @@ def _judgement(
     measured = Measurement("drift", 100 * (kept - 1), "%", m.subject, conditions)
     expected = Expected(low=-100 * _LIMIT)
     if not drifts:
-        return Judgement(measured, Verdict.PASS, "", "first hour", expected, kept - 1)
+        return Judgement(measured, Verdict.PASS, Reason(), "first hour", expected, kept - 1)
     known = np.isfinite(readings)
     slope = theil_sen(phases.began_s[known] / _HOUR_S, readings[known] / np.nanmedian(readings))
     reason = Reason.of(

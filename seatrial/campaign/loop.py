@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Suite
 from seatrial.history.campaigns import CampaignState, LeftOut, PhaseRun
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import SURE, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import some_of
@@ -34,9 +34,9 @@ class Loop:
     keep: Callable[[CampaignState], None]
     new_run_id: Callable[[], str]
     wait: Callable[[float], None] = time.sleep
-    notes: list[str] = field(default_factory=list)
+    notes: list[Reason] = field(default_factory=list)
 
-    def run(self) -> str | None:
+    def run(self) -> Reason | None:
         """Run phases until the time is over; return the reason if the campaign cannot go on."""
         tries = 0
         while not self.state.is_over:
@@ -72,7 +72,7 @@ class Loop:
         self._keep(self.state.begin(suite.name, run_id))
         result = self.run_phase(cluster, suite, run_id)
         began_s = self.state.phases[-1].began_s
-        phase = PhaseRun(suite.name, run_id, began_s, held_s(result), result.verdict, code_of(result.reason))
+        phase = PhaseRun(suite.name, run_id, began_s, held_s(result), result.verdict, result.reason.code)
         self._keep(self.state.end(phase, self._lost(result, phase)))
         for line in self.state.lines():
             log.info("%s", line)
@@ -108,7 +108,7 @@ def broken_nodes(result: RunResult) -> dict[str, str | None]:
     broken: dict[str, str | None] = {}
     for check in result.checks:
         for suspect in check.raw.suspects:
-            code = code_of(suspect.evidence)
+            code = suspect.evidence.code
             is_bad = (suspect.verdict or check.raw.verdict) in (Verdict.FAIL, Verdict.CORRUPT)
             if suspect.kind in ("node", "gpu") and suspect.confidence >= SURE and is_bad and code not in _SLOW:
                 broken.setdefault(suspect.name.partition("/")[0], code)

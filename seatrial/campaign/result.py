@@ -14,12 +14,12 @@ CAMPAIGN = "campaign"
 
 
 def campaign_check(
-    state: CampaignState, runs: Mapping[str, RunRow], stopped: str | None, notes: Sequence[str]
+    state: CampaignState, runs: Mapping[str, RunRow], stopped: Reason | None, notes: Sequence[Reason]
 ) -> Check:
     """The check `campaign`; `runs` are the phases by run id, `stopped` is why it ended before its time."""
     bad = list(_failed(state, runs))
     suspects = tuple(_left_out(state))
-    reasons = [*filter(None, [stopped]), *(placed(each.name, each.evidence) for each in suspects), *notes, *bad]
+    reasons = [stopped, *(placed(each.name, each.evidence) for each in suspects), *notes, *bad]
     verdicts = [phase.verdict for phase in state.counted if phase.verdict]
     verdicts += [Verdict.FAIL] if suspects else []
     verdicts += [Verdict.INCONCLUSIVE] if stopped or not state.counted else []
@@ -29,7 +29,7 @@ def campaign_check(
     return Check(
         CAMPAIGN,
         worst(verdicts),
-        join(reasons) if reasons else passed,
+        join(reasons) or passed,
         state.spent_s,
         tuple(judgement.measurement for judgement in judgements),
         judgements,
@@ -63,8 +63,8 @@ def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Ju
     hours, goal = state.spent_s / 3600, state.goal_s / 3600
     verdict = Verdict.PASS if state.is_over else Verdict.INCONCLUSIVE
     measured = Measurement("campaign_hours", hours, "h", whole)
-    yield Judgement(measured, verdict, "", "suite", Expected(low=goal))
+    yield Judgement(measured, verdict, Reason(), "suite", Expected(low=goal))
     phases = [runs[phase.run_id] for phase in state.counted if phase.run_id in runs]
     if alone := sum(row.lacks_baseline for row in phases):
         measured = Measurement("uncompared_phases", alone, "", whole, better="lower")
-        yield Judgement(measured, Verdict.PASS, "", "sanity")
+        yield Judgement(measured, Verdict.PASS, Reason(), "sanity")

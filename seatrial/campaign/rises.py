@@ -54,7 +54,7 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> Series:
     return Series(metric, parts, np.array(times), readings)
 
 
-def minutes_check(found: Sequence[Series]) -> tuple[Check, list[str]]:
+def minutes_check(found: Sequence[Series]) -> tuple[Check, list[Reason]]:
     """The check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
     found = [series for series in found if series.readings.size]
     if not found:
@@ -86,7 +86,7 @@ def _judged(series: Series) -> Iterator[Judgement]:
         measured = Measurement(
             "rise", float(rose), "", Subject(kind, name), {"of": series.metric, "part": part}, better="lower"
         )
-        reason = Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}") if rose else ""
+        reason = Reason.of("minutes-rose", metric=series.metric, part=part, by=f"{rose:g}") if rose else Reason()
         yield Judgement(measured, bad if rose else Verdict.PASS, reason, "first minute", Expected(high=0))
 
 
@@ -108,7 +108,7 @@ def _filled(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
     return readings[rows, np.arange(readings.shape[1])]
 
 
-def _notes(series: Series) -> Iterator[str]:
+def _notes(series: Series) -> Iterator[Reason]:
     if series.metric not in _NOTED:
         return
     rose = {part: by for part, by in zip(series.parts, risen(series), strict=True) if by}
@@ -118,7 +118,7 @@ def _notes(series: Series) -> Iterator[str]:
         yield Reason.of("minutes-noted", metric=series.metric, parts=parts)
 
 
-def _worst_minute(series: Series) -> str | None:
+def _worst_minute(series: Series) -> Reason | None:
     if series.metric != "temperature_c":
         return None
     row, column = np.unravel_index(np.nanargmax(series.readings), series.readings.shape)

@@ -20,7 +20,7 @@ _KINDS = {
 _OF_MACHINES = frozenset({_EFA, _TCPXO, _TCPX})  # a cloud's type of machine has these NICs and no others
 
 
-def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
+def other_model(hardware: str, devices: Iterable[Device]) -> Reason | None:
     """Return which other GPUs the log names; None where some fit, or where either name says nothing."""
     required = gpu_model(hardware)
     names = {device.name: model for device in devices if (model := gpu_model(device.name))}
@@ -29,7 +29,7 @@ def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
     return Reason.of("log-of-other-gpu", others=min(names), hardware=hardware)
 
 
-def mixed_models(devices: Iterable[Device]) -> str | None:
+def mixed_models(devices: Iterable[Device]) -> Reason | None:
     """Return which ranks have another GPU model than most; None where all have the same."""
     models = {device: model for device in devices if (model := gpu_model(device.name))}
     counts = Counter(models.values()).most_common()
@@ -40,7 +40,7 @@ def mixed_models(devices: Iterable[Device]) -> str | None:
     return Reason.of("log-of-mixed-gpus", count=counts[0][1], usual=usual, odd=some_of(odd))
 
 
-def other_network(fabric: str | None, transport: Transport | None) -> str | None:
+def other_network(fabric: str | None, transport: Transport | None) -> Reason | None:
     """Return which other kind of network NCCL took; None where it fits, or where either name says nothing."""
     claimed, used = _kind(fabric or ""), _kind_used(transport)
     if transport is None or claimed is None:

@@ -4,12 +4,13 @@ import math
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, Setup, arm_of, is_busbw, part_of
 from seatrial.model.sizes import size_span
 
 
-def missing_reference(check: Check, setup: Setup) -> str | None:
+def missing_reference(check: Check, setup: Setup) -> Reason | None:
     """Return why the first plateau without a reference has none; None if all have one."""
     for judgement in check.judgements:
         if judgement.measurement.metric == "busbw_plateau" and judgement.source in ("sanity", "physics"):
@@ -25,9 +26,9 @@ def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
     return f"no comparable reference: {_why(setup, operation, arm)}"
 
 
-def _none_for(busbw: Measurement, setup: Setup) -> str:
+def _none_for(busbw: Measurement, setup: Setup) -> Reason:
     arm = arm_of(busbw)
-    return no_reference(part_of(busbw, setup), str(busbw.conditions["operation"]), "" if arm == INTRA else arm)
+    return uncoded(no_reference(part_of(busbw, setup), str(busbw.conditions["operation"]), "" if arm == INTRA else arm))
 
 
 def _why(setup: Setup, operation: str, arm: str) -> str:

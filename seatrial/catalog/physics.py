@@ -11,6 +11,7 @@ from seatrial.model.baseline import Baseline
 from seatrial.model.curves import SHARE
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import NETWORK, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
@@ -263,14 +264,14 @@ def with_shares(check: Check, setup: Setup) -> Check:
     return replace(check, measurements=(*measured, *shares), judgements=judged)
 
 
-def plateau_words(check: Check, setup: Setup) -> list[str]:
+def plateau_words(check: Check, setup: Setup) -> list[Reason]:
     """Return each plateau in words, with its share of the links if known."""
     words = []
     for m in check.measurements:
         if m.metric == "busbw_plateau":
             limit = wire(m, part_of(m, setup)) if m.finite else None
             share = f", {fraction(m.value / limit.gb_s)} of {limit.words}" if limit else ""
-            words.append(f"plateau {number(m.value)} GB/s{share}")
+            words.append(uncoded(f"plateau {number(m.value)} GB/s{share}"))
     return words
 
 

@@ -10,6 +10,7 @@ from seatrial.catalog.physics import from_links, from_physics, from_port, wire
 from seatrial.catalog.reach import from_reach
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, NO_MNNVL, Setup, arm_of, is_busbw, part_of, ranks_of
 from seatrial.model.sizes import format_size
@@ -315,16 +316,16 @@ def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) ->
             yield name.replace("_", " ")
 
 
-def figures_beside(check: Check, setup: Setup) -> list[str]:
+def figures_beside(check: Check, setup: Setup) -> list[Reason]:
     """Each figure once, in words."""
-    notes: list[str] = []
+    notes: list[Reason] = []
     for m in check.measurements:
         note = beside(m, setup) or beside_llama(m, setup.hardware, ranks_of(m, setup))
         if note:
-            notes.append(note)
+            notes.append(uncoded(note))
         if m.subject.kind == "gpu":
-            notes += _of_devices(m, setup)
-    return list(dict.fromkeys(notes))
+            notes += map(uncoded, _of_devices(m, setup))
+    return notes
 
 
 def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:

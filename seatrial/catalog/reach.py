@@ -56,7 +56,7 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     return Baseline("model", centre, LOW * centre, None, floor * centre, 0, words)
 
 
-def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> str | None:
+def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> Reason | None:
     """Return why an all_reduce over three or more nodes is no faster than with one NIC less in each; None otherwise.
 
     A faster smaller size proves that all NICs work: a real sweep over 80 H100 reads 364 GB/s at 2G and 320 at 16G.

@@ -68,7 +68,7 @@ class Outcome:
     requirement: Requirement
     verdict: Status
     found: Status
-    reason: str
+    reason: Reason
     measured: float | str | None = None
     numbers: int = 0
     evidence: Evidence | None = None
@@ -136,8 +136,8 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     worst = min(tried, key=lambda each: each.check.verdict.severity)
     verdict = worst.check.verdict
     gaps = [_gap_of_verdict(each) for each in tried]
-    gap = next((reason for reason in gaps if reason), "")
-    status, reason = Status.MET, ""
+    gap = next(filter(None, gaps), None)
+    status, reason = Status.MET, Reason()
     if verdict.is_fault:
         status, reason = Status.NOT_MET, _without_result(worst, worst.check.verdict, worst.check.reason)
     elif gap:
@@ -147,7 +147,7 @@ def _by_verdict(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     return Outcome(requirement, status, status, reason, verdict.value, len(tried), evidence)
 
 
-def _gap_of_verdict(tried: _Tried) -> str:
+def _gap_of_verdict(tried: _Tried) -> Reason | None:
     check = tried.check
     if check.verdict in _UNMEASURED:
         return _without_result(tried, check.verdict, check.reason)
@@ -161,7 +161,7 @@ def _gap_of_verdict(tried: _Tried) -> str:
 def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     """Decide by the worst number. One beyond the limit is proof; else a gap in any run leaves it not shown."""
     readings: list[_Reading] = []
-    gaps: list[str] = []
+    gaps: list[Reason] = []
     for each in tried:
         found = list(_readings(requirement, each, gaps))
         raw = each.check.raw
@@ -175,7 +175,7 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
         return _not_shown(requirement, gaps[0] if gaps else _not_measured(requirement))
     lowest_first = sorted(readings, key=lambda reading: reading.value)
     worst = lowest_first[0] if requirement.limit.at_least is not None else lowest_first[-1]
-    status, reason = Status.MET, ""
+    status, reason = Status.MET, Reason()
     if not requirement.limit.is_met_by(worst.value):
         status, reason = Status.NOT_MET, _missed(requirement, worst)
     elif gaps:
@@ -183,7 +183,7 @@ def _by_numbers(requirement: Requirement, tried: Sequence[_Tried]) -> Outcome:
     return Outcome(requirement, status, status, reason, float(worst.value), len(readings), worst.evidence)
 
 
-def _readings(requirement: Requirement, tried: _Tried, gaps: list[str]) -> Iterator[_Reading]:
+def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> Iterator[_Reading]:
     """Yield the numbers that match; what matches and cannot be compared is added to `gaps`."""
     run = tried.run
     for index, judgement in enumerate(tried.check.judgements):
@@ -223,8 +223,8 @@ def _is_unusable(judgement: Judgement) -> bool:
     return judgement.source in ("sanity", "physics") and judgement.verdict.is_fault
 
 
-def _parts_missing(result: RunResult, measurements: Sequence[Measurement], *, whole: bool) -> str:
-    """Return the reason that parts of the run have no number: nodes, GPUs, and with `whole` ranks; "" if all have one.
+def _parts_missing(result: RunResult, measurements: Sequence[Measurement], *, whole: bool) -> Reason | None:
+    """Return the reason that parts of the run have no number: nodes, GPUs, and with `whole` ranks; None if all have.
 
     A run goes on without the nodes that it cannot use.
     """
@@ -235,7 +235,7 @@ def _parts_missing(result: RunResult, measurements: Sequence[Measurement], *, wh
         if fewest < result.setup.ranks:
             missing.append(f"{result.setup.ranks - fewest} of {result.setup.ranks} ranks")
     if not missing:
-        return ""
+        return None
     return Reason.of("requirement-parts-missing", parts=some_of(missing, _SHOWN_NODES), run=result.run_id)
 
 
@@ -255,11 +255,11 @@ def _unmeasured_parts(result: RunResult, subjects: Set[Subject]) -> list[str]:
     return missing
 
 
-def _not_shown(requirement: Requirement, reason: str) -> Outcome:
+def _not_shown(requirement: Requirement, reason: Reason) -> Outcome:
     return Outcome(requirement, Status.NOT_SHOWN, Status.NOT_SHOWN, reason)
 
 
-def _not_measured(requirement: Requirement) -> str:
+def _not_measured(requirement: Requirement) -> Reason:
     of_run = [f"{name} {value}" for name, value in requirement.conditions.items() if name in RUN_CONDITIONS]
     wanted = f"check {requirement.check}"
     if requirement.metric is not None:
@@ -272,14 +272,14 @@ def _not_measured(requirement: Requirement) -> str:
     return Reason.of("requirement-not-measured", wanted=", ".join((wanted, *of_run)))
 
 
-def _without_result(tried: _Tried, verdict: Verdict, reason: str) -> str:
+def _without_result(tried: _Tried, verdict: Verdict, reason: Reason) -> Reason:
     run_id = tried.run.result.run_id
     return Reason.of(
         "requirement-check-without-pass", check=tried.check.name, run=run_id, verdict=verdict.value, reason=reason
     )
 
 
-def _missed(requirement: Requirement, worst: _Reading) -> str:
+def _missed(requirement: Requirement, worst: _Reading) -> Reason:
     unit = requirement.unit or ""
     limit = requirement.limit
     shown = quantity(float(worst.value), unit)

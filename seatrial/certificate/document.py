@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from seatrial import __version__
 from seatrial.certificate.decide import EvidenceRun, Outcome, decide, overall
 from seatrial.certificate.requirements import RequirementsFile
-from seatrial.model.reason import code_of
 from seatrial.report.html import environment_of
 from seatrial.text.printable import printable
 from seatrial.text.words import number, unit_name
@@ -68,8 +67,8 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "found": outcome.found.value,
         "measured": outcome.measured,
         "numbers": outcome.numbers,
-        "code": code_of(outcome.reason),
-        "reason": str(outcome.reason),
+        "code": outcome.reason.code,
+        "reason": outcome.reason.sentence,
         "evidence": None,
         "exception": None,
     }

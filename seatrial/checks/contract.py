@@ -81,7 +81,7 @@ class Repeated:
     """
 
     measurements: list[Measurement] = field(default_factory=list)
-    problems: list[tuple[Verdict, str]] = field(default_factory=list)
+    problems: list[tuple[Verdict, Reason]] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     over: bool = False
     check: Check | None = None
@@ -105,7 +105,7 @@ class Repeated:
             suspects=(*own.suspects, *self.suspects),
         )
 
-    def broke(self, verdict: Verdict, reason: str) -> None:
+    def broke(self, verdict: Verdict, reason: Reason) -> None:
         """Add a problem if the cluster broke or computed wrongly; log any other outcome."""
         if verdict in (Verdict.FAIL, Verdict.CORRUPT):
             self.problems.append((verdict, placed("when it was repeated", reason)))
@@ -180,7 +180,7 @@ class StepResult:
     testbed: Testbed
     facts: Facts = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     kept: object = None
 
 
@@ -195,7 +195,7 @@ class Need:
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it; on this machine, seatrial's extra `local`")
 
 Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
-Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Sequence[str]]]
+Revisit = Callable[[CheckContext, Sequence[Check]], tuple[Sequence[Check], Sequence[Reason]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def try_check(kind: CheckType, context: CheckContext) -> StepResult:
     return kind.run(context)
 
 
-def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
+def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> Reason | None:
     """Return the reason if nodes or ranks are too few to exchange data; else None."""
     if least_ranks < 2:
         return None
@@ -250,7 +250,7 @@ def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
     return None if testbed.world_size > 1 else Reason.of("too-few-ranks", ranks=testbed.world_size)
 
 
-def lacking(kind: CheckType, context: CheckContext) -> str | None:
+def lacking(kind: CheckType, context: CheckContext) -> Reason | None:
     """Return the reason if the nodes cannot run the check, by their facts; None if they can or facts are missing.
 
     A version that no node could report counts as present.

@@ -13,7 +13,7 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError, RemoteError
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -60,7 +60,7 @@ def dcgm(context: CheckContext) -> StepResult:
         *(placed(suspect.name, suspect.evidence) for suspect in suspects),
         *(placed(*each) for each in failed.items()),
     ]
-    good = f"{len(results)} tests of {len(answers)} nodes without a fault"
+    good = uncoded(f"{len(results)} tests of {len(answers)} nodes without a fault")
     check = Check(_NAME, worst(verdicts), join(bad[:3]) or good, time.monotonic() - started, suspects=tuple(suspects))
     return StepResult(check, testbed)
 

@@ -72,7 +72,7 @@ def _slots(testbed: Testbed) -> list[tuple[str, int]]:
     return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
 
 
-def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> tuple[Verdict, str]:
+def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()) -> tuple[Verdict, Reason]:
     """The verdict and the reason of a run without a usable result; `began`: the ranks reported that they had met.
 
     not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped silently. fail:
@@ -100,7 +100,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[str] 
     return _fault(result, findings, next(iter(messages), None), began=began)
 
 
-def unwitnessed(result: MpiResult) -> tuple[Verdict, str] | None:
+def unwitnessed(result: MpiResult) -> tuple[Verdict, Reason] | None:
     """The verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
     if not result.ok or not result.unreported:
         return None
@@ -108,7 +108,7 @@ def unwitnessed(result: MpiResult) -> tuple[Verdict, str] | None:
     return Verdict.INCONCLUSIVE, Reason.of("ranks-unreported", ranks=ranks, nodes=host_list(result.silent_nodes))
 
 
-def _not_started(result: MpiResult) -> tuple[Verdict, str] | None:
+def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
     """The verdict and the reason where mpirun's daemon failed on a node, or a program does not know an option.
 
     What mpirun prints of other daemons then is that it ends them.
@@ -145,7 +145,9 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
-def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, *, began: bool) -> tuple[Verdict, str]:
+def _fault(
+    result: MpiResult, findings: Sequence[Finding], message: Reason | None, *, began: bool
+) -> tuple[Verdict, Reason]:
     complaints = _complaints(result)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
         complaints = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
@@ -172,7 +174,7 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
     return Verdict.FAIL, cause or Reason.of("mpirun-failed", problem=problem)
 
 
-def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Complaints) -> str | None:
+def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
     """The reason of a rank that ended first with an error; None if there is a cause to tell."""
     first = first_to_leave(result)
     if not first or complaints or any(not finding.secondary for finding in findings):
@@ -200,7 +202,7 @@ def _without_teardown(result: MpiResult) -> Sequence[Finding]:
     return [f for f in findings if f.code != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
 
 
-def _cause(findings: Sequence[Finding], complaints: Complaints) -> str | None:
+def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
     """Return the message of the first rank that did more than lose a peer, else the earliest cause, else a consequence.
 
     Silent ranks weigh more than the messages of those that waited for them.
@@ -217,7 +219,7 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> str | None:
     return _rank_gave_up(complaints) if complaints else log_reason(findings[0]) if findings else None
 
 
-def _rank_gave_up(complaints: Complaints) -> str:
+def _rank_gave_up(complaints: Complaints) -> Reason:
     """Reason of the first rank that gave up, with the others that ended alike."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})

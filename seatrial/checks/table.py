@@ -45,7 +45,7 @@ def _accepted(name: str, check: Any) -> CheckType:
 CHECKS: tuple[CheckType, ...] = (*_OWN, *usable(loaders("seatrial.checks", _accepted)).values())
 
 
-def left_out(kind: CheckType, run: Run) -> str | None:
+def left_out(kind: CheckType, run: Run) -> Reason | None:
     """Return the reason to leave out a check of the suite: a single GPU has no other one to exchange data with.
 
     Only where another check of the suite measures that GPU: a pass needs something that was measured.
@@ -86,9 +86,9 @@ def repeat_checks(
     return by_check
 
 
-def revisit_checks(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
+def revisit_checks(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[Reason]]:
     """Ask the nodes again once all numbers are judged; return the checks, with further evidence, and notes."""
-    notes: list[str] = []
+    notes: list[Reason] = []
     for kind in CHECKS:
         if kind.revisit:
             checks, more = kind.revisit(context, checks)

@@ -37,7 +37,7 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
         raise NothingFoundError("no file holds a dump of the flight recorder, or a line of NCCL's watchdog")
     found = late(traces, ranks)
     if as_json:
-        print_json([{"rank": each.rank, "host": each.host, "reason": each.reason} for each in found])
+        print_json([{"rank": each.rank, "host": each.host, "reason": each.reason.sentence} for each in found])
     else:
         _show(found, traces)
     sys.exit(1 if found else 3)

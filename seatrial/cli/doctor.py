@@ -10,7 +10,6 @@ from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.cli.options import print_json
 from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
-from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
 from seatrial.platforms.local import LocalPlatform
 from seatrial.report.metrics import target_of_environment
@@ -20,7 +19,7 @@ from seatrial.text.docs import with_addresses
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 
-Finding = tuple[str, str | None]  # what was looked at, and what is wrong with it
+Finding = tuple[str, object]  # what was looked at, and what is wrong with it: a Reason or a text, None if nothing
 
 
 def diagnosed(cluster_file: Path | None) -> list[Finding]:
@@ -51,7 +50,7 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> int:
     """Print one line per finding; return 0 when all is there, 1 when something is missing."""
     status = int(any(problem is not None for _, problem in findings))
     if as_json:
-        print_json([{"what": f[0], "missing": f[1], "next_step": _next_step(f)} for f in findings])
+        print_json([{"what": f[0], "missing": f[1] and str(f[1]), "next_step": _next_step(f)} for f in findings])
         return status
     for next_step, group in groupby(findings, _next_step):
         for subject, problem in group:
@@ -63,7 +62,7 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> int:
 
 def _next_step(finding: Finding) -> str | None:
     """Return the next step of the catalog; other problems hold their own."""
-    code = code_of(finding[1] or "")
+    code = getattr(finding[1], "code", None)
     return CATALOG[code].next_step if code else None
 
 

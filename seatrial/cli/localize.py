@@ -107,7 +107,7 @@ def _stored(cluster: str, days: int) -> "list[GroupTest]":
 
 def _show(found: "Localization") -> None:
     """The matrices, a line for each finding with the tests that convince, the next step, and the verdict last."""
-    from seatrial.model.reason import code_of
+
     from seatrial.model.result import NextStep, next_line
     from seatrial.report.pairs import NODES_SHOWN
     from seatrial.report.pairs_page import terminal_lines
@@ -123,8 +123,8 @@ def _show(found: "Localization") -> None:
         for row in finding.rows:
             ratio = "failed" if row.ratio is None else f"{100 * row.ratio:.0f} %"
             print_line(console, f"- {row.source}: {ratio}")
-    codes = [code_of(finding.reason) or "" for finding in found.findings if finding.named]
-    for code in dict.fromkeys(codes or [code_of(found.reason) or ""]):
+    codes = [finding.reason.code or "" for finding in found.findings if finding.named]
+    for code in dict.fromkeys(codes or [found.reason.code or ""]):
         if code in CATALOG and (step := CATALOG[code].next_step):
             print_line(console, next_line(NextStep(step, code)))
     print_line(console, f"{found.verdict.value}: {found.reason}")

@@ -236,7 +236,7 @@ def status(cluster: Path | None, as_json: bool) -> None:
 
 
 def _verdict(result: "RunResult") -> str:
-    return f"{result.verdict.value}: {printable(result.reason)}"
+    return f"{result.verdict.value}: {printable(result.reason.sentence)}"
 
 
 def _standing(run_id: str, killed: "RunResult | None") -> dict[str, Any]:

@@ -114,7 +114,7 @@ def qualify(
             notify=notify,
         )
     if not isinstance(result, RunResult):
-        click.echo(printable(result.reason), err=True)
+        click.echo(printable(result.reason.sentence), err=True)
         sys.exit(result.exit_status)
     if as_json:
         print_json(result.to_dict())

@@ -76,7 +76,7 @@ def run_by_hand(
         )
         if not isinstance(outcome, RunResult):
             console.quiet = False
-            console.print(secrets_of(loaded).out_of_line(outcome.reason), markup=False, highlight=False)
+            console.print(secrets_of(loaded).out_of_line(outcome.reason.sentence), markup=False, highlight=False)
             return outcome.exit_status
     if junit:
         junit.write_text(junit_xml(outcome), encoding="utf-8")

@@ -26,7 +26,7 @@ def node_architecture(cluster: Cluster, here: str) -> str | None:
     return "amd64" if name in known_hardware() and name != "cpu" else None
 
 
-def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cluster, here: str) -> str | None:
+def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cluster, here: str) -> Reason | None:
     """Return why the image cannot run on the nodes; None if it can or that is unknown."""
     nodes = node_architecture(cluster, here)
     if not architectures or nodes is None or nodes in architectures:
@@ -40,7 +40,7 @@ def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cl
     )
 
 
-def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> str | None:
+def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> Reason | None:
     """Return which nodes have another architecture than the cluster file says; None if none have."""
     expected = node_architecture(cluster, here)
     architectures = {name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()}

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from seatrial.model.reason import code_of
 from seatrial.model.result import SURE, RunResult, Suspect, merge_suspects
 from seatrial.model.verdict import Verdict, worst
 
@@ -71,7 +70,7 @@ def _blamed(result: RunResult) -> dict[str, tuple[Verdict, str | None]]:
         nodes = _nodes_of(suspect)
         sure = len(nodes) == 1 and suspect.confidence >= SURE
         for name in nodes:
-            verdict, code = (own, code_of(suspect.evidence)) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
+            verdict, code = (own, suspect.evidence.code) if sure else (Verdict.INCONCLUSIVE, UNATTRIBUTED)
             known = found.get(name)
             if known is None or worst((verdict, known[0])) is not known[0]:
                 found[name] = verdict, code
@@ -91,9 +90,9 @@ def _unblamed(result: RunResult, *, is_alone: bool) -> tuple[Verdict, str | None
     if result.verdict is Verdict.PASS:
         return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
     if is_alone:
-        return result.verdict, code_of(result.reason)
+        return result.verdict, result.reason.code
     open_checks = [check for check in result.checks if check.verdict is not Verdict.PASS and not check.suspects]
     if not open_checks and result.checks:
         return Verdict.PASS, None
-    code = code_of(result.reason) if not result.verdict.is_fault else UNATTRIBUTED
+    code = result.reason.code if not result.verdict.is_fault else UNATTRIBUTED
     return Verdict.INCONCLUSIVE, code

@@ -18,14 +18,13 @@ from seatrial.history.node_tests import NodeTest
 from seatrial.history.rows import VERDICTS, Pin, Readings, RunRow
 from seatrial.history.schema import checks, clean, node_hardware, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import code_of, recorded
-from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check, CheckResult, RunResult, Suspect
 from seatrial.model.setup import NodeHardware, Setup, hardware_by_node
 from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
 Key = tuple[str, str, str]  # of a series: digest, check, unit
-_NOT_KEPT = "its own result was not kept"
 
 
 def series_key(series: str) -> str:
@@ -41,8 +40,8 @@ def run_record(result: RunResult, out: Path) -> Record:
         "started": result.started,
         "finished": result.finished,
         "verdict": result.verdict.value,
-        "code": code_of(result.reason),
-        "reason": result.reason,
+        "code": result.reason.code,
+        "reason": result.reason.sentence,
         "fingerprint": dict(result.fingerprint),
         "out": str(out),
         "setup": asdict(result.setup) if result.setup else None,
@@ -51,7 +50,8 @@ def run_record(result: RunResult, out: Path) -> Record:
 
 
 def check_records(result: RunResult) -> list[Record]:
-    return [{"run_id": result.run_id, "nth": nth, **check.summary()} for nth, check in enumerate(result.checks)]
+    rows = ({"run_id": result.run_id, "nth": nth, **check.summary()} for nth, check in enumerate(result.checks))
+    return [{column.name: row[column.name] for column in checks.c} for row in rows]
 
 
 def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
@@ -210,7 +210,7 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
 
 def run_row(row: Row[Any]) -> RunRow:
     fields = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
-    return RunRow(**{**fields, "verdict": Verdict(row.verdict), "reason": recorded(row.reason, row.code)})
+    return RunRow(**{**fields, "verdict": Verdict(row.verdict), "reason": Reason(row.code, {}, row.reason)})
 
 
 def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
@@ -281,7 +281,7 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.reason,
         nodes=nodes,
         checks=_checks(connection, run),
-        suspects=[_suspect(s.kind, s.name, s.confidence, s.evidence, s.code) for s in blamed],
+        suspects=[_suspect(row._mapping) for row in blamed],
         fingerprint=run.fingerprint,
         setup=Setup(**row.setup) if row.setup else None,
     )
@@ -292,40 +292,27 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
     for name, m in stored_measurements(connection, run.run_id):
         measured.setdefault(name, []).append(m)
     query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
-    stored = [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
-    if stored:
-        return stored
-    # The run was saved before checks were: their verdicts are known only if it passed.
-    passed = run.verdict is Verdict.PASS
-    verdict, reason = (Verdict.PASS, "") if passed else (Verdict.INCONCLUSIVE, _NOT_KEPT)
-    return [Check(name, verdict, reason, measurements=tuple(some)) for name, some in measured.items()]
+    return [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
-    blamed = tuple(_suspect(**suspect) for suspect in row.found["suspects"])
-    check_result = CheckResult(
-        Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed
-    )
+    found = row.found  # earlier versions saved no code or values
+    reason = Reason(found.get("code"), found.get("values", {}), found["reason"])
+    check_result = CheckResult(Verdict(found["verdict"]), reason, tuple(map(_suspect, found["suspects"])))
     return Check(
         row.name,
         Verdict(row.verdict),
-        recorded(row.reason, row.code),
+        Reason(row.code, {}, row.reason),
         row.seconds,
         tuple(measured),
         raw_result=check_result,
     )
 
 
-def _suspect(
-    kind: SuspectKind,
-    name: str,
-    confidence: float,
-    evidence: str,
-    code: str | None = None,
-    verdict: str | None = None,
-) -> Suspect:
-    """Return the suspect; earlier versions saved none with a code or a verdict."""
-    return Suspect(kind, name, confidence, recorded(evidence, code), Verdict(verdict) if verdict else None)
+def _suspect(saved: Any) -> Suspect:
+    """Return the suspect; earlier versions saved none with a code, a verdict or values."""
+    verdict, evidence = saved.get("verdict"), Reason(saved.get("code"), saved.get("values", {}), saved["evidence"])
+    return Suspect(saved["kind"], saved["name"], saved["confidence"], evidence, Verdict(verdict) if verdict else None)
 
 
 def _measurement(row: Any) -> Measurement:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class RunRow:
     started: datetime
     finished: datetime
     verdict: Verdict
-    reason: str
+    reason: Reason
     fingerprint: dict[str, str]
     out: str
     judged: str | None = None  # how much of it was compared: none, some or all; None in runs of earlier versions
@@ -36,7 +37,13 @@ class RunRow:
     def to_dict(self) -> dict[str, Any]:
         """The row as `seatrial history --json` prints it."""
         times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "finished")}
-        return {**asdict(self), **times, "verdict": self.verdict.value}
+        return {
+            **asdict(self),
+            **times,
+            "code": self.reason.code,
+            "reason": self.reason.sentence,
+            "verdict": self.verdict.value,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from seatrial.judge.outliers import MOST_READINGS
 from seatrial.judge.series import SeriesJudge, SeriesTable
 from seatrial.judge.votes import counting, is_noisy, is_sanity_pass, summary
 from seatrial.model.measurement import Measurement, by_series, once
-from seatrial.model.reason import join, rewritten
+from seatrial.model.reason import Reason, extended, join, uncoded
 from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
 
@@ -170,7 +170,7 @@ class RunJudge:
         return found
 
     def _judged_check(
-        self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[str]
+        self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[Reason]
     ) -> Check:
         """`missing` says which numbers some nodes lack."""
         judgements = self._with_own(check, judgements)
@@ -221,12 +221,12 @@ class RunJudge:
         past = self._knowledge.past
         if not past or not past.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
             return judgement
-        return replace(judgement, reason=rewritten(judgement.reason, lambda r: f"{r}; changed with {past.changed}"))
+        return replace(judgement, reason=extended(judgement.reason, f"; changed with {past.changed}"))
 
-    def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
+    def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> Reason:
         """What the votes say, with the groups of nodes that were compared apart, and what is watched."""
         is_of_nodes = any(judgement.measurement.subject.nodes for judgement in new)
-        groups = self._knowledge.groups.words if is_of_nodes else ""
+        groups = uncoded(self._knowledge.groups.words if is_of_nodes else "")
         names = {judgement.measurement.series() for judgement in new}
         watches = self._judged.watches(names) if self._judged else ()
         return summary(check, new, counted, groups, *watches)

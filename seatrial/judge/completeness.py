@@ -20,7 +20,7 @@ def blamed_nodes(checks: Iterable[Check]) -> set[str]:
     return {node for suspect in suspects for node in Subject(cast(SubjectKind, suspect.kind), suspect.name).nodes}
 
 
-def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: set[str]) -> Iterator[str]:
+def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: set[str]) -> Iterator[Reason]:
     """One reason per metric that some of the `nodes` (names, or how many) lack and other nodes have.
 
     Nothing is said of a check that did not pass by itself: it has said what it could not measure.
@@ -43,7 +43,7 @@ def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: set[str]) -> It
             yield Reason.of("nodes-unmeasured", metric=metric, measured=len(measured), nodes=total, missing=missing)
 
 
-def far_below_links(check: Check, setup: Setup, without_fabric: bool) -> Iterator[str]:
+def far_below_links(check: Check, setup: Setup, without_fabric: bool) -> Iterator[Reason]:
     """Yield the reason not to let a plateau pass that no fabric holds; `without_fabric`: even if none is named."""
     if not setup.fabric and not without_fabric:
         return

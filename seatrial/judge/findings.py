@@ -112,7 +112,7 @@ class JudgedSeries:
         start = int(self.outcome.start[i])
         return f", since {start + 1} runs ({self.confidence(i):.0%} sure)".replace("%", " %") if start else ""
 
-    def watches(self, names: Container[str] | None = None) -> Iterator[str]:
+    def watches(self, names: Container[str] | None = None) -> Iterator[Reason]:
         """Yield what looks lower, and not surely enough to be bad, of the series `names` or of all."""
         for i in np.flatnonzero(self.outcome.watched).tolist():
             m, runs = self.measurement(i), int(self.outcome.start[i]) + 1
@@ -261,7 +261,7 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
             yield Finding(judgement, tuple(places))
             continue
         others = also(judged.table.first[i] for i in places if i != worst)
-        evidence = join(part for part in (judgement.reason, others) if part)
+        evidence = join((judgement.reason, others))
         sure = max(judged.confidence(i) for i in places)
         suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence, judgement.verdict)
         yield Finding(judgement, tuple(places), (suspect,))

@@ -154,7 +154,6 @@ def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
         return shown
     noted = []
     for check in shown:
-        missing = missing_reference(check, setup)
-        notes = [*([missing] if missing else []), *figures_beside(check, setup)]
-        noted.append(replace(check, reason=join((check.reason, *notes))) if notes else check)
+        notes = (missing_reference(check, setup), *figures_beside(check, setup))
+        noted.append(replace(check, reason=join((check.reason, *notes))))
     return noted

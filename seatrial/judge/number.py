@@ -75,7 +75,7 @@ def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | No
     return None
 
 
-def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
+def _sanity(m: Measurement, verdict: Verdict, reason: Reason) -> Judgement:
     return Judgement(m, verdict, reason, "sanity")
 
 
@@ -99,7 +99,7 @@ def _beyond(m: Measurement, limit: float | None) -> bool:
     return m.value > limit if m.better == "lower" else m.value < limit
 
 
-def _judgement(m: Measurement, verdict: Verdict, reason: str, baseline: Baseline) -> Judgement:
+def _judgement(m: Measurement, verdict: Verdict, reason: Reason, baseline: Baseline) -> Judgement:
     expected = Expected(baseline.low, baseline.high)
     return Judgement(m, verdict, reason, baseline.source, expected, _deviation(m, baseline))
 

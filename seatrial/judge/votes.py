@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil, log
 
 from seatrial.checks.metrics import tolerance_of
-from seatrial.model.reason import join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.text.headline import also
@@ -21,14 +21,14 @@ from seatrial.text.words import metric_name, some_of
 _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
 
 
-def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], *notes: str) -> str:
+def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], *notes: Reason) -> Reason:
     """The check's own words first, then the worst judgement, or what all of them rest on, with `notes`."""
     if not counted:
-        rest = join(part for part in (check.reason, rests_on(judged), *notes) if part)
+        rest = join((check.reason, rests_on(judged), *notes))
         return rest if check.verdict is Verdict.PASS else check.reason
-    own = () if check.verdict is Verdict.PASS else (check.reason,)
+    own = None if check.verdict is Verdict.PASS else check.reason
     others = also(judgement.measurement for judgement in counted[1:])
-    return join((*own, counted[0].reason, *([others] if others else [])))
+    return join((own, counted[0].reason, others))
 
 
 def is_noisy(judgement: Judgement) -> bool:
@@ -39,7 +39,7 @@ def is_sanity_pass(judgement: Judgement) -> bool:
     return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
 
 
-def rests_on(judgements: Sequence[Judgement]) -> str:
+def rests_on(judgements: Sequence[Judgement]) -> Reason:
     """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
     sources = sorted({j.source for j in judgements if j.compared})
     compared = {_named(j) for j in judgements if j.compared}
@@ -54,7 +54,7 @@ def rests_on(judgements: Sequence[Judgement]) -> str:
         f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated" if repeated else "",
         f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
     )
-    return "; ".join(part for part in parts if part)
+    return join(map(uncoded, parts))
 
 
 def _named(judgement: Judgement) -> str:

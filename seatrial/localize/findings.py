@@ -14,7 +14,7 @@ from seatrial.localize.membership import unsure_nodes
 from seatrial.localize.next_test import dividing
 from seatrial.localize.observations import Band, Ints, Observed
 from seatrial.localize.posterior import Effect, Posterior
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Suspect, SuspectKind
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
@@ -55,7 +55,7 @@ class Finding:
     cause: Cause
     kind: FindingKind
     confidence: float
-    reason: str
+    reason: Reason
     sides: tuple[tuple[str, ...], ...]
     rows: tuple[Evidence, ...]
     slowdown: float  # median log slowdown of its slow tests; infinite where they fail
@@ -89,7 +89,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "code": code_of(self.reason),
+            "code": self.reason.code,
             "kind": self.kind,
             "sides": [list(map(printable, side)) for side in self.sides],
             "confidence": round(self.confidence, 3),
@@ -98,7 +98,7 @@ class Finding:
             "gpus": list(map(printable, self.cause.gpus)),
             "told_apart": self.told_apart,
             "sizes": self.band,
-            "evidence": self.reason,
+            "evidence": self.reason.sentence,
             "tests": [row.to_dict() for row in self.rows],
         }
 
@@ -249,7 +249,7 @@ def called(cause: Cause) -> str:
     return f"{cause.kind} {name}"
 
 
-def placed(finding: Finding) -> str:
+def titled(finding: Finding) -> Reason:
     if finding.cause.kind in ("cut", "placement"):
         return finding.reason
-    return Reason(f"{finding.title}: {finding.reason}", code_of(finding.reason))
+    return placed(finding.title, finding.reason)

@@ -11,11 +11,11 @@ import numpy as np
 from seatrial.localize.causes import ALWAYS, Cause
 from seatrial.localize.confounded import across, apart_or_behind, as_well_of_nodes, behind_a_cut, with_a_fine_node
 from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, misfits, supported, unsettled
-from seatrial.localize.findings import Finding, finding_of, findings_of, placed
+from seatrial.localize.findings import Finding, finding_of, findings_of, titled
 from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
 from seatrial.localize.observations import BANDS, Band, GroupTest, Observed, observe
 from seatrial.localize.posterior import Posterior, infer
-from seatrial.model.reason import Reason, code_of, join
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
@@ -31,7 +31,7 @@ class Localization:
     """What the tests show: the findings, the likeliest first, and the test that would decide between them."""
 
     verdict: Verdict
-    reason: str
+    reason: Reason
     findings: tuple[Finding, ...]
     next_test: NextTest | None
     posterior: Posterior
@@ -45,8 +45,8 @@ class Localization:
         nothing = {"code": "localize-none", "kind": "none", "sides": []}
         return {
             "verdict": self.verdict.value,
-            "code": code_of(self.reason),
-            "reason": self.reason,
+            "code": self.reason.code,
+            "reason": self.reason.sentence,
             "suspects": [suspect.to_dict() for suspect in self.suspects],
             "findings": [finding.to_dict() for finding in self.findings] or [nothing],
             "next_test": self.next_test.to_dict() if self.next_test else None,
@@ -94,8 +94,8 @@ def _with_band(found: Localization, of_band: Localization) -> Localization:
     new = [f for f in named if not fleetwide and (f.cause.nodes or not known) and (f.kind != "cut" or not known)]
     if new:
         findings = tuple(sorted((*found.findings, *new), key=_rank))
-        reasons = [found.reason] if any(finding.named for finding in found.findings) else []
-        reason = join([*reasons, *(placed(finding) for finding in new[:_REASONS])])
+        first = found.reason if any(finding.named for finding in found.findings) else None
+        reason = join((first, *map(titled, new[:_REASONS])))
         verdict = max(_verdict(findings), found.verdict, key=_SEVERITY.index)
         return replace(found, verdict=verdict, reason=reason, findings=findings)
     if found.verdict is Verdict.PASS and of_band.findings:
@@ -166,10 +166,8 @@ def _concluded(
             gpus = printable(" ".join(blamed.gpus))
             doubt = Reason.of("localize-together", gpus=gpus, next_test=next_test)
     if named:
-        reasons = [placed(finding) for finding in named[:_REASONS]]
-        return Localization(
-            _verdict(named), join([*reasons, *([doubt] if doubt else [])]), findings, next_test, posterior
-        )
+        reason = join((*map(titled, named[:_REASONS]), doubt))
+        return Localization(_verdict(named), reason, findings, next_test, posterior)
     if doubt:
         return Localization(Verdict.INCONCLUSIVE, doubt, findings, next_test, posterior)
     nodes = len({node for test in observed.tests for node in test.nodes})

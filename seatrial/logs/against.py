@@ -10,7 +10,7 @@ from seatrial.checks.collectives.problems import network_of
 from seatrial.logs.cluster import Claim, other_gpus, setup_of, within_a_group
 from seatrial.logs.numbers import judged_alone
 from seatrial.model.curves import SHARE
-from seatrial.model.reason import Reason, caused, join, rewritten
+from seatrial.model.reason import Reason, join, parts_of, uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
@@ -29,7 +29,7 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
     known = Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup
     check = judged_alone(with_shares(measured, setup), known)
     verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
-    missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
+    missing = uncoded("a control arm, held against nothing") if is_control else missing_reference(check, setup)
     # A bad number may be a fallback to sockets, of which such a log says nothing.
     is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
     is_silent = not (sweep.transport and sweep.transport.networks)
@@ -43,10 +43,10 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
         missing,
         hint,
     )
-    return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
+    return replace(check, verdict=worst((check.verdict, verdict)), reason=join(notes))
 
 
-def _far_below(check: Check, setup: Setup) -> str | None:
+def _far_below(check: Check, setup: Setup) -> Reason | None:
     """The reason to look for another way that the data took, if a plateau fails at a small share of its links."""
     failed = [j for j in check.judgements if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL]
     if not failed:
@@ -61,7 +61,7 @@ def _far_below(check: Check, setup: Setup) -> str | None:
     return Reason.of("far-below-link-rate", share=fraction(share), rate=number(plateau / share), links=links)
 
 
-def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:
+def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | None]:
     """The verdict that a check gets although its numbers pass, and its reason."""
     if sockets := _sockets(check, setup, sweep):
         return Verdict.INCONCLUSIVE, sockets
@@ -69,7 +69,7 @@ def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | Non
     return Verdict.DEGRADED if slow else Verdict.PASS, slow
 
 
-def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
+def _sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
     """The reason to suspect TCP between GPUs with links of their own, if no fabric was claimed."""
     if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
         return None
@@ -82,14 +82,11 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     return Reason.of("log-over-sockets", seen=f"{number(plateau.value)} GB/s between nodes is what TCP sockets reach")
 
 
-def _worst_first(check: Check, sweep_check: Check) -> tuple[str, ...]:
+def _worst_first(check: Check, sweep_check: Check) -> tuple[Reason, ...]:
     """The parts of the reason: that of the worst measurement before that of the sweep itself."""
     if check.verdict is not sweep_check.verdict:
         own = sweep_check.reason
-        rest = rewritten(check.reason, lambda reason: reason.removeprefix(f"{own}; "))
-        if rest != check.reason:  # it has the code of its first part no more
-            rest = caused(rest, next((j.reason for j in check.judgements if rest.startswith(j.reason)), rest))
-        return rest, own
+        return join(part for part in parts_of(check.reason) if part not in parts_of(own)), own
     plateau = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
     is_as_expected = plateau and plateau.source != "sanity" and plateau.verdict is Verdict.PASS
     if plateau and is_as_expected and check.verdict is not Verdict.PASS:  # something else keeps it from passing

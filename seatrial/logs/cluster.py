@@ -125,7 +125,7 @@ def setup_of(config: Claim, sweep: Sweep) -> Setup:
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
-def other_gpus(config: Claim, sweep: Sweep) -> str | None:
+def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
     """The reason why a GPU may be missing: as many on each node, but another number than is usual."""
     usual = usual_gpus(config.hardware)
     each, rest = divmod(sweep.ranks or 0, config.nodes)

@@ -14,7 +14,7 @@ from seatrial.logs.against import checked
 from seatrial.logs.cluster import Claim, LogsConfig, claim_of, hosts_of, with_named_fabric
 from seatrial.logs.numbers import judged_alone
 from seatrial.logs.outcome import begins_late, outcome_of
-from seatrial.model.reason import Reason, code_of, join, rewritten
+from seatrial.model.reason import Reason, extended, join, uncoded
 from seatrial.model.result import Check, Coverage, coverage
 from seatrial.model.setup import ENVIRONMENT, INTRA, Setup
 from seatrial.model.verdict import Verdict
@@ -52,7 +52,7 @@ class LogsJudgement:
     """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them."""
 
     verdict: Verdict
-    reason: str
+    reason: Reason
     checks: tuple[Check, ...]
 
     @property
@@ -94,10 +94,9 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
     if len(checks) == 1:
         reason = checks[0].reason
     elif verdict is Verdict.PASS:
-        shown = [check.reason for check in checks[:_MAX_REASONS]]
-        reason = "; ".join(dict.fromkeys(shown))
-        if len(checks) > _MAX_REASONS:
-            reason += f"; and {len(checks) - _MAX_REASONS} more"
+        more = len(checks) - _MAX_REASONS
+        shown = join(check.reason for check in checks[:_MAX_REASONS])
+        reason = extended(shown, f"; and {more} more" if more > 0 else "")
     return LogsJudgement(verdict, reason, tuple(checks))
 
 
@@ -106,7 +105,7 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
     found = len(set(log.hosts))
     if nodes is not None and found < nodes:
         return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=found, nodes=nodes))
-    return Check(log.name, Verdict.PASS, f"{found} hosts")
+    return Check(log.name, Verdict.PASS, uncoded(f"{found} hosts"))
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:
@@ -135,7 +134,7 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
 
 def _is_generic(check: Check) -> bool:
     """Whether the reason names a consequence, or a failure without its cause."""
-    return code_of(check.reason) in GENERIC
+    return check.reason.code in GENERIC
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
@@ -146,9 +145,7 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
     outcome = outcome_of(arm.sweep, claim, is_control)
     named = _named(arm, outcome, several=len(arms) > 1)
     check = checked(named, arm.sweep, claim, is_control)
-    notes = list(_notes(arm.sweep, claim, claimed))
-    if notes:
-        check = replace(check, reason=join((check.reason, *notes)))
+    check = replace(check, reason=join((check.reason, *_notes(arm.sweep, claim, claimed))))
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return check, replace(arm, plateau_gb_s=plateau)
 
@@ -179,4 +176,4 @@ def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
     off = "".join(f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items()))
     mark = {"log": arm.name} if several else {}
     measurements = tuple(replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements)
-    return Check(arm.name, outcome.verdict, rewritten(outcome.reason, lambda r: r + off), measurements=measurements)
+    return Check(arm.name, outcome.verdict, extended(outcome.reason, off), measurements=measurements)

@@ -21,7 +21,7 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_re
 from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
 from seatrial.checks.failures import log_reason
 from seatrial.logs.cluster import Claim, other_gpus, setup_of, within_a_group
-from seatrial.model.reason import Reason, join, placed, rewritten
+from seatrial.model.reason import Reason, extended, join, placed, unplaced
 from seatrial.model.setup import arm_of_settings
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict, worst
@@ -55,11 +55,11 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
         return _of_others(outcome, sweep, strange)
     if group:
         note = Reason.of("log-of-groups", groups=whole.groups, ranks=setting.ranks)
-        outcome = replace(outcome, reason=rewritten(outcome.reason, lambda reason: f"{reason}, {note}"))
+        outcome = replace(outcome, reason=extended(outcome.reason, f", {note}"))
     return _limited(outcome, sweep, unusual)
 
 
-def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: str) -> SweepOutcome:
+def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOutcome:
     """The outcome of numbers of another cluster: wrong results and a cause that the log names count, numbers do not."""
     if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
         return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
@@ -107,7 +107,7 @@ def begins_late(sweep: Sweep) -> list[Reason]:
     return [Reason.of("log-begins-late", first=format_size(asked[0]), asked=format_size(requested[0]))]
 
 
-def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> str | None:
+def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason | None:
     """Return why the numbers are not of the cluster that the log is said to be of."""
     strange = (
         other_model(claim.hardware, sweep.devices)
@@ -119,7 +119,7 @@ def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> str | N
     return strange
 
 
-def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: str | None) -> SweepOutcome:
+def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> SweepOutcome:
     """The outcome, at best inconclusive where a GPU may be missing or rows were not read, or degraded by an odd GPU."""
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
@@ -131,5 +131,4 @@ def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: str | None) -> SweepO
     if mixed := mixed_models(sweep.devices):
         reasons = (mixed, outcome.reason) if outcome.verdict is Verdict.PASS else (outcome.reason, mixed)
         return replace(outcome, verdict=worst((outcome.verdict, Verdict.DEGRADED)), reason=join(reasons))
-    without_operation = rewritten(outcome.reason, lambda reason: reason.removeprefix(f"{outcome.operation}: "))
-    return outcome if sweep.collective else replace(outcome, reason=without_operation)
+    return outcome if sweep.collective else replace(outcome, reason=unplaced(outcome.reason))

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, join, placed, uncoded
 
 
 class SeatrialError(Exception):
     """Base of every error that seatrial raises on purpose; its argument is a Reason, or a text that has no code."""
 
     @property
-    def reason(self) -> str:
-        """The Reason that it was raised with, else its text."""
-        return self.args[0] if self.args and isinstance(self.args[0], Reason) else str(self)
+    def reason(self) -> Reason:
+        """The reason that it was raised with; one without a code if that was a text."""
+        return self.args[0] if self.args and isinstance(self.args[0], Reason) else uncoded(str(self))
 
 
 class InputError(SeatrialError):
@@ -49,6 +49,6 @@ class FloodError(RemoteError):
 class NodesError(SeatrialError):
     """Nodes are to blame; `evidence` is a reason by node name."""
 
-    def __init__(self, evidence: Mapping[str, str]) -> None:
+    def __init__(self, evidence: Mapping[str, Reason]) -> None:
         super().__init__(join(placed(node, why) for node, why in evidence.items()))
         self.evidence = dict(evidence)

@@ -1,35 +1,29 @@
-"""A reason is data: a stable code and its values, from which its explanation makes the sentence that people read."""
+"""A reason is data: a stable code and its values. The sentence that people read is made from them here alone."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from seatrial.model.explanations import explanation_of
 
 Value = str | int | float
 
 
-class Reason(str):
-    """The sentence of a reason, with the `code` and the `values` that it was made from.
+@dataclass(frozen=True, slots=True, eq=False)
+class Reason:
+    """A code and the values of its sentence; both are empty where there is nothing to say.
 
-    It is a text, so whatever shows a reason shows the sentence. What decides something asks for code and values.
-    `parts` are the reasons that a longer one joins or places; empty in one that stands alone. A reason that was read
-    from a file has its code and no values.
+    `written` is the sentence where no code makes it, as of a reason that was read from a file. `parts` are the reasons
+    that a joined one holds; it has the code of the first. `places` stand in front of the sentence: a check, a node or a
+    file. `detail` stands behind it.
     """
 
-    code: str | None
-    values: Mapping[str, Value]
-    parts: tuple[str, ...]
-
-    def __new__(
-        cls,
-        sentence: str,
-        code: str | None = None,
-        values: Mapping[str, Value] | None = None,
-        parts: tuple[str, ...] = (),
-    ) -> Self:
-        self = super().__new__(cls, sentence)
-        self.code, self.values, self.parts = code, dict(values or {}), parts
-        return self
+    code: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
+    written: str = ""
+    parts: tuple["Reason", ...] = ()
+    places: tuple[str, ...] = ()
+    detail: str = ""
 
     @classmethod
     def of(cls, code: str, /, **values: object) -> Self:
@@ -41,65 +35,77 @@ class Reason(str):
         explanation = explanation_of(code)
         if explanation is None:
             raise KeyError(code)
-        return cls(explanation.template.format(**plain), code, plain)
+        explanation.template.format(**plain)
+        return cls(code, plain)
+
+    @property
+    def sentence(self) -> str:
+        """The sentence for people."""
+        said = self.written or "; ".join(map(str, self.parts))
+        if not said and (explanation := explanation_of(self.code or "")):
+            said = explanation.template.format(**self.values)
+        return ": ".join((*self.places, said)) + self.detail
+
+    def to_dict(self, name: str = "reason") -> dict[str, Any]:
+        """The reason as run.json has it, with its sentence as `name`, and its parts if it was joined."""
+        parts = [part.to_dict() for part in parts_of(self) if part is not self]
+        written = {"code": self.code, "values": self.values, name: self.sentence}
+        return {**written, "parts": parts} if parts else written
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __bool__(self) -> bool:
+        return bool(self.sentence)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reason) and (self.code, self.sentence) == (other.code, other.sentence)
+
+    def __hash__(self) -> int:
+        return hash(self.sentence)
 
 
-def join(reasons: Iterable[str]) -> str:
-    """Join reasons into one, each once; it has the code of the first that has one."""
-    distinct: dict[Hashable, str] = {}
-    for reason in (part for each in reasons for part in parts_of(each)):
-        distinct.setdefault(identity(reason), reason)
-    parts = tuple(distinct.values())
+def uncoded(sentence: str) -> Reason:
+    """A reason that has only a sentence."""
+    return Reason(written=sentence)
+
+
+def join(reasons: Iterable[Reason | None]) -> Reason:
+    """Join reasons into one, each once and empty ones left out; it has the code of the first that has one."""
+    parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in parts_of(reason)))
     if len(parts) == 1:
         return parts[0]
-    return Reason("; ".join(parts), next(filter(None, map(code_of, parts)), None), parts=parts)
+    coded = next((part for part in parts if part.code), Reason())
+    return Reason(coded.code, coded.values, parts=parts)
 
 
-def parts_of(reason: str) -> tuple[str, ...]:
-    """The parts of a joined reason; a placed one, which has one part, stays whole."""
-    return reason.parts if isinstance(reason, Reason) and len(reason.parts) > 1 else (reason,)
+def parts_of(reason: Reason) -> tuple[Reason, ...]:
+    """The parts of a joined reason; one with a place or a detail stays whole."""
+    return (reason,) if reason.places or reason.detail or not reason.parts else reason.parts
 
 
-def placed(place: str, reason: str) -> str:
-    """Put the check, the node or the file in front of the reason; it keeps its code."""
-    return Reason(f"{place}: {reason}", code_of(reason), parts=(reason,))
+def placed(place: str, reason: Reason) -> Reason:
+    """Put the check, the node or the file in front of the reason."""
+    return replace(reason, places=(place, *reason.places))
 
 
-def unplaced(reason: str) -> str:
-    """The reason that `placed` was given; a reason without a place unchanged."""
-    return reason.parts[0] if isinstance(reason, Reason) and len(reason.parts) == 1 else reason
+def unplaced(reason: Reason) -> Reason:
+    """The reason without its places."""
+    return replace(reason, places=())
 
 
-def extended(reason: str, detail: str) -> str:
-    """Append a detail to the sentence of the reason; it keeps its code."""
-    return rewritten(reason, lambda sentence: sentence + detail)
+def extended(reason: Reason, detail: str) -> Reason:
+    """Append a detail to the sentence of the reason."""
+    return replace(reason, detail=reason.detail + detail)
 
 
-def caused(reason: str, cause: str | None) -> str:
-    """Give the reason the code of the cause that its sentence names, if the cause has one."""
-    return recorded(str(reason), code_of(cause or "") or code_of(reason))
+def caused(reason: Reason, cause: Reason | None) -> Reason:
+    """Give the reason the code and the values of the cause that its sentence names, if the cause has a code."""
+    return Reason(cause.code, cause.values, reason.sentence) if cause and cause.code else reason
 
 
-def code_of(reason: str) -> str | None:
-    """The code of the reason; None for a plain text."""
-    return reason.code if isinstance(reason, Reason) else None
-
-
-def recorded(sentence: str, code: str | None) -> str:
-    """A reason that was read from a file or a table."""
-    return Reason(sentence, code) if code else sentence
-
-
-def identity(reason: str) -> Hashable:
-    """The key that equal reasons share: code and values, or the text of a reason without values."""
-    if not isinstance(reason, Reason):
-        return reason
-    if reason.parts:
-        return tuple(map(identity, reason.parts))
-    return (reason.code, frozenset(reason.values.items())) if reason.values else str(reason)
-
-
-def rewritten(reason: str, rewrite: Callable[[str], str]) -> str:
-    """Rewrite the sentence of the reason, such as to cut it or to remove secrets; it keeps its code."""
-    sentence = rewrite(str(reason))
-    return reason if sentence == reason else recorded(sentence, code_of(reason))
+def rewritten(reason: Reason, rewrite: Callable[[str], str]) -> Reason:
+    """Rewrite the sentence and the values of the reason, such as to cut them or to remove secrets."""
+    values = {name: rewrite(value) if isinstance(value, str) else value for name, value in reason.values.items()}
+    made = Reason(reason.code, values, rewrite(reason.sentence))
+    return reason if (made, values) == (reason, reason.values) else made

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seatrial.model.measurement import Measurement, finite
-from seatrial.model.reason import code_of, join
+from seatrial.model.reason import Reason, join
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
@@ -69,7 +69,7 @@ class Judgement:
 
     measurement: Measurement
     verdict: Verdict
-    reason: str
+    reason: Reason
     source: str
     expected: Expected = Expected()
     deviation: float | None = None
@@ -108,7 +108,7 @@ class Suspect:
     kind: SuspectKind
     name: str
     confidence: float
-    evidence: str
+    evidence: Reason
     verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,8 +117,7 @@ class Suspect:
             "name": self.name,
             "confidence": self.confidence,
             "verdict": self.verdict.value if self.verdict else None,
-            "code": code_of(self.evidence),
-            "evidence": self.evidence,
+            **self.evidence.to_dict("evidence"),
         }
 
 
@@ -139,7 +138,7 @@ class CheckResult:
     """The result of a check itself, before its numbers are judged."""
 
     verdict: Verdict
-    reason: str
+    reason: Reason
     suspects: tuple[Suspect, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,7 +156,7 @@ class Check:
 
     name: str
     verdict: Verdict
-    reason: str
+    reason: Reason
     seconds: float = 0.0
     measurements: tuple[Measurement, ...] = ()
     judgements: tuple[Judgement, ...] = ()
@@ -202,7 +201,7 @@ class RunResult:
     started: datetime
     finished: datetime
     verdict: Verdict
-    reason: str
+    reason: Reason
     nodes: Sequence[Mapping[str, Any]] = ()
     checks: Sequence[Check] = ()
     suspects: Sequence[Suspect] = ()
@@ -248,11 +247,11 @@ class RunResult:
         }
 
 
-def _outcome(verdict: Verdict, reason: str) -> dict[str, Any]:
-    return {"verdict": verdict.value, "code": code_of(reason), "reason": reason}
+def _outcome(verdict: Verdict, reason: Reason) -> dict[str, Any]:
+    return {"verdict": verdict.value, **reason.to_dict()}
 
 
-def verdict_line(verdict: Verdict, coverage: Coverage, reason: str) -> str:
+def verdict_line(verdict: Verdict, coverage: Coverage, reason: Reason) -> str:
     """`verdict: reason`; a pass without all baselines says so: "pass (no baseline yet: 3 of 49 numbers compared)"."""
     extent = f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
     return f"{verdict.value}{extent}: {reason}"

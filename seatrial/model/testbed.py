@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seatrial.model.reason import Reason
+
 if TYPE_CHECKING:
     import socket
 
@@ -70,10 +72,10 @@ class RankLauncher(Protocol):
         """Start `command`, a line for the shell; nothing of it runs after the block. Raises RemoteError."""
 
 
-BlamelessReason = Callable[[Node], str | None]
+BlamelessReason = Callable[[Node], Reason | None]
 
 
-def _blamed(node: Node) -> str | None:
+def _blamed(node: Node) -> Reason | None:
     return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from seatrial.config import PLATFORMS
 from seatrial.model.errors import InputError
-from seatrial.model.reason import placed
+from seatrial.model.reason import Reason, placed
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -74,7 +74,7 @@ class Platform(Protocol):
     def leftovers(self) -> list[Leftover]:
         """The leftovers of runs whose process is gone."""
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         """List prerequisites that this machine lacks, each with the next step."""
 
 

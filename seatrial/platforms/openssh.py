@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.cluster import Seconds
 from seatrial.config.yamlfile import Strict
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.platforms import commands
 from seatrial.platforms.commands import tail
 from seatrial.text.printable import printable
@@ -159,14 +159,14 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
     return Reason.of(code, host=host, problem=problem)
 
 
-def is_silent(reason: str) -> bool:
+def is_silent(reason: Reason) -> bool:
     """Whether the host did not answer, or its answer broke off."""
-    return code_of(reason) in ("baremetal-unreachable", "baremetal-connection-lost")
+    return reason.code in ("baremetal-unreachable", "baremetal-connection-lost")
 
 
-def is_before_login(reason: str) -> bool:
+def is_before_login(reason: Reason) -> bool:
     """Whether there was no login at all, so that nothing can have been started on the host."""
-    return code_of(reason) in _BEFORE_THE_LOGIN
+    return reason.code in _BEFORE_THE_LOGIN
 
 
 def _host_text(text: str) -> str:

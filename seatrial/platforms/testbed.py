@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import RemoteError
-from seatrial.model.testbed import Dial, Node, Testbed
+from seatrial.model.testbed import BlamelessReason, Dial, Node, Testbed
 from seatrial.platforms.state import PlatformState
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import KeyPair, answers, connected, fan_out, on_each
@@ -43,7 +43,7 @@ def testbed_of(
     network: str | None = None,
     env: Mapping[str, str] | None = None,
     python: str = "python3",
-    blameless_reason: Callable[[Node], str | None] | None = None,
+    blameless_reason: BlamelessReason | None = None,
 ) -> Testbed:
     """The testbed of a run. What the cluster file says of MPI and the ranks' environment wins over the platform's."""
     testbed = Testbed(

@@ -57,7 +57,7 @@ def may_test(node: ServiceNode) -> bool:
     return node.state in ("idle", "named", "gated") or (node.state == "out" and node.is_ours)
 
 
-def why_not(node: ServiceNode) -> str:
+def why_not(node: ServiceNode) -> Reason:
     """The reason why a named node is not tested."""
     state = "is out of service" if node.state == "out" else "is not idle"
     return Reason.of("qualify-node-not-idle", node=node.name, state=state, why=f" ({node.why})" if node.why else "")

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NodeTest
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.platforms.service import Scheduler, ServiceNode
 from seatrial.qualify.choose import Wanted, batches, candidates, is_due, may_test, why_not
 from seatrial.qualify.evidence import ALONE, PAIRS, Evidence
@@ -35,7 +36,7 @@ class Outcome:
     tested: list[NodeTest] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    common: str | None = None
+    common: Reason | None = None
     failed: list[str] = field(default_factory=list)
 
     def nodes(self, action: str) -> list[str]:
@@ -75,7 +76,7 @@ class _Pass:
         """Test until nothing is left to do; a pass that watches looks again until the next pass comes."""
         nodes, evidence = self._cluster.service.nodes(), self._evidence()
         chosen = candidates(nodes, evidence, self._wanted, self._max_age)
-        self.outcome.refused = [why_not(node) for node in chosen if not may_test(node)]
+        self.outcome.refused = [why_not(node).sentence for node in chosen if not may_test(node)]
         while self._cluster.now() < self._until:
             if self._alone(nodes, evidence) or self._pair(nodes, evidence):
                 evidence = self._evidence()

@@ -29,7 +29,7 @@ class Decision:
     action: Action
     run_id: str
     code: str
-    reason: str
+    reason: Reason
 
 
 def decide(nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence) -> list[Decision]:
@@ -51,7 +51,7 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
     if waits and test.verdict is Verdict.PASS:
         reason = Reason.of("qualify-not-compared", node=node.name)
         return Decision(node.name, "leave", test.run_id, test.code or "", reason)
-    return Decision(node.name, "leave", test.run_id, test.code or "", "")
+    return Decision(node.name, "leave", test.run_id, test.code or "", Reason())
 
 
 def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
@@ -74,7 +74,7 @@ def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
     return bool(others) and others[-1].verdict is Verdict.PASS
 
 
-def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int) -> str | None:
+def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int) -> Reason | None:
     """The reason to put no node out: more than a third of `tested`, or `in_a_row` nodes, fail in the same way.
 
     `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both. Nor does a

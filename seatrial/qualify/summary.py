@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from seatrial.history.node_tests import NOT_COMPARED
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict, worst
 from seatrial.platforms.service import ServiceNode
@@ -46,8 +46,8 @@ def lines(outcome: Outcome) -> list[str]:
         code = f" ({test.code})" if test.code else ""
         shown.append(f"{test.node}{partner}: {test.verdict.value}{code}, run {test.run_id}")
     shown += outcome.refused
-    shown += [decision.reason for decision in outcome.decisions if decision.reason]
-    shown += [outcome.common] if outcome.common else []
+    shown += [decision.reason.sentence for decision in outcome.decisions if decision.reason]
+    shown += [outcome.common.sentence] if outcome.common else []
     return shown + outcome.failed
 
 
@@ -60,7 +60,7 @@ def standing_result(
     """
     suspects = [_standing(node, evidence) for node in nodes]
     kept_out = [suspect for suspect in suspects if suspect]
-    reason = join([*(suspect.evidence for suspect in kept_out), *([outcome.common] if outcome.common else [])])
+    reason = join((*(suspect.evidence for suspect in kept_out), outcome.common))
     checks = [Check("gate", Verdict.FAIL if reason else Verdict.PASS, reason, suspects=tuple(kept_out))]
     if late := coverage.overdue_nodes:
         days = f"{coverage.max_age / _DAY:g}"
@@ -82,12 +82,10 @@ def _verdict(outcome: Outcome, wanted: Wanted) -> Verdict:
     return worst([Verdict.PASS, *verdicts])
 
 
-def _reason(outcome: Outcome) -> str:
+def _reason(outcome: Outcome) -> Reason:
     problems = [decision.reason for decision in outcome.decisions if decision.action == "keep out"]
-    problems += [outcome.common] if outcome.common else []
-    problems += outcome.failed
-    if problems:
-        return join(problems)
+    if reason := join((*problems, outcome.common, *map(uncoded, outcome.failed))):
+        return reason
     passed = _count(test.node for test in outcome.tested if test.verdict is Verdict.PASS)
     others = [test for test in outcome.tested if test.verdict is not Verdict.PASS]
     if others:
@@ -97,7 +95,7 @@ def _reason(outcome: Outcome) -> str:
         why = "".join(f"{line}; " for line in outcome.refused)
         return Reason.of("qualify-nothing-tested", why=why)
     blind = _count(test.node for test in outcome.tested if test.code == NOT_COMPARED)
-    return f"{passed} nodes passed" + (f", {blind} of them compared with nothing" if blind else "")
+    return uncoded(f"{passed} nodes passed" + (f", {blind} of them compared with nothing" if blind else ""))
 
 
 def _count(names: Iterable[str]) -> int:

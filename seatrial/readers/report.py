@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
@@ -75,7 +75,7 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
     if verdict is Verdict.PASS:
         count = len(report.results)
         summary = f"{report.tool}: {f'{count} of {count} without a fault' if count else f'{len(kept)} measurements'}"
-        return Check(name, verdict, join((summary, *notes)), measurements=kept)
+        return Check(name, verdict, join((uncoded(summary), *notes)), measurements=kept)
     bad = [result for result in report.results if result.verdict is not Verdict.PASS]
     bad.sort(key=lambda result: result.verdict.severity)
     by_code = {code: [result.words for result in bad if result.code == code] for code in dict.fromkeys(

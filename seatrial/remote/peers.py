@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from seatrial.model.errors import FloodError, NodesError, RemoteError
-from seatrial.model.reason import Reason, placed
+from seatrial.model.reason import Reason, placed, uncoded
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import (
     PeerAnswer,
@@ -42,7 +42,9 @@ STREAM_S = 0.5
 _STREAM_SPARE_S = 20  # what a stream may take besides the connection: its waits for first bytes, a loaded machine
 
 
-def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
+def reach_peers(
+    testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float
+) -> dict[str, Reason]:
     """Return by name why peers' sshd sends no banner to the contacted node; there is no login.
 
     Raises RemoteError where the node does not say it.
@@ -62,8 +64,8 @@ def _asked(testbed: Testbed, contact: NodeConnection, probe: str, request: dict[
 
 def log_in_to_peers(
     testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float
-) -> dict[str, str]:
-    """SSH from the contacted node to each of `peers`, with host key and key: the error by peer name, "" if none."""
+) -> dict[str, Reason]:
+    """SSH from the contacted node to each of `peers`, with host key and key: the error by peer name, empty if none."""
     request = {
         "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
         "timeout_s": timeout_s,
@@ -71,16 +73,16 @@ def log_in_to_peers(
     }
     rounds = -(-len(peers) // LOGINS_AT_ONCE)
     output = _asked(testbed, contact, "pairs.py", request, timeout_s * rounds + _SPARE_S)
-    answers = {peer.name: str(Reason.of("peers-not-tried")) for peer in peers}
+    answers = {peer.name: Reason.of("peers-not-tried") for peer in peers}
     for line in output.splitlines():
         with suppress(ValueError):  # what else a login prints, or a line that was cut off
             answer = read_answer(PeerAnswer, line)
             if answer.peer in answers:
-                answers[answer.peer] = printable(answer.error)
+                answers[answer.peer] = uncoded(printable(answer.error))
     return answers
 
 
-def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
+def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
     """The peers whose sshd sends no banner to the node that printed the lines: why, by name. Raises RemoteError."""
     for line in lines:
         with suppress(ValueError):  # what else a login prints
@@ -91,7 +93,7 @@ def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
     raise RemoteError(Reason.of("peers-not-tried"))
 
 
-def _reason(peer: Node, unreached: Unreached) -> str:
+def _reason(peer: Node, unreached: Unreached) -> Reason:
     code, values = _REASONS[unreached]
     return Reason.of(code, address=peer.address, port=peer.port, **values)
 

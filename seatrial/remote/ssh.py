@@ -87,7 +87,7 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, ti
         raise RemoteError(_reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)) from error
 
 
-def _reason(node: Node, code: str, **values: str) -> str:
+def _reason(node: Node, code: str, **values: str) -> Reason:
     return placed(node.name, Reason.of(code, address=node.address, port=node.port, **values))
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from seatrial.model.curves import Reading, readings
 from seatrial.model.measurement import Subject, SubjectKind
+from seatrial.model.reason import Reason
 from seatrial.model.result import SURE, RunResult, Suspect
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
@@ -51,7 +52,7 @@ class Blame:
     check: str
     confidence: float
     verdict: Verdict | None
-    evidence: str
+    evidence: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def heat_map(result: RunResult) -> HeatMap | None:
             marked = missing or [Column(blame.check, BLAMED)]
             columns += [column for column in marked if column not in columns]
             text = NOT_MEASURED.text if missing else "blamed"
-            cells |= {(node, column): Cell(blame.verdict, text, blame.evidence) for column in marked}
+            cells |= {(node, column): Cell(blame.verdict, text, blame.evidence.sentence) for column in marked}
     if not columns:
         return None
     rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]

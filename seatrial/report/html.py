@@ -287,7 +287,7 @@ def _judged(judgement: Judgement) -> str:
     m, bound = judgement.measurement, judgement.expected.high if judgement.measurement.better == "lower" else None
     bound = judgement.expected.low if bound is None else bound
     if judgement.verdict is not Verdict.PASS or not bound or judgement.deviation is None or judgement.deviation <= -1:
-        return judgement.reason
+        return judgement.reason.sentence
     change = words.fraction(abs(bound * (1 + judgement.deviation) / m.value - 1)) if m.value else "any size"
     return f"would have seen {'an increase' if m.better == 'lower' else 'a loss'} of {change}"
 

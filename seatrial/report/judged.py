@@ -10,7 +10,7 @@ import click
 
 from seatrial.model.curves import SHARE
 from seatrial.model.explanations import explanation_of
-from seatrial.model.reason import code_of, parts_of
+from seatrial.model.reason import parts_of
 from seatrial.model.result import Check, Expected, NextStep, next_line, verdict_line
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -32,15 +32,15 @@ _COLOURS = {
 
 def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
     """Verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
-    code = code_of(judged.reason) or ""
+    code = judged.reason.code
     named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
     shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
     held_against_nothing = [m for check in judged.checks if not check.judgements for m in check.measurements]
     return {
         "verdict": judged.verdict.value,
-        "reason": judged.reason,
-        "code": code or None,
-        "next_step": _next_step(code),
+        "reason": judged.reason.sentence,
+        "code": code,
+        "next_step": _next_step(code or ""),
         "findings": [{"log": log, **finding.to_dict()} for log, finding in dict.fromkeys(shown)] + _of_tools(logs),
         "judged": judged.coverage.extent or "none",
         "numbers": judged.coverage.to_dict(),
@@ -63,18 +63,18 @@ def _of_tools(logs: "Iterable[Log]") -> list[dict[str, Any]]:
     return [
         {
             "log": log.name,
-            "code": code_of(reason),
-            "cause": reason,
+            "code": reason.code,
+            "cause": reason.sentence,
             "severity": "fatal" if check.verdict.is_fault else "note",
             "host": None,
             "rank": None,
-            "evidence": reason,
-            "next_step": _next_step(code_of(reason) or ""),
+            "evidence": reason.sentence,
+            "next_step": _next_step(reason.code or ""),
         }
         for log in logs
         for check in log.checks
         for reason in parts_of(check.reason)
-        if code_of(reason)
+        if reason.code
     ]
 
 
@@ -94,7 +94,7 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: 
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
     told = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
     told += [f"not judged, nothing known in it: {words.some_of(not_judged, 20)}"] if not_judged else []
-    steps = dict.fromkeys(code_of(check.reason) or "" for check in bad)
+    steps = dict.fromkeys(check.reason.code or "" for check in bad)
     told += [next_line(NextStep(step, code)) for code in steps if (step := _next_step(code))]
     for line in (*told, *hints, verdict_line(judged.verdict, judged.coverage, judged.reason)):
         click.echo(words.plain(line, encoding))

@@ -182,7 +182,7 @@ def history_table(rows: Sequence[RunRow], encoding: str, width: int) -> Table:
         started = row.started.astimezone().strftime("%Y-%m-%d %H:%M")
         took = words.duration((row.finished - row.started).total_seconds())
         verdict = verdict_cell(row.verdict, row.lacks_baseline)
-        sentence = f"no baseline yet: {row.reason}" if row.lacks_baseline else row.reason
+        sentence = ("no baseline yet: " if row.lacks_baseline else "") + row.reason.sentence
         whole = (row.run_id, row.cluster, row.suite, started, took, verdict, sentence)
         cells: list[str | Text] = list(compress(whole, shown))
         lines.append(cells)

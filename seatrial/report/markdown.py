@@ -69,7 +69,7 @@ def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]
             "expected": words.interval(j.expected, j.measurement.unit),
             "off by": words.percent(j.deviation),
             "source": j.source,
-            "reason": j.reason,
+            "reason": j.reason.sentence,
         }
         for check, j in judged[:limit]
     ]

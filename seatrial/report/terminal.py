@@ -155,7 +155,11 @@ def sparkline(values: Sequence[float]) -> str:
 def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], encoding: str) -> Table:
     headings = ("suspect", "confidence", "evidence")
     rows: list[Sequence[str | Text]] = [
-        (Text(words.plain(words.suspect_name(s, nodes), encoding), "bold"), words.fraction(s.confidence), s.evidence)
+        (
+            Text(words.plain(words.suspect_name(s, nodes), encoding), "bold"),
+            words.fraction(s.confidence),
+            s.evidence.sentence,
+        )
         for s in suspects[:MAX_SUSPECTS]
     ]
     if len(suspects) > MAX_SUSPECTS:

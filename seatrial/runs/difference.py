@@ -164,7 +164,7 @@ def _run(run: RunResult) -> dict[str, Any]:
         "cluster": run.cluster,
         "started": run.started.isoformat(timespec="seconds"),
         "verdict": run.verdict.value,
-        "reason": run.reason,
+        "reason": run.reason.sentence,
     }
 
 

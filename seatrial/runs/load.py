@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
-from seatrial.model.reason import recorded
+from seatrial.model.reason import Reason
 from seatrial.model.result import (
     SCHEMA,
     Check,
@@ -74,6 +74,7 @@ def _at_most(characters: int) -> AfterValidator:
 
 Text = Annotated[str, _at_most(MAX_TEXT)]
 Name = Annotated[str, _at_most(MAX_NAME)]
+Values = Annotated[dict[Name, Text | int | float], Field(max_length=100)]
 
 
 class _Model(BaseModel):
@@ -87,16 +88,22 @@ class _Subject(_Model):
     name: Name
 
 
-class _VerdictWithReason(_Model):
-    """A verdict and why."""
+class _Reason(_Model):
+    """A reason; files of earlier versions hold no values, and some no code."""
 
-    verdict: Verdict
     code: Code = None
+    values: Values = {}
     reason: Text
 
     @property
-    def recorded(self) -> str:
-        return recorded(self.reason, self.code)
+    def recorded(self) -> Reason:
+        return Reason(self.code, self.values, self.reason)
+
+
+class _VerdictWithReason(_Reason):
+    """A verdict and why."""
+
+    verdict: Verdict
 
 
 class _Judgement(_VerdictWithReason):
@@ -130,16 +137,15 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-class _Suspect(_Model):
+class _Suspect(_Reason):
     kind: SuspectKind
     name: Name
     confidence: float
-    code: Code = None
-    evidence: Text
+    reason: Text = Field(alias="evidence")
     verdict: Verdict | None = None  # not in files of earlier versions
 
     def to_suspect(self) -> Suspect:
-        return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code), self.verdict)
+        return Suspect(self.kind, self.name, self.confidence, self.recorded, self.verdict)
 
 
 class _NextStep(_Model):

@@ -54,7 +54,7 @@ class ReplayedRun:
 
     run_id: str
     verdict: Verdict
-    reason: str
+    reason: Reason
     suspects: tuple[Suspect, ...]
     readings: int
 
@@ -63,7 +63,7 @@ class ReplayedRun:
         return {
             "run_id": self.run_id,
             "verdict": self.verdict.value,
-            "reason": self.reason,
+            "reason": self.reason.sentence,
             "suspects": suspects,
             "readings": self.readings,
         }
@@ -229,7 +229,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
         return ReplayedRun(run_id, Verdict.PASS, join((reason, *judged.watches())), (), readings)
     first = min(bad, key=lambda j: j.verdict.severity)
     others = also(judgement.measurement for judgement in bad if judgement is not first)
-    return ReplayedRun(run_id, first.verdict, join(part for part in (first.reason, others) if part), suspects, readings)
+    return ReplayedRun(run_id, first.verdict, join((first.reason, others)), suspects, readings)
 
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:

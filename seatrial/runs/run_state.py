@@ -14,7 +14,7 @@ from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, code_of, join, placed, rewritten
+from seatrial.model.reason import Reason, join, placed, rewritten, uncoded
 from seatrial.model.result import Check, Judgement, NextStep, RunResult, Suspect, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -56,7 +56,7 @@ def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception)
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
     alone = [Check(check.name, check.verdict, Reason.of("result-failed", error=""), check.seconds) for check in checks]
     alone.append(Check("result", Verdict.INCONCLUSIVE, failed))
-    return replace(result, verdict=verdict, reason=join((bad, failed)) if bad else failed, checks=tuple(alone))
+    return replace(result, verdict=verdict, reason=join((uncoded(bad), failed)), checks=tuple(alone))
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class RunState:
     timings: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    notes: list[object] = field(default_factory=list)
     localization: Mapping[str, Any] | None = None  # its part of run.json
     isolated: Sequence[str] = ()  # a line for each node, for `next`
     finished: datetime | None = None  # set once, so that alerts and history agree
@@ -108,7 +108,7 @@ class RunState:
         if after in self.done:
             return True
         broken = (check for check in reversed(self.checks) if check.verdict is not Verdict.PASS)
-        cause = next((check for check in broken if code_of(check.reason) != "prerequisite-failed"), None)
+        cause = next((check for check in broken if check.reason.code != "prerequisite-failed"), None)
         reason = (
             Reason.of("prerequisite-failed", step=cause.name)
             if cause
@@ -150,17 +150,17 @@ class RunState:
         """Add a check that is not part of the suite."""
         self.checks.append(check)
 
-    def doubt(self, why: str) -> None:
+    def doubt(self, why: Reason) -> None:
         """Make checks that are not passed inconclusive because of `why`, without suspects; wrong numbers stay."""
         self.checks = [
-            replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why, check.reason), suspects=())
+            replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why.sentence, check.reason), suspects=())
             if check.verdict in (Verdict.DEGRADED, Verdict.FAIL, Verdict.INCONCLUSIVE)
             else check
             for check in self.checks
         ]
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
 
-    def count_for_nothing(self, why: str) -> None:
+    def count_for_nothing(self, why: Reason) -> None:
         """Drop all that was measured because of `why`: the nodes were given away meanwhile."""
         self.checks = [Check("run", Verdict.INCONCLUSIVE, why)]
 
@@ -172,7 +172,7 @@ class RunState:
         except SeatrialError as error:
             log.warning("history: %s", error)
 
-    def note(self, text: str | None) -> None:
+    def note(self, text: object) -> None:
         """Add a note if there is one."""
         if text:
             self.notes.append(text)
@@ -183,7 +183,7 @@ class RunState:
             return without_secrets(self._result(), secrets_of(self.run.cluster))
         except Exception as error:
             log.exception("the result cannot be put together")
-            return verdicts_alone(self._empty(Verdict.INCONCLUSIVE, ""), self.checks, error)
+            return verdicts_alone(self._empty(Verdict.INCONCLUSIVE, Reason()), self.checks, error)
 
     def _result(self) -> RunResult:
         verdict, reason = conclude(self.checks, len(self.nodes))
@@ -193,7 +193,7 @@ class RunState:
             checks=tuple(self.checks),
             suspects=tuple(merge_suspects(self.checks)),
             fingerprint=dict(sorted(self.fingerprint.items())),
-            notes=tuple(self.notes),
+            notes=tuple(map(str, self.notes)),
             setup=setup_of(self.run.cluster),
             localization=self.localization,
         )
@@ -205,7 +205,7 @@ class RunState:
         steps = (*map(NextStep, self.isolated), *next_steps(result))
         return replace(result, since=known, next_steps=steps)
 
-    def _empty(self, verdict: Verdict, reason: str) -> RunResult:
+    def _empty(self, verdict: Verdict, reason: Reason) -> RunResult:
         """Return a result without anything from the nodes."""
         return RunResult(
             run_id=self.run.run_id,
@@ -226,7 +226,7 @@ def _interruption(error: BaseException | None) -> BaseException | None:
     return None if isinstance(error, (CancelledError, GeneratorExit)) else error
 
 
-def _explain(error: Exception) -> tuple[Verdict, str]:
+def _explain(error: Exception) -> tuple[Verdict, Reason]:
     """Return the verdict and reason of an error: only errors of the cluster are a `fail`."""
     match error:
         case MissingError():
@@ -299,7 +299,7 @@ def _check(check: Check, clean: Clean) -> Check:
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
     """The same object where nothing changes: a thousand nodes have a hundred thousand of them."""
     measurement, reason = _measurement(judgement.measurement, clean), rewritten(judgement.reason, clean)
-    if measurement is judgement.measurement and reason == judgement.reason:
+    if measurement is judgement.measurement and reason is judgement.reason:
         return judgement
     return replace(judgement, measurement=measurement, reason=reason)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from seatrial.model.explanations import explanation_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, code_of, extended, parts_of, placed, recorded
+from seatrial.model.reason import Reason, extended, join, parts_of, placed, uncoded, unplaced
 from seatrial.model.result import (
     SURE,
     Check,
@@ -44,7 +44,7 @@ class EarlierRun(Protocol):
     def verdict(self) -> Verdict: ...
 
 
-def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
+def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, Reason]:
     """Return the run's verdict, the worst of its checks, and its reason: the suspects, or numbers and references.
 
     Suspects come before the checks that noticed them, and before a worse check that names none. Without one, the reason
@@ -52,10 +52,10 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
-        return verdict, f"{', '.join(check.name for check in checks)}: all pass"
+        return verdict, uncoded(f"{', '.join(check.name for check in checks)}: all pass")
     bad = [check for check in checks if check.verdict is verdict]
     # A step that was not tried repeats the reason of the step before it.
-    first_hand = [check for check in bad if code_of(check.reason) != _NOT_TRIED] or bad
+    first_hand = [check for check in bad if check.reason.code != _NOT_TRIED] or bad
     if not first_hand:
         return verdict, Reason.of("nothing-measured")
     lead, *others = first_hand
@@ -65,13 +65,13 @@ def conclude(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
     if verdict.is_fault and (suspects := [*own, *(s for s in milder if s.confidence >= SURE)]):
         worse = [] if own else [placed(lead.name, _against(lead.reason, [lead]))]
         return verdict, _blame(suspects, bad if own else faulty, worse)
-    cause = None if verdict.is_fault else code_of(lead.reason)  # what hinders two steps is said once
-    more = [check.name for check in others if not cause or code_of(check.reason) != cause]
+    cause = None if verdict.is_fault else lead.reason.code  # what hinders two steps is said once
+    more = [check.name for check in others if not cause or check.reason.code != cause]
     reason = _also(placed(lead.name, _against(lead.reason, [lead])), more)
     return verdict, placed(NO_NODE, reason) if verdict.is_fault and nodes > 1 else reason
 
 
-def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[str]) -> str:
+def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[Reason]) -> Reason:
     lead, *others = suspects
     others = [suspect for suspect in others if (suspect.kind, suspect.name) != (lead.kind, lead.name)]
     what = placed(f"{words.suspect_name(lead)} ({words.fraction(lead.confidence)} sure)", _against(lead.evidence, bad))
@@ -80,28 +80,28 @@ def _blame(suspects: Sequence[Suspect], bad: Sequence[Check], worse: Sequence[st
     return _also(what, [*(words.named(kind, host_list(of_kind)) for kind, of_kind in names.items()), *worse])
 
 
-def _also(reason: str, others: Iterable[str]) -> str:
-    names = ", ".join(dict.fromkeys(others))
+def _also(reason: Reason, others: Iterable[object]) -> Reason:
+    names = ", ".join(dict.fromkeys(map(str, others)))
     return extended(reason, f"; also {names}" if names else "")
 
 
-def _against(reason: str, checks: Iterable[Check]) -> str:
+def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
     """The first of joined reasons; that of a number as value, what it was held against, and the difference."""
     first = parts_of(reason)[0]
     bad = (j for check in checks for j in check.judgements if j.verdict is not Verdict.PASS)
-    judgement = next((j for j in bad if first and j.reason.startswith(first)), None)
+    judgement = next((j for j in bad if first and parts_of(j.reason)[0] == first), None)
     if judgement is None or judgement.deviation is None or judgement.deviation <= -1:
         return first
-    return recorded(compared(judgement), code_of(first))
+    return Reason(first.code, first.values, compared(judgement))
 
 
 def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
     """The check's reason; of the run's suspects only the names, since what is held against them stands beside them."""
-    parts = parts_of(check.reason) if len(parts_of(check.reason)) > 1 else tuple(check.reason.split("; "))
-    said = [(each, sentence) for each in suspects for sentence in each.evidence.split("; ") if sentence]
-    blamed = [each.name for each, sentence in said if any(sentence in part for part in parts)]
-    rest = [part for part in parts if not any(sentence in part for _, sentence in said)]
-    return "; ".join((f"blames {host_list(blamed)}", *rest)) if blamed else check.reason
+    parts = {part: unplaced(part) for part in parts_of(check.reason)}
+    said = {each.name: parts_of(each.evidence) for each in suspects}
+    blamed = [name for name, evidence in said.items() if not {*parts.values()}.isdisjoint(evidence)]
+    rest = [part for part, alone in parts.items() if not any(alone in evidence for evidence in said.values())]
+    return join((uncoded(f"blames {host_list(blamed)}"), *rest)).sentence if blamed else check.reason.sentence
 
 
 def compared(judgement: Judgement) -> str:
@@ -113,14 +113,14 @@ def compared(judgement: Judgement) -> str:
     return f"{words.measured(m)}, {known} {centre} ({off} {'less' if deviation < 0 else 'more'})"
 
 
-def also(measurements: Iterable[Measurement]) -> str:
+def also(measurements: Iterable[Measurement]) -> Reason:
     """What else is bad, by metric: "also matmul on node-[2-3], all_reduce busbw"; empty without any."""
     subjects: dict[str, list[str]] = {}
     for m in measurements:
         name = f"{m.operation or ''} {m.metric}".strip()
         subjects.setdefault(name, []).extend(() if m.subject.kind == "cluster" else (m.subject.name,))
     parts = [f"{name} on {host_list(on)}" if on else name for name, on in subjects.items()]
-    return f"also {', '.join(parts)}" if parts else ""
+    return uncoded(f"also {', '.join(parts)}" if parts else "")
 
 
 def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[EarlierRun], later: int = 0) -> str:
@@ -176,11 +176,9 @@ def _step_of(code: str) -> NextStep:
     return NextStep(entry.next_step if entry and entry.next_step else _READ_THE_LOG, code)
 
 
-def _code_with_step(reason: str) -> str | None:
+def _code_with_step(reason: Reason) -> str | None:
     """The first code of joined or placed reasons that has a next step; that of a step that was not tried is none."""
-    if not isinstance(reason, Reason):
-        return None
-    for code in (code_of(reason), *(map(_code_with_step, reason.parts))):
+    for code in (reason.code, *map(_code_with_step, reason.parts)):
         entry = explanation_of(code) if code and code != _NOT_TRIED else None
         if entry and entry.next_step:
             return code

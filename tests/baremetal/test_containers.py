@@ -10,7 +10,6 @@ import pytest
 
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
@@ -108,8 +107,8 @@ def test_an_image_that_no_registry_gives_is_named(
     caplog.set_level("INFO", "seatrial.launch")
     run = run_on(settings, tmp_path, nodes=2, image=ABSENT)
     problems = platform_for(run.cluster).missing()
-    assert [code_of(problem) for problem in problems] == ["baremetal-image-missing"] * 2
-    assert problems[0] == f"gpu-0: image {ABSENT} is not there: a run pulls it, or `podman pull` does now"
+    assert [problem.code for problem in problems] == ["baremetal-image-missing"] * 2
+    assert problems[0].sentence == f"gpu-0: image {ABSENT} is not there: a run pulls it, or `podman pull` does now"
     refuses = rf"gpu-0: image {ABSENT} is not there: .*connection refused"
     with pytest.raises(LaunchError, match=refuses), launched(run):
         pass
@@ -120,7 +119,7 @@ def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], tmp_path: 
     described = {**settings, "runtime": "singularity", "ulimits": {}}
     run = run_on(described, tmp_path, nodes=2, image="/images/acceptance.sif")
     lacking = [f"gpu-{n}: singularity missing or cannot be run" for n in (0, 1)]
-    assert platform_for(run.cluster).missing() == lacking
+    assert list(map(str, platform_for(run.cluster).missing())) == lacking
     with pytest.raises(LaunchError, match="; ".join(lacking)), launched(run):
         pass
 
@@ -154,7 +153,7 @@ def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tm
         assert docker.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image=ABSENT)
         problems = platform_for(absent.cluster).missing()
-        assert [code_of(problem) for problem in problems] == ["baremetal-image-missing"] * 2
+        assert [problem.code for problem in problems] == ["baremetal-image-missing"] * 2
 
 
 def test_a_daemon_that_does_not_answer_leaves_nothing_to_clear(
@@ -188,4 +187,4 @@ def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_
         assert apptainer.left() == set()
         absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image="/no/such.sif")
         words = [f"{name}: image /no/such.sif is not there: there is no such file" for name in NAMES]
-        assert platform_for(absent.cluster).missing() == words
+        assert list(map(str, platform_for(absent.cluster).missing())) == words

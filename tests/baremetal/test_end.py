@@ -28,7 +28,7 @@ def test_hosts_end_a_run_at_their_deadline(settings: dict[str, Any], hosts: Host
     subprocess.run(argv, check=True, timeout=PATIENCE_S)
     assert "gpu-0: sleep 1000" in hosts.left()
     until(lambda: not hosts.left())
-    assert testbed.blameless_reason(testbed.head) == "the hosts ended the run at its deadline (deadline_s: 10)"
+    assert str(testbed.blameless_reason(testbed.head)) == "the hosts ended the run at its deadline (deadline_s: 10)"
     platform.teardown(run.run_id)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.platforms import platform_for
 from seatrial.remote.node_setup import set_up_node
 from seatrial.runs.login import ssh_argv
@@ -24,7 +24,7 @@ CHAIN = {"connectivity": {"timeout_s": 60}, "training": TRAINING}
 LOCK = "/tmp/seatrial.lock"
 
 
-def refused(run: Run) -> str:
+def refused(run: Run) -> Reason:
     """Why the launch failed; everything is taken down."""
     with pytest.raises(SeatrialError) as caught, launched(run):
         pass
@@ -109,9 +109,11 @@ def test_an_sshd_that_knows_no_setenv_serves(settings: dict[str, Any], tmp_path:
 def test_a_host_whose_key_is_unknown_is_refused(run: Run, hosts: Hosts) -> None:
     hosts.know({hosts.address(name): hosts.keys[name] for name in NAMES[:3]})
     reason = refused(run)
-    assert code_of(reason) == "baremetal-host-key-unknown"
-    assert reason.startswith(f"gpu-3: the host key of {hosts.address('gpu-3')} is not in {hosts.folder}/known_hosts; ")
-    assert f"`ssh-keyscan {hosts.address('gpu-3')} | ssh-keygen -lf -`" in reason
+    assert reason.code == "baremetal-host-key-unknown"
+    assert reason.sentence.startswith(
+        f"gpu-3: the host key of {hosts.address('gpu-3')} is not in {hosts.folder}/known_hosts; "
+    )
+    assert f"`ssh-keyscan {hosts.address('gpu-3')} | ssh-keygen -lf -`" in reason.sentence
 
 
 def test_hashed_names_and_certificates_count(run: Run, hosts: Hosts) -> None:
@@ -133,8 +135,8 @@ def test_a_jump_host_is_no_less_strict(settings: dict[str, Any], hosts: Hosts, t
     config.write_text("StrictHostKeyChecking no\nUpdateHostKeys yes\n" + config.read_text())
     run = run_on({**settings, "hosts": ["gpu-[2-3]"], "jump": "gpu-1"}, tmp_path, nodes=2)
     reason = refused(run)
-    assert code_of(reason) == "baremetal-host-key-unknown"
-    assert f"the host key of {hosts.address('gpu-1')}" in reason
+    assert reason.code == "baremetal-host-key-unknown"
+    assert f"the host key of {hosts.address('gpu-1')}" in reason.sentence
     assert hosts.address("gpu-1") not in (hosts.folder / "known_hosts").read_text()
 
 
@@ -147,7 +149,7 @@ def test_a_second_run_names_the_first(run: Run, settings: dict[str, Any], hosts:
         reason = refused(second)
         assert platform_for(second.cluster).missing() == [reason]
         assert all(not isinstance(set_up_node(testbed, node, 60), Exception) for node in testbed.nodes)
-    assert reason.startswith(f"gpu-1: run {run.run_id} of root since 20")
+    assert reason.sentence.startswith(f"gpu-1: run {run.run_id} of root since 20")
     assert platform_for(second.cluster).missing() == []
 
 
@@ -155,11 +157,11 @@ def test_a_lock_of_another_user_names_them(run: Run, settings: dict[str, Any], h
     """Root's run has the host, then a lock file of a run that was killed with everything lies there."""
     second = run_on({**settings, "user": USER}, tmp_path / "second")
     with launched(run):
-        assert f"run {run.run_id} of root since 20" in refused(second)
+        assert f"run {run.run_id} of root since 20" in refused(second).sentence
     hosts.on("gpu-2", "sh", "-c", f"echo stale > {LOCK}; chmod 644 {LOCK}")
     reason = refused(second)
     hosts.on("gpu-2", "rm", LOCK)
-    assert reason == f"gpu-2: {LOCK} belongs to user root, whose run is over: remove it"
+    assert reason.sentence == f"gpu-2: {LOCK} belongs to user root, whose run is over: remove it"
 
 
 # --- doctor ---
@@ -172,12 +174,12 @@ def test_doctor_names_what_each_host_lacks(settings: dict[str, Any], hosts: Host
     hosts.know(known)
     lacking = {**settings, "folder": "/mnt", "login_timeout_s": 5}
     cluster = run_on(lacking, tmp_path, mpi={"mpirun": "/opt/none/mpirun"}).cluster
-    problems = [problem for problem in platform_for(cluster).missing() if "gpu-2" not in problem]
-    assert [code_of(problem) for problem in problems] == [
+    problems = [problem for problem in platform_for(cluster).missing() if "gpu-2" not in problem.sentence]
+    assert [problem.code for problem in problems] == [
         "baremetal-unreachable",
         "baremetal-host-lacks",
         "baremetal-folder-unusable",
         "baremetal-host-key-unknown",
     ]
-    assert problems[1] == "gpu-1: /opt/none/mpirun missing or cannot be run"
+    assert problems[1].sentence == "gpu-1: /opt/none/mpirun missing or cannot be run"
     assert problems[2] == "gpu-1: /mnt does not let programs run (it is mounted noexec)"

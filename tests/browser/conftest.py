@@ -87,7 +87,7 @@ def pictures(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
 def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_server: TemporaryServer) -> Path:  # noqa: F811
     """Three good nights of four local nodes, `good-2` the last, and a bad one: `bad`, with node-2 on a slow link."""
     if lacking := PLATFORM.missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
     folder = tmp_path_factory.mktemp("runs")
     console = Console(folder, _environment(folder, prefect_server))
     for n in range(3):  # three passes make a history

@@ -29,7 +29,7 @@ _OURS = ("data:", "blob:", "chrome:", "about:")
 def served(chromium: str, own_network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site that offers a suite of its own in the form, one that takes a while."""
     if lacking := PLATFORM.missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
     with site(tmp_path_factory.mktemp("site")) as new_site:
         new_site.write("trial", nodes=2, platform={"kind": "local"})
         new_site.write("brief", **QUICK)

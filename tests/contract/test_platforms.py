@@ -17,7 +17,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"local": {"platform": {"kind": "local"}}}
 @pytest.fixture(params=sorted(platforms()))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     if lacking := platforms()[request.param].missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
     return quick_run(tmp_path, nodes=3, **SETTINGS[request.param])
 
 

@@ -135,7 +135,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempora
 def console(tmp_path: Path, prefect_server: TemporaryServer) -> Iterator[Console]:
     """Everything that was started has ended at the end, and nothing of its runs is left."""
     if lacking := PLATFORM.missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")},
         "PREFECT_API_URL": prefect_server.api_url,

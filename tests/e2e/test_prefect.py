@@ -17,6 +17,7 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from tests.e2e.conftest import Console, until
@@ -149,8 +150,8 @@ def approving(console: Console) -> Iterator[Console]:
 def passing(number: int) -> RunResult:
     at = datetime(2026, 11, 1 + number, tzinfo=UTC)
     plateau = Measurement("busbw_plateau", 400.0, "GB/s", Subject("cluster", "lab"))
-    check = Check("collectives", Verdict.PASS, "", 1.0, (plateau,))
-    return RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, "", checks=[check])
+    check = Check("collectives", Verdict.PASS, Reason(), 1.0, (plateau,))
+    return RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[check])
 
 
 def answer(console: Console, flow_run: str, **fields: Any) -> dict[str, Any]:

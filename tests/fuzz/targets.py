@@ -163,7 +163,7 @@ def _read_tools(path: Path) -> None:
     """Each part is a sweep or a check whose reason is printable."""
     for part in read_file(path, "log"):
         if isinstance(part, Check):
-            assert part.reason.isprintable()
+            assert part.reason.sentence.isprintable()
         else:
             assert json.dumps(part.to_dict(), allow_nan=False)
 

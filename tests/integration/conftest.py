@@ -40,7 +40,7 @@ def _up(run: Run) -> Iterator[Up]:
 @pytest.fixture(scope="session")
 def _local() -> None:
     if lacking := PLATFORM.missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.checks.training.check import training
 from seatrial.checks.training.section import Training
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from tests.integration.conftest import LocalTestbed, Up
@@ -44,10 +43,10 @@ def wait_for(log: Path, words: str, running: "Future[StepResult]") -> None:
 
 def assert_named(check: Check, suspect_code: str, reason_code: str) -> None:
     """Node 1, where rank 1 is the only one, and why."""
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, reason_code)
+    assert (check.verdict, check.reason.code) == (Verdict.FAIL, reason_code)
     (suspect,) = check.suspects
-    assert (suspect.kind, suspect.name, code_of(suspect.evidence)) == ("node", "node-1", suspect_code)
-    assert "rank 1 " in suspect.evidence
+    assert (suspect.kind, suspect.name, suspect.evidence.code) == ("node", "node-1", suspect_code)
+    assert "rank 1 " in suspect.evidence.sentence
 
 
 def assert_killed(check: Check, log: str) -> None:

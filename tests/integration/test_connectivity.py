@@ -42,8 +42,8 @@ def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: Loca
     assert step.check.verdict is Verdict.FAIL
     evidence = {suspect.name: suspect.evidence for suspect in step.check.suspects}
     assert set(evidence) == {"node-0", "node-2"}
-    assert "connection refused" in evidence["node-0"]
-    assert "another host key than the one pinned" in evidence["node-2"]
+    assert "connection refused" in evidence["node-0"].sentence
+    assert "another host key than the one pinned" in evidence["node-2"].sentence
     assert [node.name for node in step.testbed.nodes] == ["node-1", "node-3"]
 
 
@@ -52,7 +52,7 @@ def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
         step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.FAIL
     assert names(step.check.suspects) == {("link", "node-1--node-3")}
-    assert "node-3 left out without blame" in step.check.reason
+    assert "node-3 left out without blame" in step.check.reason.sentence
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-1", "node-2"]
 
 
@@ -64,7 +64,7 @@ def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(local_test
         result = connectivity(CheckContext(run, testbed))
     assert result.check.verdict is Verdict.FAIL
     assert names(result.check.suspects) == {("node", "node-0")}
-    assert "Host key verification failed" in result.check.reason
+    assert "Host key verification failed" in result.check.reason.sentence
     assert len(result.testbed.nodes) == 9
 
 
@@ -116,7 +116,7 @@ def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(shared: Up, tmp_
     run, testbed = with_mpirun(shared, tmp_path, 'exec mpirun "$@"', version="sleep 600")
     step = connectivity(CheckContext(run, testbed))
     assert step.check.verdict is Verdict.PASS
-    assert step.notes == ("the version of openmpi is not known on node-0, node-1, node-2",)
+    assert list(map(str, step.notes)) == ["the version of openmpi is not known on node-0, node-1, node-2"]
     assert "openmpi" not in step.fingerprint
 
 

@@ -15,7 +15,6 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.devices.check import devices
 from seatrial.checks.devices.section import Devices, Disk
 from seatrial.config.run import Run, setup_of
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -49,7 +48,7 @@ def test_healthy_nodes_compute_alike_and_a_disk_is_left_as_it_was(shared: Up) ->
 
 def named(check: Check) -> dict[str, str | None]:
     """The code of the evidence by suspect."""
-    return {suspect.name: code_of(suspect.evidence) for suspect in check.suspects}
+    return {suspect.name: suspect.evidence.code for suspect in check.suspects}
 
 
 def measured(check: Check) -> set[str]:

@@ -17,7 +17,6 @@ from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.connectivity.stages import Connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.training.check import training
-from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
@@ -73,9 +72,11 @@ def test_a_node_that_prints_without_end_is_named_and_left_out(shared: Up, evil: 
     step = connectivity(CheckContext(replace(run, suite=patient), evil(testbed, probe, FLOODS[flood])))
     evidence = "output flood: it printed more than"
     assert step.check.verdict is Verdict.FAIL
-    assert [(suspect.name, evidence in suspect.evidence) for suspect in step.check.suspects] == [("node-1", True)]
-    assert evidence in step.check.reason
-    assert step.check.reason.isprintable()
+    assert [(suspect.name, evidence in suspect.evidence.sentence) for suspect in step.check.suspects] == [
+        ("node-1", True)
+    ]
+    assert evidence in step.check.reason.sentence
+    assert step.check.reason.sentence.isprintable()
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
@@ -84,7 +85,7 @@ def test_ranks_that_print_without_end_are_named_and_left_out(shared: Up, evil: E
     run, testbed = shared
     step = collectives(CheckContext(run, evil(testbed, "collective.py", FLOODS[flood])))
     assert step.check.verdict is Verdict.FAIL
-    assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason
+    assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason.sentence
     assert [suspect.name for suspect in step.check.suspects] == ["node-1"]
     assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
@@ -95,8 +96,8 @@ def test_a_training_that_prints_without_end_is_ended_and_its_node_named(shared: 
     run, testbed = shared
     check = training(CheckContext(run, evil(testbed, "training.py", FLOODS[flood]))).check
     assert check.verdict is Verdict.FAIL
-    assert code_of(check.reason) == "ranks-output-flood"
-    assert check.reason.isprintable()
+    assert check.reason.code == "ranks-output-flood"
+    assert check.reason.sentence.isprintable()
     assert [suspect.name for suspect in check.suspects] == ["node-1"]
 
 

@@ -16,14 +16,14 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.localize.step import Localized, localize_run
 from seatrial.config.run import Suite, setup_of
 from seatrial.judge.knowledge import RunContext
-from seatrial.model.reason import code_of
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import judge_of
 from tests.integration.conftest import LocalTestbed
 
 SIZES: dict[str, Any] = {"min_bytes": 1 << 17, "max_bytes": 1 << 19, "warmup_iterations": 1, "iterations": 3}
-SLOW = Check("collectives", Verdict.FAIL, "all_reduce is slow")
+SLOW = Check("collectives", Verdict.FAIL, uncoded("all_reduce is slow"))
 
 
 def with_sizes(suite: Suite) -> Suite:
@@ -71,7 +71,7 @@ def test_a_node_is_named_by_its_own_numbers(local_testbed: LocalTestbed) -> None
         judge = judge_of(setup_of(context.run.cluster), None, RunContext("test", "quick"))
         found = localize_run(context, checks, judge, time.monotonic() + 3600)
         assert found
-    assert (nodes_of(found), code_of(found.step.check.reason)) == (["node-2"], "localize-measured-again")
+    assert (nodes_of(found), found.step.check.reason.code) == (["node-2"], "localize-measured-again")
     assert not list(context.run.logs.glob("localize-*"))
 
 
@@ -80,7 +80,7 @@ def test_a_node_is_named_by_rounds_of_pairs(local_testbed: LocalTestbed) -> None
     with slowed_after_connectivity(local_testbed) as (context, checks):
         found = localize_run(context, checks, lambda *_: [], time.monotonic() + 3600)
         assert found
-    assert (nodes_of(found), code_of(found.step.check.reason)) == (["node-2"], "localize-node")
+    assert (nodes_of(found), found.step.check.reason.code) == (["node-2"], "localize-node")
     assert found.step.check.suspects[0].confidence >= 0.95
     assert len(list(context.run.logs.glob("localize-*.log"))) == len(found.document["tests"]) >= 4
 

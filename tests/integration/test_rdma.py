@@ -17,7 +17,6 @@ from seatrial.checks.rdma.check import rdma
 from seatrial.checks.rdma.section import Rdma
 from seatrial.localize.localization import localize
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -78,7 +77,7 @@ def shaped(testbed: Testbed, rates: Mapping[tuple[int, int], str]) -> Iterator[N
 
 def test_every_rail_is_measured_alone_and_beside_the_others(shared: Up, folder: Path) -> None:
     check = checked(shared, folder, programs=("ib_write_bw", "ib_write_lat"))
-    assert (check.verdict, check.reason) == (Verdict.PASS, "1 pair of nodes on 2 rails")
+    assert (check.verdict, check.reason.sentence) == (Verdict.PASS, "1 pair of nodes on 2 rails")
     bandwidth = [m for m in check.measurements if m.metric == "rdma_bandwidth"]
     seen = {(m.conditions["rail"], m.conditions["rails_at_once"], m.conditions["way"]) for m in bandwidth}
     assert seen == set(product(("mlx5_0", "mlx5_1"), (1, 2), ("out", "in", "both")))
@@ -117,9 +116,9 @@ def test_what_goes_wrong_names_the_pair_and_the_rail(
     (folder / "ib_write_bw.real").write_text((folder / "ib_write_bw.real").read_text().replace(
         "os.path.basename(sys.argv[0])", '"ib_write_bw"'))  # fmt: skip
     check = checked(shared, folder, programs=("ib_write_bw",), timeout_s=10)
-    assert (check.verdict, code_of(check.reason)) == (verdict, code), check.reason
+    assert (check.verdict, check.reason.code) == (verdict, code), check.reason
     assert [suspect.kind for suspect in check.suspects] == ["link"]
-    assert "mlx5_1" in check.reason and check.reason.isprintable()
+    assert "mlx5_1" in check.reason.sentence and check.reason.sentence.isprintable()
     assert {m.conditions["rail"] for m in check.measurements} >= {"mlx5_0"}
 
 
@@ -127,7 +126,7 @@ def test_perftest_itself_says_that_there_is_no_device(shared: Up) -> None:
     if shutil.which("ib_write_bw") is None:
         pytest.skip("perftest is not installed")
     check = checked(shared, "", programs=("ib_write_bw",))
-    assert (check.verdict, code_of(check.reason), check.measurements) == (Verdict.FAIL, "rdma-failed", ())
+    assert (check.verdict, check.reason.code, check.measurements) == (Verdict.FAIL, "rdma-failed", ())
 
 
 def test_without_perftest_or_devices_nothing_is_run(shared: Up, folder: Path, tmp_path: Path) -> None:

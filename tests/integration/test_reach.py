@@ -7,7 +7,6 @@ from pathlib import Path
 
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
-from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection, set_up_node
@@ -34,7 +33,7 @@ def test_each_way_of_not_reaching_a_peer_is_named(local_testbed: LocalTestbed) -
         in_node(testbed, "node-2", "ip", "route", "add", "blackhole", f"{testbed.head.address}/32")
         with contact_of_head(testbed) as head:
             failed = reach_peers(testbed, head, testbed.nodes[1:], 2)
-    assert {name: code_of(why) for name, why in failed.items()} == {
+    assert {name: why.code for name, why in failed.items()} == {
         "node-1": "ssh-refused",
         "node-2": "ssh-timeout",
         "node-3": "ssh-unreachable",
@@ -58,4 +57,4 @@ def test_a_host_key_that_only_the_peers_see_as_wrong_blames_the_node(local_testb
         check = connectivity(CheckContext(run, testbed)).check
     assert check.verdict is Verdict.FAIL
     assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
-    assert "Host key verification failed" in check.suspects[0].evidence
+    assert "Host key verification failed" in check.suspects[0].evidence.sentence

@@ -18,7 +18,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.image import Docker, Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.tasks.image import image
 from tests.integration.interrupt import interrupted_when
 from tests.integration.registry import INDEX, Registry, serving, stand_in_for_docker
@@ -87,7 +87,7 @@ def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
     with pytest.raises(MissingError) as error:
         find(f"{registry.host}/x:2")
     assert error.value.reason == Reason.of("image-missing", image=f"{registry.host}/x:2")
-    assert code_of(error.value.reason) == "image-missing"
+    assert error.value.reason.code == "image-missing"
 
 
 def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
@@ -189,7 +189,7 @@ def test_a_failed_build_says_why(
     monkeypatch.setenv("FAIL", "ERROR: failed to push: unexpected status: 403 Forbidden")
     with pytest.raises(LaunchError, match=r"403 Forbidden; next: .*image-build\.log") as error:
         build(registry, tmp_path)
-    assert code_of(error.value.reason) == "image-build-permission"
+    assert error.value.reason.code == "image-build-permission"
     assert "FROM x" in (tmp_path / "logs" / "image-build.log").read_text()
 
 
@@ -207,7 +207,7 @@ def test_a_build_that_takes_too_long_is_ended(
     monkeypatch.setenv("HANG", str(tmp_path / "pid"))
     with pytest.raises(LaunchError) as error:
         build(registry, tmp_path, timeout_s=2)
-    assert code_of(error.value.reason) == "image-build-time-limit"
+    assert error.value.reason.code == "image-build-time-limit"
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 

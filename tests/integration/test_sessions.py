@@ -78,7 +78,9 @@ def test_no_word_of_a_session_is_in_the_output_and_a_failure_is_laid_to_its_node
         assert ("node-1", 1) in [(session.node, session.exit_status) for session in left.sessions], name
         verdict, reason = classify_failure(left, began=False)
         assert verdict is Verdict.FAIL, name
-        assert reason.startswith("mpirun's daemon does not start on node-1: its login ended with exit status 1: "), name
+        assert reason.sentence.startswith(
+            "mpirun's daemon does not start on node-1: its login ended with exit status 1: "
+        ), name
         assert [suspect.name for suspect in lost_ranks(left, testbed)] == ["node-1"], name
 
 
@@ -105,7 +107,7 @@ def test_a_rank_that_does_not_report_itself_makes_no_result(forging: tuple[Run, 
     script.write_text(f'PATH="{shell.parent}:$PATH"\n')
     check = collectives(CheckContext(run, testbed)).check
     assert (check.verdict, check.measurements) == (Verdict.INCONCLUSIVE, ()), check.reason
-    assert "rank 1 on node-1 did not report itself: the result is not of all ranks" in check.reason
+    assert "rank 1 on node-1 did not report itself: the result is not of all ranks" in check.reason.sentence
     assert check.suspects == ()
 
 
@@ -128,7 +130,9 @@ def test_a_rank_that_leaves_in_silence_is_named(forging: tuple[Run, Testbed, Pat
     result = mpirun(testbed, ["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 3; sleep 30'], timeout_s=60)
     if not any("Process name:" in line for line in result.lines):
         pytest.skip("Open MPI 4 does not always say which process left first")
-    assert classify_failure(result, began=True)[1].startswith("rank 1 on node-1 ended first, with exit status 3")
+    assert classify_failure(result, began=True)[1].sentence.startswith(
+        "rank 1 on node-1 ended first, with exit status 3"
+    )
     assert [suspect.name for suspect in lost_ranks(result, testbed)] == ["node-1"]
 
 
@@ -137,4 +141,4 @@ def test_a_daemon_that_is_not_there_is_named_with_its_node(forging: tuple[Run, T
     script.write_text("echo 'sh: 1: orted: not found' >&2; exit 127\n")
     check = collectives(CheckContext(run, testbed)).check
     assert check.verdict is not Verdict.PASS
-    assert "node-1" in check.reason
+    assert "node-1" in check.reason.sentence

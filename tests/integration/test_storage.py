@@ -15,7 +15,6 @@ import pytest
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.storage.check import Storage, storage
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -64,7 +63,7 @@ def checked(up: Up, folder: Path) -> Check:
 
 def test_nodes_that_share_a_folder_agree(shared: Up, folder: Path) -> None:
     check = checked(shared, folder)
-    assert (check.verdict, check.reason) == (Verdict.PASS, f"3 nodes agree on what they read from {folder}")
+    assert (check.verdict, check.reason.sentence) == (Verdict.PASS, f"3 nodes agree on what they read from {folder}")
     of_nodes = Counter(m.metric for m in check.measurements if m.subject.kind == "node")
     assert set(of_nodes) == {"storage_visible", "storage_files", "storage_write", "storage_read"}
     assert set(of_nodes.values()) == {3}
@@ -95,8 +94,8 @@ def test_a_node_that_has_something_else_mounted_is_named(shared: Up, folder: Pat
     with mounted_otherwise(shared[1], 1, folder):
         check = checked(shared, folder)
     assert check.verdict is Verdict.FAIL
-    assert {(code_of(each.evidence), each.name) for each in check.suspects} == {("storage-not-seen", "node-1")}
-    assert "node-1 did not see within 1 s what node-0 wrote: no such file" in check.reason
+    assert {(each.evidence.code, each.name) for each in check.suspects} == {("storage-not-seen", "node-1")}
+    assert "node-1 did not see within 1 s what node-0 wrote: no such file" in check.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -125,9 +124,9 @@ def test_what_one_node_answers(
 ) -> None:
     run, testbed = shared
     check = checked((run, liar(testbed, instead)), folder)
-    assert (check.verdict, code_of(check.reason)) == (verdict, code), check.reason
+    assert (check.verdict, check.reason.code) == (verdict, code), check.reason
     assert sorted({suspect.name for suspect in check.suspects}) == suspects
-    assert check.reason.isprintable() and len(check.reason) < 2000
+    assert check.reason.sentence.isprintable() and len(check.reason.sentence) < 2000
 
 
 def test_a_node_without_fio_is_named_and_nothing_is_run(shared: Up, folder: Path, liar: Liar) -> None:
@@ -139,4 +138,4 @@ def test_a_node_without_fio_is_named_and_nothing_is_run(shared: Up, folder: Path
 def test_a_folder_that_no_node_has_names_no_node(shared: Up, folder: Path) -> None:
     check = checked(shared, folder / "missing")
     assert (check.verdict, check.suspects, check.measurements) == (Verdict.FAIL, (), ())
-    assert "No such file or directory" in check.reason
+    assert "No such file or directory" in check.reason.sentence

@@ -10,7 +10,6 @@ from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.config.run import setup_of
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import compare
@@ -37,19 +36,19 @@ def test_a_throttled_node_is_the_suspect(local_testbed: LocalTestbed, caplog: py
     caplog.set_level(logging.INFO, logger="seatrial")
     check, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "200mbit"}])
     assert check.verdict is Verdict.DEGRADED
-    assert [code_of(suspect.evidence) for suspect in check.suspects] == ["tcp-node-slow"]
+    assert [suspect.evidence.code for suspect in check.suspects] == ["tcp-node-slow"]
     assert 10 < egress(check)["node-2"] < 26
     assert min(mb_s for name, mb_s in egress(check).items() if name != "node-2") > 3 * egress(check)["node-2"]
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert {(suspect.kind, suspect.name) for suspect in judged.suspects} == {("node", "node-2")}
-    assert f"tcp_egress {quantity(egress(check)['node-2'], 'MB/s')} on node-2: " in judged.reason
+    assert f"tcp_egress {quantity(egress(check)['node-2'], 'MB/s')} on node-2: " in judged.reason.sentence
     assert "links: node-2 sends 2" in caplog.text
 
 
 def test_healthy_nodes_pass(local_testbed: LocalTestbed) -> None:
     _, judged = first_night(local_testbed)
     assert (judged.verdict, judged.suspects) == (Verdict.PASS, ())
-    assert judged.reason.endswith("as expected by peers")
+    assert judged.reason.sentence.endswith("as expected by peers")
 
 
 @pytest.mark.slow

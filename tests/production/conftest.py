@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]
 def alerted_site(folder: Path, alerts: list[dict[str, Any]]) -> Iterator[Site]:
     """A furnished site that serves nothing yet, whose webhook adds to `alerts`."""
     if lacking := PLATFORM.missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
 
     class Webhook(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

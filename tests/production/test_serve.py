@@ -19,7 +19,7 @@ from tests.site import Site, free_port, run_id_in, site
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Site]:
     if lacking := PLATFORM.missing():
-        pytest.skip("; ".join(lacking))
+        pytest.skip("; ".join(map(str, lacking)))
     with site(tmp_path) as new_site:
         furnish(new_site)
         yield new_site

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.platforms.slurm.jobs import Job, ending, job_of, jobs_of, submit
 from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.script import job_name
@@ -60,7 +60,7 @@ def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
         job = job_of(Login(), run_id, job_id)
         assert isinstance(job, Job)
         assert job.is_over
-        assert code_of(ending(job)) == f"slurm-job-{code}"
+        assert ending(job).code == f"slurm-job-{code}"
     assert job_of(Login(), run_id, "999999") is None
 
 
@@ -69,6 +69,6 @@ def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(slurm: Slurm
     with launched(run) as testbed:
         slurm.command("scancel", f"--name={job_name(run.run_id)}")
         until(lambda: not jobs_of(Login(), run.run_id))
-        assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-cancelled"
+        assert (testbed.blameless_reason(testbed.head) or Reason()).code == "slurm-job-cancelled"
         slurm.kill("slurmdbd")  # sacct hangs or fails from now on
-        assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-gone"
+        assert (testbed.blameless_reason(testbed.head) or Reason()).code == "slurm-job-gone"

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.platforms import platform_for
 from tests.e2e.conftest import Console
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.containers import REFERENCE, lacking
 
 
-def missing(settings: dict[str, Any], **fields: Any) -> list[str]:
+def missing(settings: dict[str, Any], **fields: Any) -> list[Reason]:
     return platform_for(Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})).missing()
 
 
@@ -32,14 +32,14 @@ def test_what_sbatch_would_refuse_is_named(
     settings: dict[str, Any], settings_more: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     (problem,) = missing({**settings, **settings_more}, **fields)
-    assert code_of(problem) == "slurm-submit-refused"
+    assert problem.code == "slurm-submit-refused"
 
 
 def test_an_image_and_its_runtime_are_looked_for(slurm: SlurmCluster, settings: dict[str, Any]) -> None:
     pyxis = {**settings, "runtime": "pyxis"}
     without = missing({**settings, "runtime": "apptainer"}, image="/no/such.sif")
-    assert [code_of(problem) for problem in without] == ["slurm-image-unreadable"]
-    assert [code_of(problem) for problem in missing(pyxis, image=str(slurm.containers.sqsh))] == (
+    assert [problem.code for problem in without] == ["slurm-image-unreadable"]
+    assert [problem.code for problem in missing(pyxis, image=str(slurm.containers.sqsh))] == (
         ["slurm-pyxis-missing"] if lacking() else []
     )
     plugstack = slurm.folder / "plugstack.conf"
@@ -49,7 +49,7 @@ def test_an_image_and_its_runtime_are_looked_for(slurm: SlurmCluster, settings: 
         problems = missing(pyxis, image=REFERENCE)
     finally:
         plugstack.write_text(plugins)
-    assert [code_of(problem) for problem in problems] == ["slurm-pyxis-missing"]
+    assert [problem.code for problem in problems] == ["slurm-pyxis-missing"]
 
 
 def test_init_writes_a_cluster_file_from_which_nothing_is_missing(slurm_console: Console) -> None:

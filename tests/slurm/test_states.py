@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.platforms.slurm.script import job_name
 from tests.e2e.conftest import until
 from tests.quick_run import launched, quick_run
@@ -31,7 +31,7 @@ def requeue(slurm: SlurmCluster, job: str, how: str) -> None:
     slurm.command("scontrol", how, job)
 
 
-def refused(run: Run) -> str:
+def refused(run: Run) -> Reason:
     with pytest.raises(LaunchError) as error, launched(run):
         pass
     return error.value.reason
@@ -50,7 +50,7 @@ def test_what_will_never_start_fails_at_once(
     settings: dict[str, Any], tmp_path: Path, fields: dict[str, Any], code: str, words: str
 ) -> None:
     reason = refused(run_of(settings, tmp_path, **fields))
-    assert (code_of(reason), words in reason) == (code, True), reason
+    assert (reason.code, words in reason.sentence) == (code, True), reason
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_job_that_ends_blames_no_node(
         assert [testbed.blameless_reason(node) for node in testbed.nodes] == [None, None]
         end(slurm, job_id(slurm, run))
         until(lambda: testbed.blameless_reason(testbed.head) is not None)
-        assert {code_of(testbed.blameless_reason(node) or "") for node in testbed.nodes} == {code}
+        assert {(testbed.blameless_reason(node) or Reason()).code for node in testbed.nodes} == {code}
 
 
 def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
@@ -82,7 +82,7 @@ def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
         other, down = testbed.nodes
         slurm.command("scontrol", "update", f"nodename={down.name}", "state=down", "reason=test")
         until(lambda: testbed.blameless_reason(other) is not None)  # slurmd soon brings the node back
-        assert code_of(testbed.blameless_reason(other) or "") == "slurm-node-failed"
+        assert (testbed.blameless_reason(other) or Reason()).code == "slurm-node-failed"
 
 
 def test_a_node_that_dies_is_blamed_and_the_others_are_not(
@@ -94,7 +94,7 @@ def test_a_node_that_dies_is_blamed_and_the_others_are_not(
             dead, other = testbed.nodes[1], testbed.nodes[0]
             slurm.kill(dead.name)
             until(lambda: testbed.blameless_reason(other) is not None)
-            assert code_of(testbed.blameless_reason(other) or "") == "slurm-node-failed"
+            assert (testbed.blameless_reason(other) or Reason()).code == "slurm-node-failed"
             assert testbed.blameless_reason(dead) is None
     finally:
         slurm.start_node(dead.name)

@@ -61,7 +61,7 @@ def test_a_killed_run_is_closed_once(home: Path, monkeypatch: pytest.MonkeyPatch
     (out / "logs").mkdir(parents=True)
     kill_a_run(home, out)
     (result,) = close_killed_runs()
-    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "the run was killed")
+    assert (result.verdict, result.reason.sentence) == (Verdict.INCONCLUSIVE, "the run was killed")
     assert load_result(out).verdict is Verdict.INCONCLUSIVE
     assert closed_flow_runs == [FLOW_RUN]
     with open_store() as store:

@@ -18,6 +18,7 @@ from seatrial.judge.number import from_pin
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import ARMS, Setup
 from seatrial.model.verdict import Verdict
@@ -86,7 +87,7 @@ def test_a_published_figure_meets_its_own_reference() -> None:
         if row.busbw_gb_s == baseline.centre:
             assert judged.verdict is Verdict.PASS, judged.reason
         elif judged.verdict is Verdict.FAIL:
-            assert "floor" in judged.reason, row
+            assert "floor" in judged.reason.sentence, row
 
 
 # What the catalog says
@@ -182,12 +183,12 @@ def test_nothing_that_was_published_is_impossible() -> None:
 def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() -> None:
     setup = Setup("cpu", 4, 0, 1, node_link_gb_s=1.0)
     m = busbw(5.0, 16 * M, ranks=4)
-    check = Check("collectives", Verdict.PASS, "", measurements=(m,))
+    check = Check("collectives", Verdict.PASS, Reason(), measurements=(m,))
     (assessed,) = assess([check], knowing(setup, [check] * 12)).checks
     (judged,) = assessed.judgements
     assert (judged.verdict, judged.source) == (Verdict.INCONCLUSIVE, "physics")
     assert judged.expected.high == pytest.approx(1.575)
-    assert judged.reason == (
+    assert judged.reason.sentence == (
         "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.50 GB/s that all_reduce over 4 ranks can reach"
         " on node links of 1 GB/s, so it was not measured over those links"
     )

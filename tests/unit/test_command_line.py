@@ -9,6 +9,7 @@ import pytest
 from seatrial.flows.serving.by_hand import Unfinished
 from seatrial.flows.serving.serve import ServeConfig
 from seatrial.history import open_store
+from seatrial.model.reason import uncoded
 from tests.command_line import command
 from tests.unit.history.stored import a_run
 
@@ -134,7 +135,9 @@ def test_a_run_says_once_what_it_runs(
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
     monkeypatch.setattr("seatrial.flows.serving.server.provide_prefect_server", lambda: None)
-    monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: Unfinished(3, "the server is gone"))
+    monkeypatch.setattr(
+        "seatrial.cli.run_by_hand.by_hand", lambda *_, **__: Unfinished(3, uncoded("the server is gone"))
+    )
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     assert command("run", str(file)) == 3
     assert capsys.readouterr().err.count("mine.yaml · quick\n") == 1

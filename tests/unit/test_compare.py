@@ -12,7 +12,7 @@ from seatrial.history import Pin, open_store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -25,7 +25,7 @@ QUICK_SIZES = tuple(4096 * 4**i for i in range(7))
 
 
 def collectives(*measurements: Measurement, verdict: Verdict = Verdict.PASS, reason: str = "1 sweep") -> Check:
-    return Check("collectives", verdict, reason, 1.0, measurements)
+    return Check("collectives", verdict, uncoded(reason), 1.0, measurements)
 
 
 def passed(measurements: Iterable[Measurement], value: float = 1.0) -> Knowledge:
@@ -40,23 +40,23 @@ def one(check: Check, knowledge: Knowledge | None = None) -> Check:
 def test_a_first_run_passes_by_sanity_and_says_so() -> None:
     check = one(collectives(plateau(0.5), busbw(0.4, 4096)), Knowledge(SETUP))
     assert check.verdict is Verdict.PASS
-    assert check.reason == "1 sweep; no baseline yet"
+    assert check.reason.sentence == "1 sweep; no baseline yet"
     assert len(check.judgements) == 2
 
 
 def test_a_plateau_counts_alone_and_its_reason_leads() -> None:
     check = one(collectives(*(busbw(0.01, size) for size in QUICK_SIZES), plateau(0.05)))
     assert check.verdict is Verdict.FAIL
-    assert check.reason.startswith(
+    assert check.reason.sentence.startswith(
         "all_reduce busbw_plateau 0.0500 GB/s: 95 % below its median of 1 GB/s in 4 runs (limit "
     )
-    assert check.reason.endswith("; also all_reduce busbw")
+    assert check.reason.sentence.endswith("; also all_reduce busbw")
 
 
 def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
     check = one(collectives(busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
     assert check.verdict is Verdict.PASS
-    assert check.reason == (
+    assert check.reason.sentence == (
         "1 sweep; as expected by history; 1 number was repeated; 1 single size off, too few to count"
     )
     assert [j.verdict for j in check.judgements].count(Verdict.FAIL) == 1
@@ -73,7 +73,7 @@ def test_sizes_that_agree_count_though_the_plateau_is_fine() -> None:
     slow = [busbw(0.01, size) for size in QUICK_SIZES[:4]]
     check = one(collectives(*slow, *(busbw(1.0, size) for size in QUICK_SIZES[4:]), plateau(1.0)))
     assert check.verdict is Verdict.FAIL
-    assert "at 4K" in check.reason
+    assert "at 4K" in check.reason.sentence
 
 
 def test_the_vote_is_at_the_verdict_that_enough_sizes_reach() -> None:
@@ -88,27 +88,27 @@ def test_a_lone_size_is_all_there_is_and_counts() -> None:
 def test_a_number_that_is_none_counts_even_at_one_size() -> None:
     check = one(collectives(busbw(float("nan"), 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
     assert check.verdict is Verdict.INCONCLUSIVE
-    assert "not a finite number" in check.reason
+    assert "not a finite number" in check.reason.sentence
 
 
 def test_the_checks_own_bad_verdict_and_reason_stay_first() -> None:
     corrupt = one(collectives(plateau(0.05), verdict=Verdict.CORRUPT, reason="3 wrong numbers"))
     assert corrupt.verdict is Verdict.CORRUPT
-    assert corrupt.reason.startswith("3 wrong numbers; all_reduce busbw_plateau 0.0500 GB/s")
+    assert corrupt.reason.sentence.startswith("3 wrong numbers; all_reduce busbw_plateau 0.0500 GB/s")
     unsure = one(collectives(plateau(1.0), verdict=Verdict.INCONCLUSIVE, reason="cut off"))
-    assert (unsure.verdict, unsure.reason) == (Verdict.INCONCLUSIVE, "cut off")
+    assert (unsure.verdict, unsure.reason.sentence) == (Verdict.INCONCLUSIVE, "cut off")
 
 
 def test_judgements_that_are_there_are_kept_and_not_watered_down() -> None:
-    own = Judgement(plateau(1.0), Verdict.PASS, "seen", "sanity")
-    check = Check("collectives", Verdict.PASS, "fine", 0.0, (plateau(1.0),), (own,))
+    own = Judgement(plateau(1.0), Verdict.PASS, uncoded("seen"), "sanity")
+    check = Check("collectives", Verdict.PASS, uncoded("fine"), 0.0, (plateau(1.0),), (own,))
     assert one(check, Knowledge(SETUP)) == check
     assert one(check).judgements[0] is own
     assert len(one(check).judgements) == 2
 
 
 def test_a_check_without_measurements_is_left_as_it_is() -> None:
-    check = Check("devices", Verdict.NOT_RUN, "no GPU")
+    check = Check("devices", Verdict.NOT_RUN, uncoded("no GPU"))
     assert assess([check], Knowledge(SETUP)).checks == [check]
 
 
@@ -116,11 +116,11 @@ def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
     nodes = [
         Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate((700, 690, 40, 710))
     ]
-    check = one(Check("devices", Verdict.PASS, "4 nodes", 0.0, tuple(nodes)), Knowledge(SETUP))
+    check = one(Check("devices", Verdict.PASS, uncoded("4 nodes"), 0.0, tuple(nodes)), Knowledge(SETUP))
     assert check.verdict is Verdict.FAIL
     (suspect,) = check.suspects
     assert (suspect.kind, suspect.name) == ("node", "node-2")
-    assert suspect.evidence.startswith(
+    assert suspect.evidence.sentence.startswith(
         "matmul 40 TFLOP/s on node-2: 94.2 % below the median of 695 TFLOP/s of 4 nodes (limit "
     )
 
@@ -130,7 +130,7 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
     """Few peers, or enough for odds."""
     values = [690.0 + i for i in range(nodes - 1)] + [40.0]
     taken = [Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate(values)]
-    slow, devices = taken[-1], Check("devices", Verdict.PASS, "nodes", 0.0, tuple(taken))
+    slow, devices = taken[-1], Check("devices", Verdict.PASS, uncoded("nodes"), 0.0, tuple(taken))
     assert [suspect.name for suspect in one(devices, Knowledge(SETUP)).suspects] == [slow.subject.name]
     pin = Pin(slow.series(), 40.0, 35.0, None, "TFLOP/s", "ann", datetime(2026, 11, 2, tzinfo=UTC))
     check = one(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
@@ -143,7 +143,7 @@ def test_a_noisy_past_does_not_hide_a_loss_of_three_quarters() -> None:
     past = [0.17, 0.2, 0.289, 0.47, 0.51]
     check = one(collectives(plateau(0.289 * 0.26)), knowing(SETUP, [collectives(plateau(value)) for value in past]))
     assert check.verdict is Verdict.DEGRADED
-    assert "its median of 0.289 GB/s in 5 runs" in check.reason
+    assert "its median of 0.289 GB/s in 5 runs" in check.reason.sentence
 
 
 # With a store
@@ -151,7 +151,7 @@ def test_a_noisy_past_does_not_hide_a_loss_of_three_quarters() -> None:
 
 def _saved(number: int, checks: Sequence[Check], verdict: Verdict) -> RunResult:
     moment = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=number)
-    return RunResult(f"run-{number}", "lab", "quick", moment, moment, verdict, "", checks=checks)
+    return RunResult(f"run-{number}", "lab", "quick", moment, moment, verdict, Reason(), checks=checks)
 
 
 def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
@@ -159,14 +159,15 @@ def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
     with open_store("sqlite://") as store:
         for night in range(3):
             checks = compare([collectives(plateau(0.5))], SETUP, store, occasion)
-            assert "no baseline yet" in checks[0].reason
+            assert "no baseline yet" in checks[0].reason.sentence
             store.save(_saved(night, checks, Verdict.PASS), Path())
         for night in (3, 4, 5):  # a bad night teaches nothing
             (check,) = compare([collectives(plateau(0.02))], SETUP, store, occasion, as_before)
             assert check.verdict is Verdict.FAIL
             store.save(_saved(night, [check], check.verdict), Path())
         assert (
-            compare([collectives(plateau(0.5))], SETUP, store, occasion)[0].reason == "1 sweep; as expected by history"
+            compare([collectives(plateau(0.5))], SETUP, store, occasion)[0].reason.sentence
+            == "1 sweep; as expected by history"
         )
 
 
@@ -225,7 +226,7 @@ TWELVE = Knowledge(Setup("cpu", 12, 0, 12))
 
 def rates(values: dict[str, float]) -> Check:
     measured = (Measurement("matmul", value, "TFLOP/s", Subject("node", name)) for name, value in values.items())
-    return Check("devices", Verdict.PASS, "measured", 1.0, tuple(measured))
+    return Check("devices", Verdict.PASS, uncoded("measured"), 1.0, tuple(measured))
 
 
 def judged(check: Check, knowledge: Knowledge = TWELVE, *before: Check) -> Check:
@@ -237,9 +238,9 @@ def judged(check: Check, knowledge: Knowledge = TWELVE, *before: Check) -> Check
 @pytest.mark.parametrize("count", [1, 11])
 def test_nodes_without_a_number_that_others_have_are_inconclusive(count: int, names: list[str]) -> None:
     check = judged(rates(dict.fromkeys(NAMES[:count], 100.0)), Knowledge(TWELVE.setup, nodes=names))
-    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "nodes-unmeasured")
-    assert check.reason.startswith(f"matmul was measured on {count} of 12 nodes")
-    assert ("node-11" in check.reason) is (bool(names) and count == 11)
+    assert (check.verdict, check.reason.code) == (Verdict.INCONCLUSIVE, "nodes-unmeasured")
+    assert check.reason.sentence.startswith(f"matmul was measured on {count} of 12 nodes")
+    assert ("node-11" in check.reason.sentence) is (bool(names) and count == 11)
 
 
 def test_all_nodes_measured_pass() -> None:
@@ -249,30 +250,35 @@ def test_all_nodes_measured_pass() -> None:
 def test_what_is_slow_stays_degraded_and_the_missing_nodes_are_named_too() -> None:
     check = judged(rates({**dict.fromkeys(NAMES[:10], 100.0), "node-10": 10.0}))
     assert check.verdict is Verdict.FAIL
-    assert code_of(check.reason) == "worse-than-peers"
-    assert "matmul was measured on 11 of 12 nodes (1 missing)" in check.reason
+    assert check.reason.code == "worse-than-peers"
+    assert "matmul was measured on 11 of 12 nodes (1 missing)" in check.reason.sentence
 
 
 def test_a_node_that_a_check_has_taken_out_is_not_missing() -> None:
-    dead = Check("connectivity", Verdict.FAIL, "node-11", suspects=(Suspect("node", "node-11", 1.0, "is down"),))
+    dead = Check(
+        "connectivity",
+        Verdict.FAIL,
+        uncoded("node-11"),
+        suspects=(Suspect("node", "node-11", 1.0, uncoded("is down")),),
+    )
     assert judged(rates(dict.fromkeys(NAMES[:11], 100.0)), TWELVE, dead).verdict is Verdict.PASS
 
 
 def test_a_check_that_says_itself_what_it_lacks_is_left_alone() -> None:
-    busy = Check("devices", Verdict.INCONCLUSIVE, "busy", measurements=rates({"node-0": 100.0}).measurements)
-    assert judged(busy).reason == "busy"
+    busy = Check("devices", Verdict.INCONCLUSIVE, uncoded("busy"), measurements=rates({"node-0": 100.0}).measurements)
+    assert judged(busy).reason.sentence == "busy"
 
 
 def test_what_only_the_cluster_has_is_not_missing_on_nodes() -> None:
     whole = Measurement("throughput", 5.0, "samples/s", Subject("cluster", "lab"))
-    assert judged(Check("training", Verdict.PASS, "", measurements=(whole,))).verdict is Verdict.PASS
+    assert judged(Check("training", Verdict.PASS, Reason(), measurements=(whole,))).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("count", [5, 12])
 def test_a_node_that_reads_zero_is_a_suspect_and_its_peers_are_still_judged(count: int) -> None:
     values = dict.fromkeys(NAMES[:count], 100.0) | {"node-1": 0.0}
     check = judged(rates(values), Knowledge(Setup("cpu", count, 0, count)))
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "zero-rate")
+    assert (check.verdict, check.reason.code) == (Verdict.FAIL, "zero-rate")
     assert [(s.kind, s.name) for s in check.suspects] == [("node", "node-1")]
     assert {j.measurement.subject.name for j in check.judgements if j.source == "peers"} == {
         name for name in values if name != "node-1"

@@ -12,7 +12,7 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import code_of
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import read_answer
@@ -45,22 +45,22 @@ def revisited(folder: Path, after: dict[str, str], *checks: Check) -> tuple[list
         platform.nodes[node.name].programs["inventory.py"] = lambda request: after.get(request.node.name, QUIET)
     found = Findings(testbed, inventories={node.name: read_answer(Inventory, QUIET) for node in testbed.nodes})
     found_checks, notes = revisit_inventories(CheckContext(run, testbed, kept=(found,)), checks)
-    return found_checks, {code_of(note): str(note) for note in notes}
+    return found_checks, {note.code: str(note) for note in notes}
 
 
 def slow(*suspects: Suspect, metric: str = "busbw_plateau") -> Check:
     judgement = Judgement(
-        Measurement(metric, 1.0, "GB/s", Subject("cluster", "fake")), Verdict.DEGRADED, "slow", "history"
+        Measurement(metric, 1.0, "GB/s", Subject("cluster", "fake")), Verdict.DEGRADED, uncoded("slow"), "history"
     )
-    return Check("collectives", Verdict.DEGRADED, "slow", judgements=(judgement,), suspects=suspects)
+    return Check("collectives", Verdict.DEGRADED, uncoded("slow"), judgements=(judgement,), suspects=suspects)
 
 
 def named(check: Check) -> list[tuple[str, str, str | None]]:
-    return [(suspect.kind, suspect.name, code_of(suspect.evidence)) for suspect in check.suspects]
+    return [(suspect.kind, suspect.name, suspect.evidence.code) for suspect in check.suspects]
 
 
 def test_what_rose_is_a_note_where_nothing_is_slow(tmp_path: Path) -> None:
-    good = Check("collectives", Verdict.PASS, "fast")
+    good = Check("collectives", Verdict.PASS, uncoded("fast"))
     (check,), notes = revisited(tmp_path, {"node-2": FLAPPED}, good)
     assert check == good
     assert notes.keys() == {"link-errors-rose", "packets-lost", "errors-in-run"}
@@ -73,18 +73,18 @@ def test_quiet_nodes_have_no_note(tmp_path: Path) -> None:
 
 
 def test_what_rose_on_the_node_that_is_slow_is_evidence(tmp_path: Path) -> None:
-    own = Suspect("node", "node-2", 0.9, "slow")
+    own = Suspect("node", "node-2", 0.9, uncoded("slow"))
     (check,), _ = revisited(tmp_path, {"node-2": FLAPPED}, slow(own))
     assert named(check) == [
         ("node", "node-2", None),
         ("node", "node-2", "link-errors-rose"),
         ("gpu", "node-2/gpu-0", "link-errors-rose"),
     ]
-    assert (check.verdict, check.reason) == (Verdict.DEGRADED, "slow")
+    assert (check.verdict, check.reason.sentence) == (Verdict.DEGRADED, "slow")
 
 
 def test_what_rose_elsewhere_blames_nobody(tmp_path: Path) -> None:
-    own = Suspect("link", "node-0--node-1", 0.9, "slow")
+    own = Suspect("link", "node-0--node-1", 0.9, uncoded("slow"))
     (check,), _ = revisited(tmp_path, {"node-2": FLAPPED}, slow(own))
     assert check.suspects == (own,)
     (check,), _ = revisited(tmp_path, {"node-1": FLAPPED}, slow(own))

@@ -9,6 +9,7 @@ import pytest
 from seatrial.alerts import slack
 from seatrial.flows.serving.ui import has_verdict, state_of
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Expected, Judgement, RunResult, coverage, exit_status
 from seatrial.model.verdict import Verdict
 from seatrial.report import markdown
@@ -28,15 +29,15 @@ def judgement(
 ) -> Judgement:
     m = Measurement(metric, 0.3, "GB/s", WHOLE, conditions)
     bounds = Expected() if source == "sanity" else Expected(low=0.2)
-    return Judgement(m, verdict, "", source, bounds)
+    return Judgement(m, verdict, Reason(), source, bounds)
 
 
 def check(name: str, *judgements: Judgement) -> Check:
-    return Check(name, Verdict.PASS, "ok", judgements=judgements)
+    return Check(name, Verdict.PASS, uncoded("ok"), judgements=judgements)
 
 
 def a_run(*checks: Check, verdict: Verdict = Verdict.PASS) -> RunResult:
-    return replace(samples.healthy_local(), checks=checks, verdict=verdict, reason="all pass")
+    return replace(samples.healthy_local(), checks=checks, verdict=verdict, reason=uncoded("all pass"))
 
 
 FIRST_NIGHT = a_run(
@@ -77,7 +78,7 @@ def test_run_json_says_how_much_was_judged(result: RunResult, judged: str) -> No
 
 
 def test_a_check_without_numbers_says_nothing_of_baselines() -> None:
-    assert Check("image", Verdict.PASS, "built").to_dict()["judged"] is None
+    assert Check("image", Verdict.PASS, uncoded("built")).to_dict()["judged"] is None
 
 
 def test_what_is_wrong_by_sanity_was_judged() -> None:

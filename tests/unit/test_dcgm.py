@@ -10,7 +10,6 @@ from seatrial.checks.dcgm import Dcgm, dcgm
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakePlatform
 from tests.fake_platform.node import ProgramOutput
@@ -44,7 +43,7 @@ def test_it_is_off_unless_a_suite_asks_for_it() -> None:
 
 def test_gpus_without_a_fault_pass(tmp_path: Path) -> None:
     check = checked(tmp_path, {"node-1": "WARNING: persistence mode is off\n" + report()}).check
-    assert (check.verdict, check.reason) == (Verdict.PASS, "3 tests of 3 nodes without a fault")
+    assert (check.verdict, check.reason.sentence) == (Verdict.PASS, "3 tests of 3 nodes without a fault")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +60,13 @@ def test_what_fails_is_named_by_gpu(
 ) -> None:
     check = checked(tmp_path, {"node-1": report({**result, "warnings": [{"warning": "uncorrectable errors"}]})}).check
     assert (check.verdict, [(each.kind, each.name) for each in check.suspects]) == (verdict, suspects)
-    assert code_of(check.reason) == "tool-says-bad" and "uncorrectable errors" in check.reason
+    assert check.reason.code == "tool-says-bad" and "uncorrectable errors" in check.reason.sentence
 
 
 @pytest.mark.parametrize("output", [ProgramOutput(NO_ENGINE, 1), "", "{" * 100_000, '{"DCGM Diagnostic": []}'])
 def test_a_node_without_a_result_is_no_pass(tmp_path: Path, output: str | ProgramOutput) -> None:
     check = checked(tmp_path, {"node-1": output}).check
-    assert (check.verdict, code_of(check.reason), check.suspects) == (Verdict.INCONCLUSIVE, "dcgm-failed", ())
+    assert (check.verdict, check.reason.code, check.suspects) == (Verdict.INCONCLUSIVE, "dcgm-failed", ())
 
 
 def test_without_dcgm_nothing_is_run(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import INTERVAL_WIDTH, difference
@@ -30,12 +31,12 @@ def step_time(value: float) -> Measurement:
 
 
 def run(*measurements: Measurement, judgements: Sequence[Judgement] = (), **changes: Any) -> RunResult:
-    check = Check("collectives", Verdict.PASS, "well", 1.0, measurements, tuple(judgements))
+    check = Check("collectives", Verdict.PASS, uncoded("well"), 1.0, measurements, tuple(judgements))
     return replace(samples.healthy_local(), checks=[check], **changes)
 
 
 def by_history(m: Measurement, centre: float, low: float) -> Judgement:
-    return Judgement(m, Verdict.PASS, "", "history", Expected(low, None), m.value / centre - 1)
+    return Judgement(m, Verdict.PASS, Reason(), "history", Expected(low, None), m.value / centre - 1)
 
 
 def test_nothing_changed_between_a_run_and_itself() -> None:

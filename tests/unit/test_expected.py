@@ -15,6 +15,7 @@ from seatrial.judge.number import judge_number as judge
 from seatrial.logs.cluster import LogsConfig
 from seatrial.logs.judge import Log, LogsJudgement, judge_logs
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -67,7 +68,7 @@ def test_what_a_recipe_expects_of_nvlink_passes(gb_s: float, largest: int) -> No
     """430 GB/s at 16G were below a floor of 460 by another source, and failed."""
     judgement = judged(busbw(gb_s, largest, 8), H100)
     assert (judgement.verdict, judgement.source) == (Verdict.PASS, "catalog"), judgement.reason
-    assert "gpu_cluster_testing" in judgement.reason
+    assert "gpu_cluster_testing" in judgement.reason.sentence
 
 
 @pytest.mark.parametrize("lowest", [8 * 1024, 2 * M, 512 * M])
@@ -142,12 +143,12 @@ def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(samples_s: fl
     assert SHIPPED_RESNET  # the suite that measures it
     judgement = judged(throughput(samples_s, SHIPPED_RESNET.workload(gpus=True)), H100)
     assert (judgement.verdict, judgement.source) == (verdict, "catalog")
-    assert "14,000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason
+    assert "14,000 samples/s expected of 8 H100-SXM that train resnet50 in fp32, batch 64" in judgement.reason.sentence
 
 
 def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
     m = throughput(samples_s, workload, setup.ranks)
-    return shown(Check("training", Verdict.PASS, "trained", measurements=(m,)), setup)
+    return shown(Check("training", Verdict.PASS, uncoded("trained"), measurements=(m,)), setup)
 
 
 @pytest.mark.parametrize(
@@ -164,25 +165,25 @@ def trained(samples_s: float, workload: Workload, setup: Setup = H100) -> Check:
 def test_another_training_is_shown_beside_and_not_judged(workload: Workload, nodes: int, difference: str) -> None:
     check = trained(8_000, workload, Setup("H100-SXM", nodes, 8, 8))
     assert (check.verdict, [j.source for j in check.judgements]) == (Verdict.PASS, ["sanity"])
-    assert "not judged by the " in check.reason
-    assert check.reason.endswith(f"differs in {difference}")
+    assert "not judged by the " in check.reason.sentence
+    assert check.reason.sentence.endswith(f"differs in {difference}")
 
 
 @pytest.mark.parametrize("samples_s", [500, 8_000])
 def test_a_figure_that_no_gpu_can_reach_judges_nothing(samples_s: float) -> None:
     check = trained(samples_s, Workload(model="transformer", transformer=RECIPE, batch_per_rank=32))
     assert (check.verdict, [j.source for j in check.judgements]) == (Verdict.PASS, ["sanity"])
-    assert "more than an H100 has for fp32): it has no range to judge by" in check.reason
+    assert "more than an H100 has for fp32): it has no range to judge by" in check.reason.sentence
 
 
 def test_other_hardware_has_nothing_beside_it() -> None:
-    assert "not judged by" not in trained(8_000, RESNET, Setup("B200-SXM", 1, 8, 8)).reason
+    assert "not judged by" not in trained(8_000, RESNET, Setup("B200-SXM", 1, 8, 8)).reason.sentence
 
 
 def test_what_was_measured_is_not_said_to_be_expected() -> None:
     reason = trained(8_000, RESNET, Setup("H200-SXM", 1, 8, 8)).reason
-    assert "2,797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason
-    assert reason.endswith("differs in number of GPUs and precision")
+    assert "2,797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason.sentence
+    assert reason.sentence.endswith("differs in number of GPUs and precision")
 
 
 def test_figures_of_trainings_make_sense() -> None:
@@ -198,9 +199,9 @@ def test_figures_of_trainings_make_sense() -> None:
 def test_what_others_reached_on_single_gpus_is_shown_beside_and_not_judged() -> None:
     conditions: dict[str, ConditionValue] = {"device": "NVIDIA H100 80GB HBM3", "dtype": "bfloat16", "size": 8192}
     m = Measurement("matmul", 500, "TFLOP/s", Subject("gpu", "node-0/gpu-0"), conditions)
-    check = shown(Check("devices", Verdict.PASS, "ok", measurements=(m,)), H100)
+    check = shown(Check("devices", Verdict.PASS, uncoded("ok"), measurements=(m,)), H100)
     assert check.verdict is Verdict.PASS
-    assert "not judged by the 794 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00" in check.reason
+    assert "not judged by the 794 TFLOP/s of matmul bf16 on H100-SXM (measured, stas00" in check.reason.sentence
 
 
 def tokens_per_gpu(value: float, **conditions: ConditionValue) -> Measurement:
@@ -223,11 +224,11 @@ def test_a_published_training_judges_the_same_training(
 ) -> None:
     judgement = judged(tokens_per_gpu(value, **conditions), H100)
     assert (judgement.verdict, judgement.source) == (verdict, "catalog")
-    assert "torchtitan" in judgement.reason or verdict is Verdict.PASS
+    assert "torchtitan" in judgement.reason.sentence or verdict is Verdict.PASS
 
 
 def test_another_training_is_shown_beside_the_nearest_published_one() -> None:
     other = tokens_per_gpu(900.0, sequence=4096, parallel="tp 2")
     assert not published(other, H100, ())
-    note = figures_beside(Check("training", Verdict.PASS, "", measurements=(other,)), H100)
-    assert note[0].endswith("differs in sequence and parallel")
+    note = figures_beside(Check("training", Verdict.PASS, Reason(), measurements=(other,)), H100)
+    assert note[0].sentence.endswith("differs in sequence and parallel")

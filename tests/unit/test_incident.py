@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seatrial.alerts.alert import overdue, silent
 from seatrial.history.incident import Incident, Kind, Receipt, RunOutcome, advance, outcome_of
 from seatrial.history.rows import RunRow
+from seatrial.model.reason import uncoded
 from seatrial.model.verdict import Verdict
 from tests import nights
 
@@ -33,7 +34,7 @@ def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
 
 @pytest.mark.parametrize("verdict", [F, D, C, P, I, N])
 def test_what_a_run_brings(verdict: Verdict) -> None:
-    outcome = outcome_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
+    outcome = outcome_of(nights.bad(1, verdict=verdict, reason=uncoded("two\nlines\0")))
     assert outcome.kind == night(1, verdict).kind
     assert (outcome.run_id, outcome.reason, outcome.suspects) == ("run-1", "two lines", ("node-5",))
     assert outcome.checks == ("collectives",)
@@ -136,7 +137,7 @@ def test_never_two_open_of_a_kind_and_never_more_told_than_nights(verdicts: list
 
 
 def row(ended: datetime) -> RunRow:
-    return RunRow("run-7", "east", "nightly", ended - timedelta(minutes=9), ended, P, "all pass", {}, "/gone")
+    return RunRow("run-7", "east", "nightly", ended - timedelta(minutes=9), ended, P, uncoded("all pass"), {}, "/gone")
 
 
 def test_overdue() -> None:

@@ -29,7 +29,6 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.remote import node_setup
 from seatrial.remote.answers import read_answer
@@ -84,8 +83,8 @@ def test_damage_that_the_gpu_reports_is_blamed() -> None:
         "node-3": inventory(slowdown=["hardware slowdown", "thermal slowdown"]),
     }
     (broken,) = broken_gpus(nodes)
-    assert (broken.name, code_of(broken.evidence)) == ("node-1", "gpu-rows-failed")
-    assert broken.evidence.startswith("gpu-1: ")
+    assert (broken.name, broken.evidence.code) == ("node-1", "gpu-rows-failed")
+    assert broken.evidence.sentence.startswith("gpu-1: ")
     impaired = {suspect.name: str(suspect.evidence) for suspect in impaired_gpus(nodes)}
     assert impaired == {
         "node-2/gpu-1": "3 uncorrectable ECC errors since the driver was loaded",
@@ -109,13 +108,13 @@ def test_damage_that_the_gpu_reports_is_blamed() -> None:
 def test_other_differences_are_remarks(changes: dict[str, Any], words: str) -> None:
     nodes = {"node-0": inventory(), "node-1": inventory(**changes), "node-2": inventory()}
     assert (broken_gpus(nodes), impaired_gpus(nodes)) == ([], [])
-    assert any(remark.startswith(words) for remark in remarks(nodes, {})), remarks(nodes, {})
+    assert any(remark.sentence.startswith(words) for remark in remarks(nodes, {})), remarks(nodes, {})
 
 
 def test_what_many_gpus_have_in_common_is_one_remark() -> None:
     nodes = {f"node-{i}": inventory(processes=1) for i in range(50)}
     (remark,) = remarks(nodes, {})
-    assert "and 46 more" in remark
+    assert "and 46 more" in remark.sentence
 
 
 @pytest.mark.parametrize(
@@ -135,13 +134,13 @@ def test_what_many_gpus_have_in_common_is_one_remark() -> None:
 def test_limits_and_ports_are_compared(fields: dict[str, Any], words: str | None) -> None:
     healthy = {"memlock_kib": -1, "hugepages": 0, "shm_gb": 64.0, "disk_free_gb": 100.0}
     nodes = {"node-0": node(**healthy), "node-1": node(**{**healthy, **fields}), "node-2": node(**healthy)}
-    assert [remark.startswith(words) for remark in remarks(nodes, {}) if words] == ([True] if words else [])
+    assert [remark.sentence.startswith(words) for remark in remarks(nodes, {}) if words] == ([True] if words else [])
 
 
 def test_many_values_are_one_remark() -> None:
     nodes = {f"node-{i}": inventory(gpus=1, vbios=f"96.{i}" if i > 5 else "96") for i in range(15)}
     (remark,) = remarks(nodes, {})
-    assert remark.startswith(
+    assert remark.sentence.startswith(
         "VBIOS of node-6, node-7, node-8, node-9 and 5 more is one of 9 other values, 96 on 6 of 15"
     )
 
@@ -169,8 +168,8 @@ def test_errors_of_the_driver_are_one_remark_each() -> None:
         "node-2": node(xids=None),
     }
     fell_off, switch = remarks(nodes, {})
-    assert fell_off.startswith("Xid 79 (GPU fell off the bus) 4 times on node-0, node-1, last ")
-    assert switch.startswith("SXid 12028 (NVSwitch error) 2 times on node-1")
+    assert fell_off.sentence.startswith("Xid 79 (GPU fell off the bus) 4 times on node-0, node-1, last ")
+    assert switch.sentence.startswith("SXid 12028 (NVSwitch error) 2 times on node-1")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def test_errors_of_the_driver_are_one_remark_each() -> None:
 def test_a_driver_that_is_older_than_cuda_needs(driver: str, cuda: str, old: bool) -> None:
     noted = old_drivers({"node-0": {"driver": driver, "cuda": cuda}, "node-1": {"driver": None, "cuda": None}})
     assert bool(noted) is old
-    assert not old or f"driver {driver} on node-0 is older than CUDA {cuda} needs" in noted[0]
+    assert not old or f"driver {driver} on node-0 is older than CUDA {cuda} needs" in noted[0].sentence
 
 
 def prints(text: str) -> Program:
@@ -225,7 +224,7 @@ def checked(folder: Path, answers: dict[str, str]) -> StepResult:
 )
 def test_a_gpu_that_asks_for_a_reset_or_has_no_fabric_is_blamed(fields: dict[str, Any], code: str, words: str) -> None:
     (suspect,) = broken_gpus({"node-1": inventory(1, **fields)})
-    assert (suspect.name, code_of(suspect.evidence), words in suspect.evidence) == ("node-1", code, True)
+    assert (suspect.name, suspect.evidence.code, words in suspect.evidence.sentence) == ("node-1", code, True)
 
 
 def test_an_h100_that_is_well_is_not() -> None:
@@ -236,7 +235,7 @@ def test_an_h100_that_is_well_is_not() -> None:
 
 def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
     result = checked(tmp_path, {"node-1": inventory(rows_failed=True).model_dump_json()})
-    assert (result.check.verdict, code_of(result.check.reason)) == (Verdict.FAIL, "gpu-rows-failed")
+    assert (result.check.verdict, result.check.reason.code) == (Verdict.FAIL, "gpu-rows-failed")
     assert [suspect.name for suspect in result.check.suspects] == ["node-1"]
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
 
@@ -263,7 +262,7 @@ def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
 def test_a_node_that_gives_no_inventory_is_named_and_not_blamed(tmp_path: Path, text: str) -> None:
     result = checked(tmp_path, {"node-1": text})
     assert (result.check.verdict, result.check.suspects) == (Verdict.PASS, ())
-    assert [note for note in result.notes if code_of(note) == "inventory-unknown"] == ["node-1 gave no inventory"]
+    assert [note.sentence for note in result.notes if note.code == "inventory-unknown"] == ["node-1 gave no inventory"]
 
 
 # What nodes tell of themselves, and which of them it puts at fault.
@@ -275,7 +274,7 @@ def contact(offset_s: float = 0.0, error_s: float = 0.01, **facts: Any) -> NodeC
 
 def test_a_node_without_mpirun_is_named() -> None:
     (suspect,) = without_mpirun("mpirun", {"a": contact(mpirun="/usr/bin/mpirun"), "b": contact(mpirun=None)})
-    assert (suspect.name, suspect.evidence) == (
+    assert (suspect.name, suspect.evidence.sentence) == (
         "b",
         "mpirun is missing on it: install Open MPI (openmpi-bin) or set mpi.mpirun",
     )
@@ -284,7 +283,7 @@ def test_a_node_without_mpirun_is_named() -> None:
 def test_nodes_of_one_host_name_are_said_and_none_is_blamed() -> None:
     """Whichever of them lies."""
     (reason,) = same_hostname({"a": contact(hostname="x"), "b": contact(hostname="y"), "c": contact(hostname="x")})
-    assert reason == "a, c report the same host name, x: Open MPI takes them for one node"
+    assert reason.sentence == "a, c report the same host name, x: Open MPI takes them for one node"
 
 
 def test_a_clock_is_known_to_half_of_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +299,10 @@ def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_er
         {"a": -1.3, "b": -1.2, "c": 1.7, "d": 1.2}
     )
     (suspect,) = skewed(clocks, limit_s=1.4)
-    assert (suspect.name, suspect.evidence) == ("c", "its clock is +1.70 s off the median node's, allowed 1.4 s")
+    assert (suspect.name, suspect.evidence.sentence) == (
+        "c",
+        "its clock is +1.70 s off the median node's, allowed 1.4 s",
+    )
     assert skewed({}, limit_s=1.0) == []
 
 
@@ -315,7 +317,7 @@ def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_er
 def test_gpus_that_are_not_there_are_counted(gpus: int | None, evidence: list[str]) -> None:
     testbed = make_testbed(gpus=8)
     contacts = {testbed.head.name: contact(gpus=gpus)}
-    assert [suspect.evidence for suspect in short_of_gpus(testbed, contacts)] == evidence
+    assert [suspect.evidence.sentence for suspect in short_of_gpus(testbed, contacts)] == evidence
 
 
 @pytest.mark.parametrize(
@@ -325,7 +327,7 @@ def test_gpus_that_no_node_has_are_nobodys_fault(expected: int, counted: list[in
     contacts = {f"node-{i}": contact(gpus=gpus) for i, gpus in enumerate(counted)}
     reason = without_gpus(make_testbed(gpus=expected), contacts)
     assert bool(reason) is none
-    assert not none or reason == "none of 2 nodes has a GPU, and the cluster file promises 8 for each"
+    assert not none or str(reason) == "none of 2 nodes has a GPU, and the cluster file promises 8 for each"
 
 
 # Nodes with other software than the rest.
@@ -342,12 +344,12 @@ def test_equal_nodes_are_not_suspected() -> None:
 def test_the_odd_one_is_named_with_both_versions() -> None:
     (suspect,) = odd_ones({f"n{i}": USUAL for i in range(3)} | {"n3": {**USUAL, "openmpi": "5.0.5"}})
     assert (suspect.name, suspect.confidence) == ("n3", 0.75)
-    assert suspect.evidence == "openmpi is 5.0.5, 4.1.4 on 3 of 4 nodes"
+    assert suspect.evidence.sentence == "openmpi is 5.0.5, 4.1.4 on 3 of 4 nodes"
 
 
 def test_a_missing_package_differs_too() -> None:
     (suspect,) = odd_ones({"n0": USUAL, "n1": {**USUAL, "torch": ""}, "n2": USUAL})
-    assert suspect.evidence == "torch is missing, 2.5 on 2 of 3 nodes"
+    assert suspect.evidence.sentence == "torch is missing, 2.5 on 2 of 3 nodes"
 
 
 def test_what_a_node_could_not_tell_is_no_difference() -> None:
@@ -364,6 +366,8 @@ def test_another_model_may_have_another_driver_but_not_another_nccl() -> None:
         "n4": {"driver": "550", "nccl": "2.20"}
     }
     models = dict.fromkeys(versions, "H100") | {"n4": "A100"}
-    assert [suspect.evidence for suspect in odd_ones(versions, models)] == ["nccl is 2.20, 2.27 on 4 of 5 nodes"]
+    assert [suspect.evidence.sentence for suspect in odd_ones(versions, models)] == [
+        "nccl is 2.20, 2.27 on 4 of 5 nodes"
+    ]
     (suspect,) = odd_ones(versions, dict.fromkeys(versions, "H100"))
-    assert suspect.evidence == "driver is 550, 570 on 4 of 5 nodes; nccl is 2.20, 2.27 on 4 of 5 nodes"
+    assert suspect.evidence.sentence == "driver is 550, 570 on 4 of 5 nodes; nccl is 2.20, 2.27 on 4 of 5 nodes"

@@ -44,7 +44,7 @@ def test_a_reason_can_be_checked_by_hand() -> None:
     assert result.verdict is Verdict.FAIL
     assert result.source == "pinned"
     assert result.deviation == pytest.approx(-0.96, abs=0.005)
-    assert result.reason == (
+    assert result.reason.sentence == (
         "all_reduce busbw_plateau 0.0200 GB/s is 96 % below the 0.5 that ann pinned"
         " (expected at least 0.300 GB/s; at least 0.150 GB/s or it fails)"
     )
@@ -58,7 +58,7 @@ def test_of_numbers_that_are_alike_bad_the_lowest_comes_first() -> None:
 def test_between_interval_and_floor_is_degraded() -> None:
     result = judged(plateau(0.2), approved())
     assert result.verdict is Verdict.DEGRADED
-    assert result.reason.endswith("(expected at least 0.300 GB/s)")
+    assert result.reason.sentence.endswith("(expected at least 0.300 GB/s)")
     assert result.expected.low == pytest.approx(0.3)
 
 
@@ -76,7 +76,7 @@ def test_the_best_source_wins_whatever_the_order() -> None:
     everything = [known("model"), known("catalog"), known("pinned")]
     assert judged(plateau(1), everything).source == "pinned"
     assert judged(plateau(1), everything[:2]).source == "catalog"
-    assert judged(plateau(1), everything[:1]).reason == (
+    assert judged(plateau(1), everything[:1]).reason.sentence == (
         "all_reduce busbw_plateau 1 GB/s is at the 1 GB/s of model (expected at least 0.900 GB/s)"
     )
 
@@ -91,7 +91,7 @@ def test_a_pin_excuses_what_the_catalog_calls_slow() -> None:
 def test_without_a_baseline_it_passes_by_sanity_only_and_says_so() -> None:
     result = judged(plateau(0.5), [])
     assert (result.verdict, result.source) == (Verdict.PASS, "sanity")
-    assert "no baseline yet (finite, positive)" in result.reason
+    assert "no baseline yet (finite, positive)" in result.reason.sentence
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -35,12 +36,12 @@ def devices(rng: np.random.Generator, factor: float = 1.0) -> Check:
             measured.append(Measurement(metric, factor * value, "x", subject, better=better))  # type: ignore[arg-type]
     plateau = factor * np.exp(0.03 * rng.standard_normal())
     measured.append(Measurement("busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}))
-    return Check("devices", Verdict.PASS, "", 0.0, tuple(measured))
+    return Check("devices", Verdict.PASS, Reason(), 0.0, tuple(measured))
 
 
 def judged(tonight: Sequence[Measurement], past: Sequence[Check]) -> dict[str, Verdict]:
     """By series; all repeats read as the first time."""
-    check = settled(Check("devices", Verdict.PASS, "", 0.0, tuple(tonight)), knowing(SETUP, past))
+    check = settled(Check("devices", Verdict.PASS, Reason(), 0.0, tuple(tonight)), knowing(SETUP, past))
     return {j.measurement.series(): j.verdict for j in check.judgements if j.measurement.subject.kind != "group"}
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from seatrial.config.cluster import Cluster
-from seatrial.model.reason import code_of
 from seatrial.platforms.local import plan
 from seatrial.platforms.local.plan import Account
 from seatrial.platforms.local.platform import problems
@@ -131,9 +130,9 @@ def test_a_usual_machine_carries_512_nodes(tmp_path: Path) -> None:
 )
 def test_what_is_short_is_named_with_the_setting(limit: dict[str, int], sentence: str, tmp_path: Path) -> None:
     (problem,) = problems(256, machine(tmp_path, **limit))
-    assert code_of(problem) == "local-machine-too-small"
-    assert problem.startswith("this machine cannot carry 256 local nodes: ")
-    assert sentence in problem
+    assert problem.code == "local-machine-too-small"
+    assert problem.sentence.startswith("this machine cannot carry 256 local nodes: ")
+    assert sentence in problem.sentence
 
 
 def test_few_nodes_fit_everywhere(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from seatrial.checks.failures import lost_ranks
-from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.remote.mpi_result import MpiResult
 from tests.unit.collectives.fake_mpirun import make_testbed
@@ -28,7 +27,7 @@ def named(
     lines: Sequence[str], testbed: Testbed | None = None, *, timed_out: bool = False
 ) -> list[tuple[str, str | None, float]]:
     suspects = lost_ranks(MpiResult(1, tuple(lines), 1.0, timed_out=timed_out), testbed or make_testbed())
-    return [(suspect.name, code_of(suspect.evidence), suspect.confidence) for suspect in suspects]
+    return [(suspect.name, suspect.evidence.code, suspect.confidence) for suspect in suspects]
 
 
 def silent(*names: str) -> list[tuple[str, str, float]]:
@@ -105,7 +104,7 @@ def test_rank_and_device_are_in_the_evidence() -> None:
     testbed = make_testbed(2, gpus=4)
     (suspect,) = lost_ranks(MpiResult(1, (KILLED.format(6, "10.0.0.2", "9 (Killed)"),), 1.0), testbed)
     assert (suspect.kind, suspect.name) == ("node", "node-1")
-    assert suspect.evidence == "rank 6 (gpu-2) was killed by signal 9 (killed)"
+    assert suspect.evidence.sentence == "rank 6 (gpu-2) was killed by signal 9 (killed)"
 
 
 def test_a_node_of_several_ranks_that_lost_one_is_named_by_the_rank() -> None:

@@ -19,6 +19,7 @@ from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -47,7 +48,11 @@ def swept(factor: float, rng: np.random.Generator) -> Check:
     cluster = Subject("cluster", "lab")
     curve = [Measurement("busbw", value, "GB/s", cluster, {**at, "message_bytes": 1 << n}) for n in (28, 30, 32)]
     return Check(
-        "collectives", Verdict.PASS, "1 sweep", 1.0, (*curve, Measurement("busbw_plateau", value, "GB/s", cluster, at))
+        "collectives",
+        Verdict.PASS,
+        uncoded("1 sweep"),
+        1.0,
+        (*curve, Measurement("busbw_plateau", value, "GB/s", cluster, at)),
     )
 
 

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from seatrial.cli.doctor import diagnosed, show
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.qualify.coverage import Coverage
@@ -74,7 +75,7 @@ def test_only_numbers_of_the_whole_cluster_are_headlines() -> None:
         Measurement("clock_skew", 0.1, "s", replace(cluster, kind="node", name="node-1")),
         Measurement("Peak rate!", 2.0, "us", cluster),
     )
-    check = Check("odd", Verdict.PASS, "", 1.0, odd)
+    check = Check("odd", Verdict.PASS, Reason(), 1.0, odd)
     (only,) = headlines(replace(nights.good(1), checks=[check]))
     assert (only.name, only.unit) == ("peak_rate", "seconds")
     assert only.value == pytest.approx(2e-6)
@@ -93,7 +94,7 @@ def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
         Measurement("tcp_egress", 9.0, "MB/s", replace(samples.CLUSTER, kind="node", name=f"node-{i}"))
         for i in range(1000)
     )
-    run = replace(nights.bad(1), nodes=nodes, checks=[Check("connectivity", Verdict.PASS, "", 1.0, per_node)])
+    run = replace(nights.bad(1), nodes=nodes, checks=[Check("connectivity", Verdict.PASS, Reason(), 1.0, per_node)])
     assert sum(len(series) for series in written(run, tmp_path).values()) < 30
 
 

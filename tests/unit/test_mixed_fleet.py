@@ -14,7 +14,7 @@ from seatrial.history import open_store
 from seatrial.judge.knowledge import Knowledge, RunContext, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import NodeHardware, Setup
 from seatrial.model.verdict import Verdict
@@ -46,11 +46,11 @@ class Fleet:
 
     def night(self) -> Check:
         """Everything measured twice."""
-        return Check("devices", Verdict.PASS, "64 nodes", 1.0, (*self.measured(), *self.measured()))
+        return Check("devices", Verdict.PASS, uncoded("64 nodes"), 1.0, (*self.measured(), *self.measured()))
 
     def judged(self, knowledge: Knowledge) -> Check:
         """The check once all doubts are measured away, as a run does it."""
-        check = Check("devices", Verdict.PASS, "64 nodes", 1.0, tuple(self.measured()))
+        check = Check("devices", Verdict.PASS, uncoded("64 nodes"), 1.0, tuple(self.measured()))
         return settled(check, knowledge, lambda m: self._rate(int(m.subject.name[5:])))
 
 
@@ -71,8 +71,8 @@ def test_peers_that_are_bad_together_deviate_to_their_bad_side(
             for n, rate in enumerate(rates)
         )
 
-    past = [Check("training", Verdict.PASS, "", 1.0, measured(100)) for _ in range(8)]
-    check = settled(Check("training", Verdict.PASS, "", 1.0, measured(100 * factor)), knowing(SETUP, past))
+    past = [Check("training", Verdict.PASS, Reason(), 1.0, measured(100)) for _ in range(8)]
+    check = settled(Check("training", Verdict.PASS, Reason(), 1.0, measured(100 * factor)), knowing(SETUP, past))
     (group,) = (j for j in check.judgements if j.measurement.subject.kind == "group")
     assert group.deviation == pytest.approx(factor - 1, abs=0.02)
 
@@ -83,7 +83,7 @@ def test_peers_that_are_bad_together_deviate_to_their_bad_side(
 def test_an_older_model_passes_the_first_night_and_the_reason_says_so() -> None:
     check = Fleet(OLD).judged(Knowledge(SETUP, groups=MIXED))
     assert (check.verdict, check.suspects) == (Verdict.PASS, ())
-    assert check.reason.endswith("2 groups by GPU model: 58 x H100, 6 x A100")
+    assert check.reason.sentence.endswith("2 groups by GPU model: 58 x H100, 6 x A100")
 
 
 def test_a_slow_node_of_either_model_is_found_among_its_own() -> None:
@@ -94,7 +94,7 @@ def test_a_slow_node_of_either_model_is_found_among_its_own() -> None:
         check = fleet.judged(Knowledge(SETUP, groups=groups))
         assert check.verdict is not Verdict.PASS
         assert suspects(check).keys() == {f"node-{node}"}
-        assert f"of {24 if node == 60 else 40} nodes" in check.reason
+        assert f"of {24 if node == 60 else 40} nodes" in check.reason.sentence
 
 
 def test_models_with_a_past_are_each_held_against_their_own() -> None:
@@ -104,7 +104,7 @@ def test_models_with_a_past_are_each_held_against_their_own() -> None:
     fleet.loss = {60: 0.15}
     check = fleet.judged(known)
     assert suspects(check).keys() == {"node-60"}
-    assert re.search(r"on node-60: .* below its median of (6\d|7\d)\S* TFLOP/s in 20 runs", check.reason)
+    assert re.search(r"on node-60: .* below its median of (6\d|7\d)\S* TFLOP/s in 20 runs", check.reason.sentence)
 
 
 def test_a_model_that_slows_down_together_is_one_finding_about_that_model() -> None:
@@ -113,7 +113,7 @@ def test_a_model_that_slows_down_together_is_one_finding_about_that_model() -> N
     fleet.loss = dict.fromkeys(OLD, 0.15)
     check = fleet.judged(known)
     assert check.verdict is Verdict.DEGRADED
-    assert check.reason.startswith("throughput of 6 of 64 nodes (those with A100) is ")
+    assert check.reason.sentence.startswith("throughput of 6 of 64 nodes (those with A100) is ")
     assert check.suspects == ()
 
 
@@ -139,7 +139,7 @@ def test_where_many_become_slow_nobody_is_blamed_and_nothing_passes(slow: range,
     fleet.slow = slow
     check = fleet.judged(known)
     assert check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
-    assert (code_of(check.reason), check.suspects) == ("many-alike", ())
+    assert (check.reason.code, check.suspects) == ("many-alike", ())
 
 
 @pytest.mark.parametrize(("slow", "factor"), [(range(32), 0.1), (range(32), 0.7), (range(22), 0.5), (range(40), 0.5)])
@@ -159,7 +159,7 @@ def test_slow_gpus_of_a_node_are_one_suspect(slow: Collection[int]) -> None:
     subjects = (Subject("gpu", f"node-{n}/gpu-{g}") for n in range(16) for g in range(8))
     blank = [Measurement("matmul", 1.0, "TFLOP/s", subject) for subject in subjects]
     measured = tuple(replace(m, value=rate(m)) for m in blank)
-    check = settled(Check("devices", Verdict.PASS, "", 1.0, measured), Knowledge(Setup("cpu", 16, 8, 8)), rate)
+    check = settled(Check("devices", Verdict.PASS, Reason(), 1.0, measured), Knowledge(Setup("cpu", 16, 8, 8)), rate)
     assert {(suspect.kind, suspect.name) for suspect in check.suspects} == {("node", f"node-{n}") for n in slow}
 
 
@@ -214,7 +214,7 @@ def a_run(number: int, check: Check, hardware: Mapping[str, NodeHardware] | None
     nodes = [{"name": name, "gpu_model": made.gpu_model, "driver": made.driver} for name, made in inventory.items()]
     moment = START + timedelta(days=number)
     return RunResult(
-        f"run-{number}", "lab", "quick", moment, moment, Verdict.PASS, "", nodes, checks=[check], setup=SETUP
+        f"run-{number}", "lab", "quick", moment, moment, Verdict.PASS, Reason(), nodes, checks=[check], setup=SETUP
     )
 
 
@@ -256,4 +256,4 @@ def test_a_stored_run_is_judged_again_by_the_hardware_it_had() -> None:
         }
         again = rejudge(stored, store)
     assert again.verdict is Verdict.PASS
-    assert "2 groups by GPU model: 58 x H100, 6 x A100" in again.checks[0].reason
+    assert "2 groups by GPU model: 58 x H100, 6 x A100" in again.checks[0].reason.sentence

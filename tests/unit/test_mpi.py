@@ -302,7 +302,7 @@ def test_only_a_node_that_prints_most_of_it_is_blamed(printed: dict[int, int], n
 
 def test_ranks_of_one_node_count_together() -> None:
     (suspect,) = loudest(make_testbed(nodes=2, gpus=2), {0: 300, 2: 250, 3: 250})
-    assert (suspect.name, suspect.evidence) == ("node-1", "output flood: its ranks printed 62 % of all output")
+    assert (suspect.name, suspect.evidence.sentence) == ("node-1", "output flood: its ranks printed 62 % of all output")
 
 
 def test_of_daemons_that_failed_the_first_one_counts() -> None:

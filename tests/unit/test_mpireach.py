@@ -17,7 +17,7 @@ from seatrial.checks.connectivity import check
 from seatrial.checks.connectivity.check import MAX_TRIES, HostnameResult, guilty_nodes
 from seatrial.checks.connectivity.rates import Findings
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
@@ -32,21 +32,21 @@ class Mpi:
         self.bad = set(bad)
         self.tries = 0
 
-    def __call__(self, testbed: Testbed) -> str | None:
+    def __call__(self, testbed: Testbed) -> Reason | None:
         self.tries += 1
         taking_part = self.bad & {node.name for node in testbed.nodes}
-        return f"{sorted(taking_part)[0]} is bad" if taking_part else None
+        return uncoded(f"{sorted(taking_part)[0]} is bad") if taking_part else None
 
 
 def test_the_head_is_blamed_for_itself_also_among_two() -> None:
     for count in (2, 5):
-        assert guilty_nodes(make_testbed(count), Mpi("node-0")) == [("node-0", "node-0 is bad")]
+        assert guilty_nodes(make_testbed(count), Mpi("node-0")) == [("node-0", uncoded("node-0 is bad"))]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_an_mpirun_that_works_nowhere_is_no_nodes_fault(count: int) -> None:
     with pytest.raises(MissingError, match="mpirun does not work, on one node alone neither: segfault; check Open MPI"):
-        guilty_nodes(make_testbed(count), lambda testbed: "segfault")
+        guilty_nodes(make_testbed(count), lambda testbed: uncoded("segfault"))
 
 
 @pytest.mark.parametrize("bad", [("node-1",), ("node-4",), ("node-2", "node-7"), ("node-1", "node-2", "node-3")])
@@ -56,13 +56,13 @@ def test_the_guilty_are_found_and_nobody_else(bad: tuple[str, ...]) -> None:
 
 def test_a_thousand_nodes_take_few_tries() -> None:
     mpi = Mpi("node-777")
-    assert guilty_nodes(make_testbed(1000), mpi) == [("node-777", "node-777 is bad")]
+    assert guilty_nodes(make_testbed(1000), mpi) == [("node-777", uncoded("node-777 is bad"))]
     assert mpi.tries <= 2 + 2 * math.ceil(math.log2(1000))
 
 
 def test_nobody_is_blamed_when_only_the_whole_fails() -> None:
     whole = make_testbed(4)
-    assert guilty_nodes(whole, lambda testbed: "too many" if len(testbed.nodes) == 4 else None) == []
+    assert guilty_nodes(whole, lambda testbed: uncoded("too many") if len(testbed.nodes) == 4 else None) == []
 
 
 def test_the_search_ends() -> None:
@@ -84,7 +84,7 @@ def test_a_machine_that_is_too_busy_for_mpirun_is_no_nodes_fault(
     findings = Findings(make_testbed(4))
     check._try_mpi(findings, {}, make_run(tmp_path))
     done = findings.check()
-    assert (done.verdict, code_of(done.reason), done.suspects) == (Verdict.INCONCLUSIVE, "machine-too-busy", ())
+    assert (done.verdict, done.reason.code, done.suspects) == (Verdict.INCONCLUSIVE, "machine-too-busy", ())
     assert len(tries) == 1
 
 

@@ -14,6 +14,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, Taken
 from seatrial.model.errors import InputError
+from seatrial.model.reason import uncoded
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.local import busy
@@ -64,7 +65,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
             case "scontrol", "seatrial-r1":
                 return "ReservationName=seatrial-r1 Nodes=n[3-4] Flags=MAINT\n"
             case "scontrol", "seatrial-none":
-                raise CommandError("not found", "not found")
+                raise CommandError(uncoded("not found"), "not found")
         calls.append(tuple(argv))
         return ""
 

@@ -14,7 +14,7 @@ from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.stages import peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import code_of
+from seatrial.model.reason import placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node
 from seatrial.remote import line_probe
@@ -63,10 +63,10 @@ def test_logins_are_the_heads_and_those_of_the_tree() -> None:
 
 
 def test_a_login_that_fails_is_tried_by_others_so_that_the_node_is_blamed() -> None:
-    first = TriedPairs(peers_to_log_in_to(names(5)), {("n0", "n2"): "Host key verification failed."})
+    first = TriedPairs(peers_to_log_in_to(names(5)), {("n0", "n2"): uncoded("Host key verification failed.")})
     witnesses = second_logins(names(5), first.failed)
     assert witnesses == {"n3": ["n2"], "n4": ["n2"], "n1": ["n2"]}
-    everybody = merged(first, TriedPairs(witnesses, {(name, "n2"): "the same" for name in witnesses}))
+    everybody = merged(first, TriedPairs(witnesses, {(name, "n2"): uncoded("the same") for name in witnesses}))
     assert [(s.kind, s.name) for s in blame(everybody).suspects] == [("node", "n2")]
     nobody_else = merged(first, TriedPairs(witnesses, {}))
     assert [(s.kind, s.name) for s in blame(nobody_else).suspects] == [("link", "n0--n2")]
@@ -93,10 +93,10 @@ def test_an_answer_that_no_healthy_node_gives_is_refused(answer: object) -> None
 def test_the_pairs_of_a_thousand_nodes_are_explained() -> None:
     some = names(1024)
     peers = peers_to_reach(some, "seed")
-    across = {(a, b): "timed out" for a in some[:100] for b in some[100:]}
+    across = {(a, b): uncoded("timed out") for a in some[:100] for b in some[100:]}
     (suspect,) = blame(TriedPairs(peers, across)).suspects
     assert suspect.name == "n[0-99]--n[100-1023]"
-    assert f"{100 * 924} pairs fail" in suspect.evidence
+    assert f"{100 * 924} pairs fail" in suspect.evidence.sentence
 
 
 # What nodes tell of the peers that they try to reach.
@@ -107,7 +107,7 @@ PEERS = tuple(Node(f"node-{n}", f"10.0.0.{n}", 222, 1, "ssh-ed25519 AAAA") for n
 
 def test_a_peer_that_is_not_named_is_reached() -> None:
     (failed,) = unreached([json.dumps({"tried": 2, "failed": {"refused": [1]}})], PEERS).items()
-    assert (failed[0], code_of(failed[1])) == ("node-2", "ssh-refused")
+    assert (failed[0], failed[1].code) == ("node-2", "ssh-refused")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_peer_that_is_not_named_is_reached() -> None:
 def test_without_an_answer_no_peer_counts_as_reached(line: str) -> None:
     with pytest.raises(RemoteError) as caught:
         unreached([line], PEERS)
-    assert code_of(caught.value.reason) == "peers-not-tried"
+    assert caught.value.reason.code == "peers-not-tried"
 
 
 LISTENS = json.dumps({"port": 40123, "token": "5a" * 16})
@@ -206,13 +206,13 @@ def test_nodes_that_their_scheduler_took_are_not_blamed_and_said_once(
     taken: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def silent(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
-        findings.suspects += [Suspect("node", name, 1.0, "no answer") for name in taken]
-        findings.problems += [f"{name}: no answer" for name in taken]
+        findings.suspects += [Suspect("node", name, 1.0, uncoded("no answer")) for name in taken]
+        findings.problems += [placed(name, uncoded("no answer")) for name in taken]
         findings.testbed = findings.testbed.without(taken)
         return {}
 
     monkeypatch.setattr(stages, "contact_nodes", silent)
     monkeypatch.setattr(stages, "try_pairs", lambda *_: None)
-    bed = replace(make_testbed(3), blameless_reason=lambda node: "the job was preempted")
+    bed = replace(make_testbed(3), blameless_reason=lambda node: uncoded("the job was preempted"))
     present = stages.roll_call(make_run(tmp_path, nodes=3), bed)
-    assert (present.suspects, present.problems) == ((), (f"{host_list(taken)}: the job was preempted",))
+    assert (present.suspects, present.problems) == ((), (placed(host_list(taken), uncoded("the job was preempted")),))

@@ -13,6 +13,7 @@ from seatrial.config.run import setup_of
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -77,11 +78,11 @@ def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(at: dict[str, str
     ],
 )
 def test_the_share_of_what_the_links_allow(setup: Setup, measurement: Measurement, share: float) -> None:
-    check = with_shares(Check("collectives", Verdict.PASS, "", measurements=(measurement,)), setup)
+    check = with_shares(Check("collectives", Verdict.PASS, Reason(), measurements=(measurement,)), setup)
     recorded = check.measurements[-1]
     assert (recorded.metric, recorded.better, recorded.conditions) == ("busbw_share", None, measurement.conditions)
     assert recorded.value == pytest.approx(share)
-    assert f"{share:.0%}"[:-1] in plateau_words(check, setup)[0]
+    assert f"{share:.0%}"[:-1] in plateau_words(check, setup)[0].sentence
 
 
 def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
@@ -109,7 +110,7 @@ def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: floa
     setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
     judgement = judged(plateau(value, 80, "gather"), setup)
     assert judgement.verdict is verdict
-    assert ("that node links of 400 GB/s allow" in judgement.reason) is (verdict is not Verdict.PASS)
+    assert ("that node links of 400 GB/s allow" in judgement.reason.sentence) is (verdict is not Verdict.PASS)
 
 
 def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
@@ -192,9 +193,9 @@ def test_a_run_says_what_comes_nearest() -> None:
         | {"platform": LocalPlatform(kind="local")}
     )
     (check,) = compare(
-        [Check("collectives", Verdict.PASS, "swept", measurements=(plateau(380, 24),))], setup_of(cluster)
+        [Check("collectives", Verdict.PASS, uncoded("swept"), measurements=(plateau(380, 24),))], setup_of(cluster)
     )
-    assert check.reason.endswith("12 nodes of 8 H100-SXM over IB-8x400G, differs in node count")
+    assert check.reason.sentence.endswith("12 nodes of 8 H100-SXM over IB-8x400G, differs in node count")
     assert [m.metric for m in check.measurements] == ["busbw_plateau", "busbw_share"]
 
 

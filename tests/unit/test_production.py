@@ -34,6 +34,7 @@ from seatrial.flows.serving.ui import crashed_state, has_verdict, state_of
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import uncoded
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.notify import _history, watch
 from seatrial.tasks.sinks import Delivery, Files, full_receipt
@@ -64,7 +65,7 @@ def cluster(tmp_path: Path) -> str:
     ],
 )
 def test_failed_is_measured_and_bad_and_crashed_is_not_measured(verdict: Verdict, kind: str) -> None:
-    state = state_of(replace(healthy_local(), verdict=verdict, reason="launch: no such image"))
+    state = state_of(replace(healthy_local(), verdict=verdict, reason=uncoded("launch: no such image")))
     assert state.type.value == kind
     assert state.message == f"{verdict.value}: launch: no such image"
     assert has_verdict(state)

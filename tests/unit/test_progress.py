@@ -11,6 +11,7 @@ from rich.console import Console, RichCast
 
 from seatrial.flows.serving.ui import forward_logs
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.progress import TerminalHandler, log_file
@@ -121,16 +122,25 @@ def test_what_prefect_itself_says_of_a_run_goes_without_secrets(monkeypatch: pyt
 
 
 def test_every_text_of_a_result_is_clean() -> None:
-    suspect = Suspect("node", HOSTILE, 1.0, HOSTILE)
+    suspect = Suspect("node", HOSTILE, 1.0, uncoded(HOSTILE))
     measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", HOSTILE), {"log": HOSTILE, "ranks": 4})
-    judgements = tuple(Judgement(measurement, verdict, HOSTILE, "peers") for verdict in (Verdict.PASS, Verdict.FAIL))
+    judgements = tuple(
+        Judgement(measurement, verdict, uncoded(HOSTILE), "peers") for verdict in (Verdict.PASS, Verdict.FAIL)
+    )
     check = Check(
-        HOSTILE, Verdict.FAIL, HOSTILE, 1.0, (measurement,), judgements, (suspect,), CheckResult(Verdict.FAIL, HOSTILE)
+        HOSTILE,
+        Verdict.FAIL,
+        uncoded(HOSTILE),
+        1.0,
+        (measurement,),
+        judgements,
+        (suspect,),
+        CheckResult(Verdict.FAIL, uncoded(HOSTILE)),
     )
     result = replace(
         samples.healthy_local(),
         suite=HOSTILE,
-        reason=HOSTILE,
+        reason=uncoded(HOSTILE),
         nodes=({"name": HOSTILE, "hostname": HOSTILE, "gpu_model": [HOSTILE], "cpus": 4},),
         fingerprint={"driver": HOSTILE},
         suspects=(suspect,),
@@ -148,6 +158,8 @@ def test_every_text_of_a_result_is_clean() -> None:
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_a_clean_judgement_stays_the_same_object(verdict: Verdict) -> None:
-    judgement = Judgement(Measurement("busbw", 1.0, "GB/s", Subject("node", "node-1")), verdict, "fast", "peers")
-    result = replace(samples.healthy_local(), checks=(Check("x", verdict, "y", judgements=(judgement,)),))
+    judgement = Judgement(
+        Measurement("busbw", 1.0, "GB/s", Subject("node", "node-1")), verdict, uncoded("fast"), "peers"
+    )
+    result = replace(samples.healthy_local(), checks=(Check("x", verdict, uncoded("y"), judgements=(judgement,)),))
     assert without_secrets(result, SECRETS).checks[0].judgements[0] is judgement

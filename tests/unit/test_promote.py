@@ -13,6 +13,7 @@ from seatrial.history import Pin, RunRow, open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -41,10 +42,10 @@ def save(
     setup: Setup | None = None,
 ) -> str:
     at = START + timedelta(days=number)
-    check = Check("collectives", verdict, "because", 1.0, (plateau(value), matmul(700), LATENCY))
+    check = Check("collectives", verdict, uncoded("because"), 1.0, (plateau(value), matmul(700), LATENCY))
     software = {"nccl": nccl}
     run = RunResult(
-        f"run-{number}", "lab", "quick", at, at, verdict, "", checks=[check], fingerprint=software, setup=setup
+        f"run-{number}", "lab", "quick", at, at, verdict, Reason(), checks=[check], fingerprint=software, setup=setup
     )
     store.save(run, Path())
     return run.run_id
@@ -62,7 +63,7 @@ def command(*arguments: str) -> Result:
 
 
 def a_run(verdict: Verdict = Verdict.PASS) -> RunRow:
-    return RunRow("run-1", "lab", "quick", START, START, verdict, "", {}, "")
+    return RunRow("run-1", "lab", "quick", START, START, verdict, Reason(), {}, "")
 
 
 def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(store: Store) -> None:
@@ -149,9 +150,10 @@ def test_what_whoever_approves_is_asked_has_text_of_logs_as_text(store: Store) -
     evil = Measurement("busbw", 400.0, "GB/s", Subject("cluster", "lab"), {"operation": "` ![p](http://x/p.png) `"})
     for number in range(3):
         reason = "node-1 said: ![p](http://x/p.png)"
-        check = Check("collectives", Verdict.PASS, reason, 1.0, (evil,))
+        check = Check("collectives", Verdict.PASS, uncoded(reason), 1.0, (evil,))
         store.save(
-            RunResult(f"run-{number}", "lab", "quick", START, START, Verdict.PASS, reason, checks=[check]), Path()
+            RunResult(f"run-{number}", "lab", "quick", START, START, Verdict.PASS, uncoded(reason), checks=[check]),
+            Path(),
         )
     promote(store, "run-2", ANN)
     first, _, line = differences_to(store, "run-2").splitlines()

@@ -10,7 +10,7 @@ from seatrial.catalog.published import swept_sizes
 from seatrial.catalog.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model, one_nic_less
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tests.samples import busbw, plateau
@@ -32,7 +32,7 @@ def verdict_of(value: float, setup: Setup, operation: str = "all_reduce") -> tup
     whole = plateau(value, setup.ranks, operation)
     judgement = judge(whole, published_baselines(whole, setup, swept_sizes(swept(whole))(whole)))
     assert judgement is not None
-    return judgement.verdict, code_of(judgement.reason)
+    return judgement.verdict, judgement.reason.code
 
 
 @pytest.mark.parametrize("nodes", [4, 8, 16])
@@ -99,7 +99,7 @@ def test_the_model_speaks_of_one_size_as_of_many(sizes: list[int]) -> None:
 def test_no_size_is_faster_than_with_one_nic_less(rates: dict[int, float], is_less: bool) -> None:
     sweep = [busbw(rate, size, 64) for size, rate in rates.items()]
     reason = one_nic_less(sweep, ib(8))
-    assert (code_of(reason or "") == "one-nic-less") is is_less
+    assert ((reason or Reason()).code == "one-nic-less") is is_less
     for other in ({"operation": "all_gather"}, {"algorithm": "NVLSTree"}):
         assert one_nic_less([busbw(rate, size, 64, **other) for size, rate in rates.items()], ib(8)) is None
     assert one_nic_less(sweep, ib(8, "IB-4x400G")) is None, "of four it is a quarter, which the model finds"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seatrial.checks.connectivity import reachability
 from seatrial.checks.connectivity.reachability import Blame, Pair, TriedPairs
 from seatrial.checks.connectivity.stages import peers_to_reach
-from seatrial.model.reason import code_of
+from seatrial.model.reason import uncoded
 from seatrial.text.hostlist import host_list
 
 NAMES = [f"node-{i}" for i in range(6)]
@@ -22,7 +22,7 @@ def blame(tried: dict[Pair, str]) -> Blame:
     peers: dict[str, list[str]] = {}
     for a, b in tried:
         peers.setdefault(a, []).append(b)
-    return reachability.blame(TriedPairs(peers, {pair: error for pair, error in tried.items() if error}))
+    return reachability.blame(TriedPairs(peers, {pair: uncoded(error) for pair, error in tried.items() if error}))
 
 
 def tried(failing: set[frozenset[str]], names: list[str] = NAMES) -> dict[Pair, str]:
@@ -42,7 +42,7 @@ def test_a_node_that_fails_everywhere_is_blamed_alone() -> None:
     findings = blame(tried(all_of("node-3")))
     assert [(s.kind, s.name, s.confidence) for s in findings.suspects] == [("node", "node-3", 1.0)]
     assert findings.set_aside == ("node-3",)
-    assert "5 of 5 nodes: refused" in findings.suspects[0].evidence
+    assert "5 of 5 nodes: refused" in findings.suspects[0].evidence.sentence
 
 
 def test_one_failing_pair_is_a_link_and_its_later_end_is_left_out() -> None:
@@ -85,8 +85,8 @@ def test_a_cut_is_one_finding_with_both_sides(count: int, at: int, name: str, se
     names = [f"node-{i}" for i in range(count)]
     result = blame(tried(between(names[:at], names[at:]), names))
     (suspect,) = result.suspects
-    assert (suspect.kind, suspect.name, code_of(suspect.evidence)) == ("link", name, "fabric-cut")
-    assert f"{at * (count - at)} pairs fail" in suspect.evidence
+    assert (suspect.kind, suspect.name, suspect.evidence.code) == ("link", name, "fabric-cut")
+    assert f"{at * (count - at)} pairs fail" in suspect.evidence.sentence
     assert len(result.set_aside) == set_aside
     assert not result.setup
 
@@ -113,7 +113,7 @@ def test_where_nothing_works_the_set_up_is_suspect_and_no_node(count: int) -> No
     names = [f"node-{i}" for i in range(count)]
     result = blame(tried({frozenset(pair) for pair in permutations(names, 2)}, names))
     assert result.suspects == ()
-    assert code_of(result.setup) == "no-pair-works"
+    assert result.setup and result.setup.code == "no-pair-works"
     assert len(result.set_aside) == count - 1
 
 

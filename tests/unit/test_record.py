@@ -17,6 +17,7 @@ from seatrial.history import RunRow
 from seatrial.history.store import Store
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report import html
@@ -62,8 +63,8 @@ def test_everything_is_written_and_saved(run: Run) -> None:
 
 def test_a_second_write_replaces_the_first(run: Run) -> None:
     record(samples.healthy_local(), run)
-    record(replace(samples.healthy_local(), reason="again"), run)
-    assert load_result(run.out).reason == "again"
+    record(replace(samples.healthy_local(), reason=uncoded("again")), run)
+    assert load_result(run.out).reason.sentence == "again"
     assert {path.name for path in run.out.iterdir()} == FILES
 
 
@@ -92,7 +93,7 @@ def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> RunState:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("seatrial.system.private.os.fsync", no_space)
-    return RunState(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
+    return RunState(run, checks=[Check("collectives", Verdict.FAIL, uncoded("slow"))])
 
 
 def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
@@ -149,7 +150,7 @@ def test_what_prefect_shows_as_markdown_is_text(run: Run, monkeypatch: pytest.Mo
         "seatrial.tasks.record.create_table_artifact", lambda *, description, **_: shown.append(description)
     )
     monkeypatch.setattr("seatrial.tasks.record.create_markdown_artifact", lambda **_: None)
-    record_task.fn(replace(samples.healthy_local(), reason="node-1 said: <b> @all ![p](http://x/p.png)"), run)
+    record_task.fn(replace(samples.healthy_local(), reason=uncoded("node-1 said: <b> @all ![p](http://x/p.png)")), run)
     assert shown[0].splitlines()[0] == "pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"
     assert [line.partition(":")[0] for line in shown[0].splitlines()[2::2]] == ["since", "next"]
 
@@ -191,7 +192,7 @@ def _with_nan() -> RunResult:
     cluster = Subject("cluster", "cluster")
     loss = Measurement("loss", math.nan, "", cluster, {"ranks": 4}, (1.5, math.nan))
     other = Measurement("ratio", math.inf, "", cluster)
-    judgement = Judgement(loss, Verdict.CORRUPT, "NaN", "sanity", deviation=math.inf)
-    check = Check("training", Verdict.CORRUPT, "NaN", 1.0, (loss, other), (judgement,))
+    judgement = Judgement(loss, Verdict.CORRUPT, uncoded("NaN"), "sanity", deviation=math.inf)
+    check = Check("training", Verdict.CORRUPT, uncoded("NaN"), 1.0, (loss, other), (judgement,))
     nodes = [{"name": "node-0", "load": math.nan, "path": Path("/x")}]
     return replace(samples.healthy_local(), checks=[check], nodes=nodes, timings={"launch": math.nan})

@@ -16,6 +16,7 @@ from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult, Suspect, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -35,7 +36,7 @@ LAB = Setup("H100-SXM", 2, 8, 8, "IB-8x400G")
 def judged(number: int, value: float, store: Store, *more: Check) -> RunResult:
     """A run as the flow makes it."""
     at = START + timedelta(days=number)
-    swept = Check("collectives", Verdict.PASS, "1 sweep", 1.0, (plateau(value, 16),))
+    swept = Check("collectives", Verdict.PASS, uncoded("1 sweep"), 1.0, (plateau(value, 16),))
     checks = compare([*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at), as_before)
     verdict, reason = conclude(checks)
     suspects = merge_suspects(checks)
@@ -96,12 +97,12 @@ def test_a_new_pin_judges_an_old_run(store: Store) -> None:
 
 def test_what_a_check_found_by_itself_stays(store: Store) -> None:
     """A dead node is no matter of rules; a number that was too low is."""
-    dead = Suspect("node", "node-1", 1.0, "connection refused")
-    own = Check("connectivity", Verdict.FAIL, "node-1: connection refused", suspects=(dead,))
+    dead = Suspect("node", "node-1", 1.0, uncoded("connection refused"))
+    own = Check("connectivity", Verdict.FAIL, uncoded("node-1: connection refused"), suspects=(dead,))
     store.save(judged(9, 36.0, store, own), Path())
     store.pin("lab", [Pin(plateau(0, 16).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
     result = rejudge(run_of("run-9"), store)
-    assert (result.checks[0].verdict, result.checks[0].reason) == (Verdict.FAIL, "node-1: connection refused")
+    assert (result.checks[0].verdict, result.checks[0].reason.sentence) == (Verdict.FAIL, "node-1: connection refused")
     assert result.checks[1].verdict is Verdict.PASS
     assert result.suspects == [replace(dead, verdict=Verdict.FAIL)]
 
@@ -113,7 +114,7 @@ def test_a_run_from_before_checks_were_kept_never_becomes_a_pass(store: Store, t
         connection.execute("DELETE FROM checks WHERE run_id = 'run-9'")
         connection.execute("UPDATE runs SET setup = NULL WHERE run_id = 'run-9'")
     result = rejudge(run_of("run-9"), store)
-    assert (result.verdict, result.reason) == (
+    assert (result.verdict, result.reason.sentence) == (
         Verdict.INCONCLUSIVE,
         "collectives: its own result was not kept",
     )
@@ -147,7 +148,7 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
 
 
 def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path) -> None:
-    evil = Check("launch", Verdict.NOT_RUN, "node-1 said:\n\x1b[2Kpass: fine")
+    evil = Check("launch", Verdict.NOT_RUN, uncoded("node-1 said:\n\x1b[2Kpass: fine"))
     at = START + timedelta(days=9)
     store.save(RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]), tmp_path)
     output = command("rejudge", "run-9").output

@@ -50,7 +50,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *ends: Exception | RunResult, told: boo
 def test_a_server_that_takes_no_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run(monkeypatch, FULL)
     assert isinstance(outcome, by_hand.Unfinished)
-    assert (outcome.exit_status, "Prefect failed: HTTPStatusError: 500" in outcome.reason) == (3, True)
+    assert (outcome.exit_status, "Prefect failed: HTTPStatusError: 500" in outcome.reason.sentence) == (3, True)
 
 
 def test_a_run_stands_whose_end_prefect_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from seatrial.checks.contract import StepResult
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
@@ -29,7 +30,7 @@ def failing(error: Exception) -> None:
     [
         (MissingError("no mpirun"), Verdict.NOT_RUN),
         (RemoteError("refused"), Verdict.FAIL),
-        (NodesError({"node-1": "NotReady"}), Verdict.FAIL),
+        (NodesError({"node-1": uncoded("NotReady")}), Verdict.FAIL),
         (LaunchError("no quota"), Verdict.INCONCLUSIVE),
         (SeatrialError("locked"), Verdict.INCONCLUSIVE),
         (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
@@ -40,7 +41,7 @@ def test_an_error_in_a_step_becomes_a_check(state: RunState, error: Exception, v
         failing(error)
     (check,) = state.checks
     assert (check.name, check.verdict) == ("launch", verdict)
-    assert str(error) in check.reason
+    assert str(error) in check.reason.sentence
     assert "launch" in state.timings
     assert state.result().verdict is verdict
 
@@ -51,36 +52,36 @@ def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
     with state.attempt("launch"):
         failing(LaunchError("node-1 said: s3cr3t-value"))
     state.note("s3cr3t-value is not taken")
-    assert (state.result().reason, state.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
+    assert (state.result().reason.sentence, state.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
 
 
 def test_the_platform_hears_of_each_check_that_is_through(state: RunState) -> None:
     through: list[str] = []
     testbed = replace(make_testbed(2), after_check=through.append)
-    state.checked(StepResult(Check("connectivity", Verdict.PASS, ""), testbed))
+    state.checked(StepResult(Check("connectivity", Verdict.PASS, Reason()), testbed))
     assert through == ["connectivity"]
 
 
 def test_nodes_that_a_step_finds_broken_are_suspects(state: RunState) -> None:
     with state.attempt("teardown"):
-        failing(NodesError({"node-1": "NotReady: silent", "node-3": "NotReady: gone"}))
+        failing(NodesError({"node-1": uncoded("NotReady: silent"), "node-3": uncoded("NotReady: gone")}))
     result = state.result()
-    assert result.reason == "node-1 (100 % sure): NotReady: silent; also node-3"
-    assert [(suspect.kind, suspect.name, suspect.evidence) for suspect in result.suspects] == [
+    assert result.reason.sentence == "node-1 (100 % sure): NotReady: silent; also node-3"
+    assert [(suspect.kind, suspect.name, suspect.evidence.sentence) for suspect in result.suspects] == [
         ("node", "node-1", "NotReady: silent"),
         ("node", "node-3", "NotReady: gone"),
     ]
 
 
 def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> None:
-    suspect = Suspect("node", "node-1", 0.9, "slow")
+    suspect = Suspect("node", "node-1", 0.9, uncoded("slow"))
     state.checks = [
-        Check("connectivity", Verdict.PASS, "all answer"),
-        Check("collectives", Verdict.FAIL, "busbw is low", suspects=(suspect,)),
-        Check("training", Verdict.CORRUPT, "the loss is NaN", suspects=(suspect,)),
-        Check("devices", Verdict.INCONCLUSIVE, "no end within 46 s"),
+        Check("connectivity", Verdict.PASS, uncoded("all answer")),
+        Check("collectives", Verdict.FAIL, uncoded("busbw is low"), suspects=(suspect,)),
+        Check("training", Verdict.CORRUPT, uncoded("the loss is NaN"), suspects=(suspect,)),
+        Check("devices", Verdict.INCONCLUSIVE, uncoded("no end within 46 s")),
     ]
-    state.doubt("another run has this cluster")
+    state.doubt(uncoded("another run has this cluster"))
     outcomes = {check.name: (check.verdict, check.suspects) for check in state.checks}
     assert outcomes == {
         "connectivity": (Verdict.PASS, ()),
@@ -89,8 +90,8 @@ def test_what_was_measured_beside_another_run_blames_nobody(state: RunState) -> 
         "devices": (Verdict.INCONCLUSIVE, ()),
         "turn": (Verdict.INCONCLUSIVE, ()),
     }
-    assert state.checks[1].reason == "another run has this cluster: busbw is low"
-    assert state.checks[3].reason == "another run has this cluster: no end within 46 s"
+    assert state.checks[1].reason.sentence == "another run has this cluster: busbw is low"
+    assert state.checks[3].reason.sentence == "another run has this cluster: no end within 46 s"
 
 
 def test_an_interrupt_is_no_finding(state: RunState) -> None:
@@ -122,14 +123,14 @@ def test_a_step_that_cannot_be_tried_says_what_stands_before_it(state: RunState)
     with state.attempt("connectivity"):
         failing(MissingError("mpirun is missing"))
     assert not state.can("training", after="connectivity")
-    assert state.checks[-1] == Check("training", Verdict.NOT_RUN, "connectivity did not work")
+    assert state.checks[-1] == Check("training", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="connectivity"))
 
 
 def test_a_finding_does_not_stop_what_does_not_need_it(state: RunState) -> None:
     with state.attempt("connectivity"):
-        state.add(Check("connectivity", Verdict.FAIL, "node-1 is dead"))
+        state.add(Check("connectivity", Verdict.FAIL, uncoded("node-1 is dead")))
     with state.attempt("collectives"):
-        state.add(Check("collectives", Verdict.NOT_RUN, "all_reduce_perf is missing"))
+        state.add(Check("collectives", Verdict.NOT_RUN, uncoded("all_reduce_perf is missing")))
     assert state.can("training", after="connectivity")
 
 

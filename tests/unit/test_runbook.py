@@ -109,6 +109,8 @@ def _is_bad(verdict: ast.expr) -> bool:
 def _texts(value: ast.expr) -> Iterator[str]:
     """The texts that an expression may come to."""
     match value:
+        case ast.Call(func=ast.Name(id="uncoded"), args=[text]):
+            yield from _texts(text)
         case ast.Constant(value=str(text)):
             yield text
         case ast.JoinedStr(values=parts):

@@ -11,6 +11,7 @@ from seatrial.history import open_store
 from seatrial.history.past import Machines, earlier_names, past_runs
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import NodeHardware, Setup, hardware_by_node
 from seatrial.model.verdict import Verdict
@@ -87,8 +88,10 @@ def night(number: int, machines: Sequence[int], rng: np.random.Generator, slow: 
         for subject in subjects(f"node-{n}")
     )
     at = START + timedelta(days=number)
-    check = Check("devices", Verdict.PASS, "", 1.0, measured)
-    return RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, "", nodes, checks=[check], setup=SETUP)
+    check = Check("devices", Verdict.PASS, Reason(), 1.0, measured)
+    return RunResult(
+        f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), nodes, checks=[check], setup=SETUP
+    )
 
 
 def test_a_history_goes_with_the_machine() -> None:

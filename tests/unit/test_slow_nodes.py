@@ -23,7 +23,7 @@ from seatrial.checks.connectivity.rates import (
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore
 from seatrial.judge.knowledge import Knowledge
-from seatrial.model.reason import code_of
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -33,7 +33,7 @@ from tests.unit.fake_network import FAST, FOUR, SLOW, names, network
 
 
 def judged(streams: dict[Pair, float]) -> Check:
-    check = Check("connectivity", Verdict.PASS, "4 of 4 nodes answer", 0.0, tuple(measurements(streams)))
+    check = Check("connectivity", Verdict.PASS, uncoded("4 of 4 nodes answer"), 0.0, tuple(measurements(streams)))
     return settled(check, Knowledge(Setup("CPU", 4, 0, 1)))
 
 
@@ -54,7 +54,7 @@ def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
     check = judged(dict(streams))
     (suspect,) = check.suspects
     assert (check.verdict, suspect.name) == (Verdict.FAIL, "node-2")
-    assert suspect.evidence.startswith(
+    assert suspect.evidence.sentence.startswith(
         "tcp_egress 24.0 MB/s on node-2: 98.8 % below the median of 2,000 MB/s of 4 nodes (limit "
     )
 
@@ -160,7 +160,7 @@ def test_what_is_blamed_for_a_rate_has_a_bad_number_by_its_peers(
 ) -> None:
     streams = {(a, b): FAST / 64 if slow(a, b) else FAST for a, b in permutations(names(nodes), 2)}
     suspects = tuple(slow_suspects(streams))
-    own = Check("connectivity", Verdict.DEGRADED, "slow", 0.0, tuple(measurements(streams)), suspects=suspects)
+    own = Check("connectivity", Verdict.DEGRADED, uncoded("slow"), 0.0, tuple(measurements(streams)), suspects=suspects)
     check = settled(own, Knowledge(Setup("CPU", nodes, 0, 1)))
     bad = [j for j in check.judgements if j.verdict is not Verdict.PASS and j.measurement.metric == metric]
     assert len(bad) == count
@@ -188,7 +188,7 @@ def test_what_is_printed_as_slow_is_judged_slow(
     suspects = slow_suspects(streams)
     assert {suspect.name for suspect in suspects} == expected
     assert ("the faster half reaches" in summary(streams)) == bool(expected)
-    assert divided(streams) == ""
+    assert divided(streams).sentence == ""
     assert not Plan(names(nodes)).not_measured(streams)
 
 
@@ -200,7 +200,7 @@ def test_a_slow_cut_is_one_finding_with_both_sides(nodes: int, first_side: range
     one = {f"node-{i}" for i in first_side}
     carry = network(lambda a, b: FAST / 50 if len(one & {a, b}) == 1 else FAST)
     (suspect,) = slow_suspects(explore(Plan(names(nodes), day=day), carry))
-    assert code_of(suspect.evidence) == "tcp-cut-slow"
+    assert suspect.evidence.code == "tcp-cut-slow"
     sides = [host_list(name for name in names(nodes) if (name in one) is first) for first in (True, False)]
     assert suspect.name in {"--".join(sides), "--".join(reversed(sides))}
 
@@ -244,7 +244,7 @@ def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(nodes: 
     senders = set(names(nodes)[-slow:])
     streams = explore(Plan(names(nodes)), network(lambda a, b: FAST / 10 if a in senders else FAST))
     assert slow_suspects(streams) == []
-    assert code_of(divided(streams)) == "tcp-nodes-divided"
+    assert divided(streams).code == "tcp-nodes-divided"
     assert all(name in slow_nodes(streams) for name in senders)
 
 

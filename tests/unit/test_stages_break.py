@@ -14,6 +14,7 @@ from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.config.run import Run
 from seatrial.flows import check
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs import run_state
@@ -44,7 +45,7 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         return SimpleNamespace(failed=False)
 
     def passes(kind: CheckType, context: CheckContext) -> StepResult:
-        return StepResult(Check(kind.name, Verdict.PASS, "fine", measurements=(size,)), context.testbed)
+        return StepResult(Check(kind.name, Verdict.PASS, uncoded("fine"), measurements=(size,)), context.testbed)
 
     steps: dict[str, Any] = {
         "image_task": lambda *_: Image(),
@@ -127,16 +128,18 @@ def once(error: Exception, otherwise: Callable[[RunResult], str]) -> Callable[[R
 def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
     run: Run, alerts: list[RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
+    bad = Check("collectives", Verdict.CORRUPT, uncoded("node-1 said: hunter2"))
 
     def checked(kind: CheckType, context: CheckContext) -> StepResult:
-        return StepResult(bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, "fine"), context.testbed)
+        return StepResult(
+            bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, uncoded("fine")), context.testbed
+        )
 
     monkeypatch.setattr(check, "check_task", checked)
     monkeypatch.setattr(run_state, "without_secrets", lambda *_: 1 / 0)
     result, document = went_through(run)
     assert (result.verdict, document["verdict"]) == (Verdict.CORRUPT, "corrupt")
-    assert result.reason.startswith(
+    assert result.reason.sentence.startswith(
         "collectives corrupt; no details: the result could not be put together (ZeroDivision"
     )
     assert "hunter2" not in (run.out / "run.json").read_text()

@@ -20,6 +20,7 @@ from seatrial.checks.training.result import read_event
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
+from seatrial.model.reason import placed, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -28,7 +29,7 @@ from seatrial.remote.ranks import RankLine
 from tests.unit.collectives.fake_mpirun import make_testbed, result
 from tests.unit.training_output import LAB, printed, rank
 
-DIED = Suspect("node", "node-2", 1.0, "no route to host")
+DIED = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Roll:
 
     def call(self, run: Run, testbed: Testbed) -> RollCall:
         self.calls += 1
-        return RollCall(testbed, self.died, tuple(f"{suspect.name}: {suspect.evidence}" for suspect in self.died))
+        return RollCall(testbed, self.died, tuple(placed(suspect.name, suspect.evidence) for suspect in self.died))
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,10 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[str]) -
 def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
     done = check(result(printed()))
     assert done.verdict is Verdict.PASS
-    assert done.reason == "the loss fell by 75 % in 4 steps of 10 ms, and all 4 ranks end with the same parameters"
+    assert (
+        done.reason.sentence
+        == "the loss fell by 75 % in 4 steps of 10 ms, and all 4 ranks end with the same parameters"
+    )
     rows = {(m.metric, m.subject.kind, m.subject.name): m for m in done.measurements}
     assert rows["loss", "cluster", "lab"].better is None
     assert rows["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
@@ -134,13 +138,13 @@ def test_what_went_wrong_is_said(
     check: Callable[..., Check], lines: list[str], status: int, verdict: Verdict, words: str, blamed: list[str]
 ) -> None:
     done = check(result(lines, status))
-    assert (done.verdict, words in done.reason) == (verdict, True), done.reason
+    assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
     assert [suspect.name for suspect in done.suspects] == blamed
 
 
 def test_a_run_that_hangs_after_its_steps_fails(check: Callable[..., Check]) -> None:
     done = check(result(printed()[:2], None, timed_out=True))
-    assert (done.verdict, done.reason) == (Verdict.FAIL, "no end within 1 s")
+    assert (done.verdict, done.reason.sentence) == (Verdict.FAIL, "no end within 1 s")
 
 
 def test_a_summary_counts_where_mpirun_had_to_be_ended(check: Callable[..., Check]) -> None:
@@ -149,7 +153,7 @@ def test_a_summary_counts_where_mpirun_had_to_be_ended(check: Callable[..., Chec
 
 def test_a_head_that_is_gone_fails(check: Callable[..., Check]) -> None:
     done = check(RemoteError("node-0 (10.0.0.1 port 222): connection refused"))
-    assert (done.verdict, "connection refused" in done.reason) == (Verdict.FAIL, True)
+    assert (done.verdict, "connection refused" in done.reason.sentence) == (Verdict.FAIL, True)
 
 
 def test_a_node_that_died_is_named(check: Callable[..., Check], roll: Roll) -> None:
@@ -159,7 +163,7 @@ def test_a_node_that_died_is_named(check: Callable[..., Check], roll: Roll) -> N
     done = check(result(["training probe: node-0 rank 0: timed out"], status=1))
     assert done.verdict is Verdict.FAIL
     assert done.suspects == (DIED,)
-    assert done.reason.endswith("timed out; node-2: no route to host")
+    assert done.reason.sentence.endswith("timed out; node-2: no route to host")
 
 
 def test_one_rank_trains_alone(check: Callable[..., Check]) -> None:
@@ -219,12 +223,12 @@ def test_a_summary_is_what_the_ranks_report_of_themselves(check: Callable[..., C
     for forged in (without, other, by_another):
         done = check(result(forged))
         assert (done.verdict, done.suspects) == (Verdict.INCONCLUSIVE, ())
-        assert done.reason == "the summary by rank 0 is not what rank 2 reports"
+        assert done.reason.sentence == "the summary by rank 0 is not what rank 2 reports"
 
 
 def test_a_summary_without_its_steps_is_no_result(check: Callable[..., Check]) -> None:
     done = check(result([line for line in printed() if '"step"' not in line]))
-    assert (done.verdict, done.reason) == (Verdict.INCONCLUSIVE, "the summary has 4 steps, the output 0")
+    assert (done.verdict, done.reason.sentence) == (Verdict.INCONCLUSIVE, "the summary has 4 steps, the output 0")
     none = check(result([line for line in printed(steps=0) if '"step"' not in line]))
     assert none.verdict is Verdict.INCONCLUSIVE
 
@@ -235,7 +239,7 @@ def test_a_rank_that_did_not_report_itself_is_named_with_its_node(check: Callabl
         silent = replace(sums or played, unreported=(2,), rank_nodes=nodes)
         done = check(played, sums=silent) if sums else check(silent)
         assert done.verdict is Verdict.INCONCLUSIVE
-        assert done.reason == "rank 2 on node-2 did not report itself: the result is not of all ranks"
+        assert done.reason.sentence == "rank 2 on node-2 did not report itself: the result is not of all ranks"
 
 
 # The sums before training: every element is checked, and what is wrong is named.
@@ -261,7 +265,7 @@ def sums_of(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> list[Rank
 def test_right_sums_are_told_and_training_follows(check: Callable[..., Check], started: list[str]) -> None:
     done = check(result(printed()), sums=result(sums_of()))
     assert done.verdict is Verdict.PASS
-    assert done.reason.endswith("all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks")
+    assert done.reason.sentence.endswith("all_reduce: 50 sums of 2,000,000 elements are right on all 4 ranks")
     assert started[0] == "/w/all_reduce.py --device cpu --rounds 50"
     assert [words.split()[0] for words in started] == ["/w/all_reduce.py", "/w/training.py"]
     started.clear()
@@ -284,7 +288,7 @@ def test_sums_that_are_wrong_or_do_not_end_are_no_pass_and_nothing_is_trained(
     check: Callable[..., Check], started: list[str], sums: MpiResult, verdict: Verdict, words: str, blamed: list[str]
 ) -> None:
     done = check(result(printed()), sums=sums)
-    assert (done.verdict, words in done.reason) == (verdict, True), done.reason
+    assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
     assert [(suspect.kind, suspect.name) for suspect in done.suspects] == [("node", name) for name in blamed]
     assert len(started) == 1
 

@@ -36,14 +36,15 @@ def test_the_node_of_the_late_rank_is_named() -> None:
     (suspect,) = check.suspects
     assert suspect.name == "node-2"
     assert (
-        suspect.evidence == "rank 2 on node-2 did not enter all_gather 5 of group default_pg; it stands in a.py:2 wait"
+        suspect.evidence.sentence
+        == "rank 2 on node-2 did not enter all_gather 5 of group default_pg; it stands in a.py:2 wait"
     )
 
 
 def test_a_rank_that_says_nothing_is_named() -> None:
     check = conclude_hang(make_testbed(), result([stuck(0, 5), stuck(1, 5), stuck(3, 5)], 1))
     assert check
-    assert [suspect.evidence.startswith("rank 2 left no dump") for suspect in check.suspects] == [True]
+    assert [suspect.evidence.sentence.startswith("rank 2 left no dump") for suspect in check.suspects] == [True]
 
 
 def test_no_rank_speaks_for_another() -> None:
@@ -59,11 +60,11 @@ def test_what_nccls_ras_says_is_added_and_blames_nobody_by_itself() -> None:
     named = conclude_hang(make_testbed(), result([stuck(0, 5, ras=RAS), stuck(1, 5), stuck(2, 4), stuck(3, 5)], 1))
     assert named
     assert [suspect.name for suspect in named.suspects] == ["node-2"]
-    assert "NCCL RAS: process 60004 (GPU 0, node 10.0.0.13) does not answer" in named.reason
+    assert "NCCL RAS: process 60004 (GPU 0, node 10.0.0.13) does not answer" in named.reason.sentence
     alone = conclude_hang(make_testbed(), result([stuck(rank, 5, ras=RAS) for rank in range(4)], 1))
     assert alone
     assert (alone.verdict, alone.suspects) == (Verdict.FAIL, ())
-    assert "process 60004" in alone.reason
+    assert "process 60004" in alone.reason.sentence
 
 
 def step(number: int, loss: float = 2.0) -> str:
@@ -85,7 +86,7 @@ def test_the_log_of_an_own_training_is_judged(lines: list[str], verdict: Verdict
     workload = Workload(command=("python", "train.py"), log="torchtitan", steps=30)
     run = Run("run-1", LAB, load_suite("quick"), tmp_path)
     check = conclude_own(run, make_testbed(), workload, result([RankLine(line, 0) for line in lines]))
-    assert (check.verdict, words in check.reason) == (verdict, True), check.reason
+    assert (check.verdict, words in check.reason.sentence) == (verdict, True), check.reason
 
 
 @pytest.mark.parametrize(

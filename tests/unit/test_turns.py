@@ -86,7 +86,7 @@ def test_a_run_whose_slot_another_took_meanwhile_knows(monkeypatch: pytest.Monke
     held, others = ClusterLock(), [SimpleNamespace(id=uuid4())]  # one that has died, and still has its label
     with slot(Limit(None), monkeypatch, 30, held, others):
         others.append(SimpleNamespace(id=uuid4()))
-    assert held.lost == "the Prefect server was away for too long, and another run has this cluster now"
+    assert str(held.lost) == "the Prefect server was away for too long, and another run has this cluster now"
 
 
 def test_a_run_that_has_died_with_the_slot_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

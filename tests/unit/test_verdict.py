@@ -1,6 +1,7 @@
 """How verdicts combine, and the three lines of a verdict: who and what against what, since when, what to do."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from seatrial.history import open_store
 from seatrial.history.rows import RunRow
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Judgement, RunResult, Suspect, merge_suspects
 from seatrial.model.verdict import Verdict, worst
 from seatrial.report.html import report_html
@@ -39,53 +40,72 @@ def _connectivity(judgement: Judgement, *more: Suspect) -> Check:
     return Check("connectivity", DEGRADED, judgement.reason, judgements=(judgement,), suspects=suspects)
 
 
+def _said(checks: Sequence[Check], nodes: int = 1) -> tuple[Verdict, str]:
+    verdict, reason = conclude(checks, nodes)
+    return verdict, reason.sentence
+
+
 def test_a_number_is_said_with_unit_what_it_was_held_against_and_the_difference() -> None:
     verdict, reason = conclude([_connectivity(_slow("node-2", 23.64, -0.937))], nodes=4)
-    assert (verdict, reason) == (
+    assert (verdict, reason.sentence) == (
         DEGRADED,
         "node-2 (97 % sure): tcp_egress 23.6 MB/s on node-2, peers 375 MB/s (94 % less)",
     )
     _, reason = conclude([_connectivity(_slow("node-2", 2.36, -0.997, "history", "GB/s"))], nodes=4)
-    assert reason.endswith("tcp_egress 2.36 GB/s on node-2, earlier runs 787 GB/s (99.7 % less)")
+    assert reason.sentence.endswith("tcp_egress 2.36 GB/s on node-2, earlier runs 787 GB/s (99.7 % less)")
 
 
 def test_the_node_that_is_silent_is_the_subject_and_not_the_rank_that_noticed() -> None:
-    noticed = "rank 1 on node-1 gave up"
+    noticed = uncoded("rank 1 on node-1 gave up")
     checks = [
         Check("collectives", FAIL, noticed, suspects=(Suspect("node", "node-0", 0.9, SILENT),)),
-        Check("training", FAIL, "step_time of 4 of 4 nodes is longer"),
-        Check("connectivity", DEGRADED, "slow", suspects=(Suspect("link", "node-2--node-3", 0.8, "slow"),)),
+        Check("training", FAIL, uncoded("step_time of 4 of 4 nodes is longer")),
+        Check(
+            "connectivity",
+            DEGRADED,
+            uncoded("slow"),
+            suspects=(Suspect("link", "node-2--node-3", 0.8, uncoded("slow")),),
+        ),
     ]
-    assert conclude(checks, nodes=4) == (FAIL, f"node-0 (90 % sure): {SILENT}; also link node-2--node-3")
-    assert own_reason(checks[0], merge_suspects(checks)) == noticed
-    joined = replace(checks[0], reason=join((f"node-0: {SILENT}", "TCP was not measured")))
+    assert _said(checks, nodes=4) == (FAIL, f"node-0 (90 % sure): {SILENT}; also link node-2--node-3")
+    assert own_reason(checks[0], merge_suspects(checks)) == noticed.sentence
+    joined = replace(checks[0], reason=join((placed("node-0", SILENT), uncoded("TCP was not measured"))))
     assert own_reason(joined, merge_suspects(checks)) == "blames node-0; TCP was not measured"
 
 
 def test_who_is_slow_elsewhere_comes_before_a_worse_check_that_names_nobody() -> None:
     checks = [
-        Check("connectivity", DEGRADED, "slow", suspects=(Suspect("node", "node-5", 0.9, "sends 24 MB/s"),)),
-        Check("collectives", FAIL, "all_reduce: no end within 61 s"),
+        Check(
+            "connectivity",
+            DEGRADED,
+            uncoded("slow"),
+            suspects=(Suspect("node", "node-5", 0.9, uncoded("sends 24 MB/s")),),
+        ),
+        Check("collectives", FAIL, uncoded("all_reduce: no end within 61 s")),
     ]
     said = "node-5 (90 % sure): sends 24 MB/s; also collectives: all_reduce: no end within 61 s"
-    assert conclude(checks, nodes=16) == (FAIL, said)
+    assert _said(checks, nodes=16) == (FAIL, said)
 
 
 def test_what_no_node_explains_says_so_and_a_chain_names_its_cause_once() -> None:
-    launch = Check("launch", INCONCLUSIVE, "the image cannot be pulled")
+    launch = Check("launch", INCONCLUSIVE, uncoded("the image cannot be pulled"))
     rest = [Check(name, Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="launch")) for name in ("a", "b")]
-    assert conclude([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
+    assert _said([launch, *rest]) == (INCONCLUSIVE, "launch: the image cannot be pulled")
     assert [str(check.reason) for check in rest] == ["launch did not work"] * 2
     unread = Reason.of("history-unavailable", problem="no such folder")
-    assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[1] == f"launch: {unread}"
-    _, reason = conclude([Check("collectives", FAIL, "no rows"), Check("training", FAIL, "no loss")], nodes=8)
-    assert reason == "no single node explains it: collectives: no rows; also training"
+    assert conclude([Check(name, INCONCLUSIVE, unread) for name in ("launch", "teardown")])[1] == placed(
+        "launch", unread
+    )
+    _, reason = conclude(
+        [Check("collectives", FAIL, uncoded("no rows")), Check("training", FAIL, uncoded("no loss"))], nodes=8
+    )
+    assert reason.sentence == "no single node explains it: collectives: no rows; also training"
 
 
 def test_what_else_is_bad_is_named_in_short() -> None:
     nodes = [Measurement("matmul", 1.0, "TFLOP/s", Subject("node", f"node-{n}")) for n in range(900)]
-    assert also([*nodes, samples.busbw(1.0)]) == "also matmul on node-[0-899], all_reduce busbw"
-    assert also([]) == ""
+    assert also([*nodes, samples.busbw(1.0)]).sentence == "also matmul on node-[0-899], all_reduce busbw"
+    assert not also([])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +123,7 @@ def test_since_when(verdict: Verdict, earlier: str, said: str) -> None:
     kinds = {"p": PASS, "f": FAIL, "i": INCONCLUSIVE}
     start = samples.STARTED
     rows = [
-        RunRow(f"r{n}", "east", "quick", at, at, kinds[kind], "", {}, "/gone")
+        RunRow(f"r{n}", "east", "quick", at, at, kinds[kind], Reason(), {}, "/gone")
         for n, kind in enumerate(earlier, 1)
         for at in [start - timedelta(days=n)]
     ]
@@ -145,7 +165,7 @@ def test_the_history_knows_what_lacked_a_baseline(tmp_path: Path) -> None:
     nothing = replace(judged, source="sanity", expected=type(judged.expected)())
     with open_store(f"sqlite:///{tmp_path / 'h.sqlite'}") as store:
         for run_id, judgement in (("first", nothing), ("later", judged)):
-            check = Check("collectives", PASS, "fine", judgements=(judgement,))
+            check = Check("collectives", PASS, uncoded("fine"), judgements=(judgement,))
             store.save(replace(samples.healthy_local(), run_id=run_id, checks=[check]), tmp_path)
         assert {row.run_id: row.lacks_baseline for row in store.runs()} == {"first": True, "later": False}
 
@@ -155,7 +175,7 @@ WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLU
 
 def test_nothing_measured_is_never_a_pass() -> None:
     assert worst([]) is Verdict.INCONCLUSIVE
-    assert conclude([]) == (Verdict.INCONCLUSIVE, "nothing was measured")
+    assert _said([]) == (Verdict.INCONCLUSIVE, "nothing was measured")
 
 
 @pytest.mark.parametrize("index", range(len(WORST_FIRST)))
@@ -169,12 +189,12 @@ def test_exit_statuses() -> None:
 
 def test_the_reason_is_that_of_the_worst_checks() -> None:
     checks = [
-        Check("a", Verdict.PASS, "fine"),
-        Check("b", Verdict.FAIL, "broken"),
-        Check("c", Verdict.FAIL, "too"),
-        Check("d", Verdict.NOT_RUN, "no"),
+        Check("a", Verdict.PASS, uncoded("fine")),
+        Check("b", Verdict.FAIL, uncoded("broken")),
+        Check("c", Verdict.FAIL, uncoded("too")),
+        Check("d", Verdict.NOT_RUN, uncoded("no")),
     ]
-    assert conclude(checks) == (Verdict.FAIL, "b: broken; also c")
+    assert _said(checks) == (Verdict.FAIL, "b: broken; also c")
 
 
 @pytest.mark.parametrize(
@@ -189,20 +209,30 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
 def test_the_reason_of_a_fault_is_what_its_suspect_did(
     reason: str, verdict: Verdict, suspects: dict[str, float], said: str
 ) -> None:
-    blamed = tuple(Suspect("node", name, confidence, f"{name} is slow") for name, confidence in suspects.items())
-    assert conclude([Check("a", verdict, reason, suspects=blamed)], nodes=4) == (verdict, said)
+    blamed = tuple(
+        Suspect("node", name, confidence, uncoded(f"{name} is slow")) for name, confidence in suspects.items()
+    )
+    assert _said([Check("a", verdict, uncoded(reason), suspects=blamed)], nodes=4) == (verdict, said)
 
 
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:
     checks = [
-        Check("a", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.5, "slow"),)),
-        Check("b", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.9, "refused"), Suspect("link", "n1", 0.6, "x"))),
+        Check("a", Verdict.FAIL, Reason(), suspects=(Suspect("node", "n1", 0.5, uncoded("slow")),)),
+        Check(
+            "b",
+            Verdict.FAIL,
+            Reason(),
+            suspects=(Suspect("node", "n1", 0.9, uncoded("refused")), Suspect("link", "n1", 0.6, uncoded("x"))),
+        ),
     ]
     assert merge_suspects(checks) == [
-        Suspect("node", "n1", 0.9, "slow; refused", FAIL),
-        Suspect("link", "n1", 0.6, "x", FAIL),
+        Suspect("node", "n1", 0.9, uncoded("slow; refused"), FAIL),
+        Suspect("link", "n1", 0.6, uncoded("x"), FAIL),
     ]
     corrupt = Check(
-        "c", Verdict.CORRUPT, "", suspects=(Suspect("node", "n2", 0.6, "wrong"), Suspect("node", "n3", 0.2, ""))
+        "c",
+        Verdict.CORRUPT,
+        Reason(),
+        suspects=(Suspect("node", "n2", 0.6, uncoded("wrong")), Suspect("node", "n3", 0.2, uncoded(""))),
     )
     assert [suspect.name for suspect in merge_suspects([*checks, corrupt])] == ["n2", "n1", "n1", "n3"]

@@ -39,7 +39,7 @@ from seatrial.checks.contract import (
 from seatrial.checks.metrics import COLLECTIVE_METRICS, Doubt
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, caused, join
+from seatrial.model.reason import Reason, caused, join, uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import INTRA, NETWORK, arm_of
 from seatrial.model.sizes import size_span
@@ -106,7 +106,7 @@ def collectives(context: CheckContext) -> StepResult:
     check = Check(
         _NAME,
         verdict,
-        join(outcome.reason for outcome in bad) or right,
+        join(outcome.reason for outcome in bad) or uncoded(right),
         time.monotonic() - started,
         tuple(m for outcome in outcomes for m in outcome.measurements),
         suspects=present.suspects,
@@ -167,7 +167,7 @@ def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[Sw
     return outcome, replace(now, suspects=(*present.suspects, *gone))
 
 
-def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> str | None:
+def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> Reason | None:
     """The reason not to try the operation, where it could not show anything."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     if gone := next((outcome for outcome in outcomes if outcome.fabric_gone), None):

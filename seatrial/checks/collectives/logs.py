@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.causes import Finding
 from seatrial.checks.collectives.problems import Problem, interleaved
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -128,7 +128,7 @@ def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None
     return None
 
 
-def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> str | None:
+def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> Reason | None:
     """Return the reason if the header names all ranks on more hosts than `nodes`; else None."""
     hosts = {device.host for device in sweep.devices}
     if len(sweep.devices) != ranks or sweep.groups > 1 or len(hosts) <= nodes:
@@ -167,7 +167,7 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     """A check that is inconclusive where a control arm is as fast as its treatment; None where none is."""
-    reasons = []
+    reasons: list[Reason] = []
     for control in arms:
         treatment = treatment_of(control, arms, nodes)
         if treatment is None:
@@ -185,7 +185,7 @@ def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
             fast=number(fast),
         )
         reasons.append(reason)
-    return Check("control", Verdict.INCONCLUSIVE, "; ".join(reasons)) if reasons else None
+    return Check("control", Verdict.INCONCLUSIVE, join(reasons)) if reasons else None
 
 
 def _is_off(name: str, value: str) -> bool:

@@ -33,7 +33,7 @@ from seatrial.checks.collectives.problems import (
 )
 from seatrial.checks.failures import classify_failure, fabric_gone, log_reason, unwitnessed
 from seatrial.model.measurement import ConditionValue, Measurement
-from seatrial.model.reason import Reason, extended, join, placed
+from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import INTRA, LATENCY, NETWORK
 from seatrial.model.sizes import format_size
@@ -57,7 +57,7 @@ class SweepOutcome:
 
     operation: str
     verdict: Verdict
-    reason: str
+    reason: Reason
     measurements: tuple[Measurement, ...] = ()
     fabric_gone: bool = False
     way: str = ""
@@ -101,8 +101,8 @@ def conclude(
     if problem is None:
         first, last = format_size(rows[0].size), format_size(rows[-1].size)
         span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
-        reason = f"{setting.name}: {span}, every result right" + (f", {way}" if way else "")
-        return SweepOutcome(setting.name, Verdict.PASS, reason, measurements, way=way)
+        right = uncoded(f"{span}, every result right" + (f", {way}" if way else ""))
+        return SweepOutcome(setting.name, Verdict.PASS, placed(setting.name, right), measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
     return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
@@ -141,7 +141,9 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
         return Verdict.INCONCLUSIVE, Reason.of("no-rows")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
         verdict, why = classify_failure(
-            result, began=_began(sweep), messages=(*map(log_reason, sweep.findings), *sweep.errors) if sweep else ()
+            result,
+            began=_began(sweep),
+            messages=(*map(log_reason, sweep.findings), *map(uncoded, sweep.errors)) if sweep else (),
         )
         return verdict, extended(why, f" (after {len(rows)} sizes)") if rows else why
     if not sweep.checked:

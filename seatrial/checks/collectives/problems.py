@@ -16,7 +16,7 @@ from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.words import number
 
-Problem = tuple[Verdict, str]
+Problem = tuple[Verdict, Reason]
 Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
 SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
 _ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many

@@ -19,7 +19,7 @@ from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError
 from seatrial.model.measurement import ConditionValue
-from seatrial.model.reason import Reason, extended, join, placed
+from seatrial.model.reason import Reason, extended, join, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.sizes import format_size
@@ -158,7 +158,7 @@ def _argv(
     return gloo_argv(run, testbed, settings, planned, label)
 
 
-def naming_flooders(reason: str, suspects: Sequence[Suspect]) -> str:
+def naming_flooders(reason: Reason, suspects: Sequence[Suspect]) -> Reason:
     """Append the nodes that flooded the output to the reason."""
     names = ", ".join(suspect.name for suspect in suspects) or "the output does not name the node"
     return extended(reason, f" ({names})")
@@ -351,7 +351,7 @@ def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
     plateaus = [m.value for m in measurements]
     low, high = number(min(plateaus, default=0.0)), number(max(plateaus, default=0.0))
     span = low if low == high else f"{low} to {high}"
-    summary = f"{name}: {span} GB/s on {len(outcomes)} nodes, every result right"
+    summary = placed(name, uncoded(f"{span} GB/s on {len(outcomes)} nodes, every result right"))
     broken = tuple(
         Suspect("node", node, 1.0, outcome.reason)
         for node, outcome in bad.items()

@@ -35,12 +35,12 @@ from seatrial.checks.connectivity.stages import (
 )
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.contract import CheckContext, CheckType, PlannedNodes, PlannedPart, StepResult
-from seatrial.checks.failures import starved_reason
+from seatrial.checks.failures import log_reason, starved_reason
 from seatrial.checks.metrics import CONNECTIVITY_METRICS
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, recorded
+from seatrial.model.reason import Reason, caused, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.setup import NodeHardware
 from seatrial.model.testbed import Testbed
@@ -57,8 +57,8 @@ from seatrial.text.words import count, some_of
 
 _BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
 MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
-Attempt = Callable[[Testbed], str | None]  # why MPI fails over that testbed, None when it works
-Guilty = tuple[str, str]  # a node, and why
+Attempt = Callable[[Testbed], Reason | None]  # why MPI fails over that testbed, None when it works
+Guilty = tuple[str, Reason]  # a node, and why
 log = logging.getLogger("seatrial.connectivity")
 _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 
@@ -123,7 +123,7 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
     ]
 
 
-def without_gpus(testbed: Testbed, contacts: Contacts) -> str | None:
+def without_gpus(testbed: Testbed, contacts: Contacts) -> Reason | None:
     """Return the reason if GPUs are expected and no node has one; None if any has one or does not report."""
     expected = {node.gpus for node in testbed.nodes}
     if not contacts or 0 in expected or any(contact.facts["gpus"] != 0 for contact in contacts.values()):
@@ -131,12 +131,12 @@ def without_gpus(testbed: Testbed, contacts: Contacts) -> str | None:
     return Reason.of("gpus-none", nodes=len(contacts), expected=min(expected))
 
 
-def _gpus_found(contact: NodeConnection, expected: int) -> str:
+def _gpus_found(contact: NodeConnection, expected: int) -> Reason:
     if contact.facts["gpus"] is None:
         problem = str(contact.facts.get("gpu_problem") or "")
         cause = telling(problem)
         reason = Reason.of("gpus-uncountable", problem=problem or "nvidia-smi fails or does not answer within 30 s")
-        return recorded(str(reason), cause.code) if cause else reason
+        return caused(reason, log_reason(cause) if cause else None)
     return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)
 
 
@@ -148,12 +148,12 @@ class HostnameResult:
     missing: tuple[str, ...]
 
     @property
-    def why(self) -> str | None:
+    def why(self) -> Reason | None:
         """The reason why nodes are missing; None if none is."""
         if not self.missing:
             return None
         if self.result.cause:
-            return self.result.cause
+            return uncoded(self.result.cause)
         if self.result.timed_out:
             return Reason.of("mpirun-hostname-failed", ended=f"did not end within {self.result.seconds:.0f} s")
         ended = f"ended with status {self.result.exit_status} and did not show it"

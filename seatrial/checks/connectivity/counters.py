@@ -39,7 +39,7 @@ class Rise:
         return f"{self.node}/{self.part} rose by {self.by}"
 
 
-def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
+def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple[list[Check], list[Reason]]:
     """Ask the nodes that have counters once more; return the checks with evidence of what rose, and notes."""
     found = context.recall(Findings)
     before = {

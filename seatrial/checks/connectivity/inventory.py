@@ -63,9 +63,9 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
     return suspects
 
 
-def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
+def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[Reason]:
     """Remarks for people, without blame; one for all GPUs with the same reason."""
-    names: dict[str, list[str]] = defaultdict(list)
+    names: dict[Reason, list[str]] = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):
             names[reason].append(f"{node}/{gpu.name}")
@@ -111,7 +111,7 @@ def _times(events: Sequence[tuple[str, KernelEvent]]) -> dict[str, object]:
     }
 
 
-def _limits(inventories: Inventories) -> Iterator[str]:
+def _limits(inventories: Inventories) -> Iterator[Reason]:
     full = [name for name, node in inventories.items() if (node.disk_free_gb or _LEAST_FREE_GB) < _LEAST_FREE_GB]
     small = [name for name, node in inventories.items() if node.gpus and (node.shm_gb or _LEAST_SHM_GB) < _LEAST_SHM_GB]
     if full:
@@ -120,7 +120,7 @@ def _limits(inventories: Inventories) -> Iterator[str]:
         yield Reason.of("shm-small", nodes=some_of(small), least_gb=f"{_LEAST_SHM_GB:g}")
 
 
-def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[str]:
+def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Reason]:
     """One remark for each way in which nodes of a model differ from most of them."""
     by_attribute: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for node, inventory in inventories.items():
@@ -194,7 +194,7 @@ def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
     return ((node, gpu) for node, inventory in inventories.items() for gpu in inventory.gpus)
 
 
-def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[Reason]:
     """One remark for the nodes whose driver is older than the CUDA of their software needs."""
     old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node, own_versions in versions.items():
@@ -220,7 +220,7 @@ def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None =
 
     Kernels and drivers are compared between nodes of the same model only, where `models` has it by node.
     """
-    differences: dict[str, list[tuple[str, float]]] = {node: [] for node in by_node}
+    differences: dict[str, list[tuple[Reason, float]]] = {node: [] for node in by_node}
     for package in COMPARED:
         model_by_node = (models or {}) if package in _OF_THE_HOST else {}
         peers: dict[str, dict[str, Versions]] = defaultdict(dict)  # by model
@@ -236,7 +236,7 @@ def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None =
     ]
 
 
-def unknown(by_node: Mapping[str, Versions]) -> list[str]:
+def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
     """Return a sentence per package whose version some nodes do not report; it is not compared there."""
     silent = {package: [node for node in by_node if by_node[node].get(package, "") is None] for package in COMPARED}
     return [
@@ -246,7 +246,7 @@ def unknown(by_node: Mapping[str, Versions]) -> list[str]:
     ]
 
 
-def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tuple[str, tuple[str, float]]]:
+def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tuple[str, tuple[Reason, float]]]:
     """The nodes that differ in `package` from the commonest version, how, and how common that one is."""
     reported = {node: version for node, versions in by_node.items() if (version := versions.get(package)) is not None}
     if not reported:

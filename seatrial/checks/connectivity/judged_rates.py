@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.checks.connectivity.rates import SLOW_FACTOR, slow_cut, usual_by_node
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, once
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import measured, quantity
@@ -20,7 +20,7 @@ def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgeme
     rates = _Rates(once(check.measurements), model_by_node)
     judgements = []
     for suspect in check.raw.suspects if rates.usual else ():
-        match code_of(suspect.evidence):
+        match suspect.evidence.code:
             case "tcp-node-slow":
                 judgements += rates.of_node(suspect.name)
             case "tcp-link-slow":

@@ -16,7 +16,7 @@ from seatrial.checks.connectivity.reachability import Pair, connected, cut_names
 from seatrial.checks.metrics import TCP
 from seatrial.model.baseline import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, join, placed
+from seatrial.model.reason import Reason, join, placed, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -267,13 +267,13 @@ def _are_many(slow: Collection[str], streams: Streams) -> bool:
     return len(slow) * _CLEAR_MINORITY > len(egress(streams).keys() | ingress(streams).keys())
 
 
-def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> str:
-    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a group; else ""."""
+def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> Reason:
+    """Return the reason if too many nodes are slow to blame any, and too few for the judge to see a group."""
     level = levelled(streams, model_by_node or {})
     slow, nodes = slow_nodes(level), egress(streams).keys() | ingress(streams).keys()
     judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
     if judge_sees or not _are_many(slow, streams):
-        return ""
+        return Reason()
     usual = number(_faster_half(egress(streams).values()))
     return Reason.of("tcp-nodes-divided", slow=len(slow), nodes=len(nodes), names=some_of(slow), usual=usual)
 
@@ -311,10 +311,10 @@ class Findings:
 
     testbed: Testbed
     suspects: list[Suspect] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Reason] = field(default_factory=list)
     impaired: list[Suspect] = field(default_factory=list)  # what works, and less well than it should
-    doubts: list[str] = field(default_factory=list)  # why something says nothing of the nodes
-    notes: list[str] = field(default_factory=list)  # remarks without blame
+    doubts: list[Reason] = field(default_factory=list)  # why something says nothing of the nodes
+    notes: list[Reason] = field(default_factory=list)  # remarks without blame
     measurements: list[Measurement] = field(default_factory=list)
     streams: dict[Pair, float] = field(default_factory=dict)  # each the best of all its tries, also of the repeats
     model_by_node: Mapping[str, str] = field(default_factory=dict)
@@ -328,14 +328,14 @@ class Findings:
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
         doubts = self._all_doubts()
         bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
-        named = {bad_one.partition(":")[0] for bad_one in bad[:3]}
+        named = {place for bad_one in bad[:3] for place in bad_one.places}
         others = host_list(s.name for s in (*self.suspects, *impaired) if s.name not in named)
         unsure = Verdict.DEGRADED if impaired else Verdict.INCONCLUSIVE if doubts else Verdict.PASS
-        good = f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each other and run MPI"
+        good = uncoded(f"{len(self.testbed.nodes)} of {self.node_count} nodes answer, reach each other and run MPI")
         return Check(
             name=NAME,
             verdict=Verdict.FAIL if self.problems else unsure,
-            reason=join((*bad[:3], *([f"also {others}"] if others else []), *doubts)) if bad or doubts else good,
+            reason=join((*bad[:3], uncoded(f"also {others}" if others else ""), *doubts)) or good,
             seconds=self.seconds,
             measurements=tuple(self.measurements),
             suspects=(*self.suspects, *impaired),
@@ -362,7 +362,7 @@ class Findings:
         if cleared := sorted(slow - {suspect.name for suspect in slow_suspects(self.streams, self.model_by_node)}):
             log.info("%s: slow at first, not when measured again", host_list(cleared))
 
-    def blame_nodes(self, evidence: Mapping[str, str]) -> None:
+    def blame_nodes(self, evidence: Mapping[str, Reason]) -> None:
         """Blame each node that `evidence` names, and set it aside."""
         self.blame((Suspect("node", name, 1.0, why) for name, why in evidence.items()), evidence)
 
@@ -378,6 +378,6 @@ class Findings:
             self.problems.append(Reason.of("left-out-without-blame", unblamed=host_list(unblamed)))
         self.testbed = self.testbed.without(names)
 
-    def _all_doubts(self) -> list[str]:
+    def _all_doubts(self) -> list[Reason]:
         split = divided(self.streams, self.model_by_node)
         return [*self.doubts, split] if split else self.doubts

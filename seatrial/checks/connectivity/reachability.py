@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Suspect
 from seatrial.text.hostlist import host_list
 
@@ -18,7 +18,7 @@ class TriedPairs:
     """The peers that each node tried, and the errors by (from, to); a tried pair without an error worked."""
 
     peers: Mapping[str, Collection[str]]
-    failed: Mapping[Pair, str]
+    failed: Mapping[Pair, Reason]
 
     @property
     def count(self) -> int:
@@ -45,12 +45,12 @@ def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
 class Blame:
     """`suspects` are named to people; `set_aside` are the nodes to take out so that all remaining pairs work.
 
-    `setup`: why no node is blamed, if nothing works that was tried; "" else.
+    `setup`: why no node is blamed, if nothing works that was tried; None else.
     """
 
     suspects: tuple[Suspect, ...] = ()
     set_aside: tuple[str, ...] = ()
-    setup: str = ""
+    setup: Reason | None = None
 
 
 def blame(tried: TriedPairs) -> Blame:
@@ -84,7 +84,7 @@ def blame(tried: TriedPairs) -> Blame:
         {pair: why for pair, why in failed.items() if pair <= left}, {name: peers[name] & left for name in left}
     )
     name, parties = cut_names(sides)
-    error = next(iter(across.values()), "not tried")
+    error = next(iter(across.values()), uncoded("not tried"))
     cut = Suspect("link", name, 0.9, Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error))
     return Blame((cut, *rest.suspects), (*cut_off, *rest.set_aside))
 
@@ -110,7 +110,7 @@ def cut_names(sides: Sequence[frozenset[str]]) -> tuple[str, str]:
     return "--".join(lists), f"{', '.join(lists[:-1])} and {lists[-1]}"
 
 
-def _greedy(failed: dict[frozenset[str], str], peers: Mapping[str, set[str]]) -> Blame:
+def _greedy(failed: dict[frozenset[str], Reason], peers: Mapping[str, set[str]]) -> Blame:
     suspects: list[Suspect] = []
     set_aside: list[str] = []
     while failed:
@@ -124,7 +124,7 @@ def _greedy(failed: dict[frozenset[str], str], peers: Mapping[str, set[str]]) ->
     return Blame(tuple(suspects), tuple(set_aside))
 
 
-def _suspects_of(name: str, failed: Mapping[frozenset[str], str], peers: Mapping[str, set[str]]) -> list[Suspect]:
+def _suspects_of(name: str, failed: Mapping[frozenset[str], Reason], peers: Mapping[str, set[str]]) -> list[Suspect]:
     """The node, or its links; more links than a person would look at are one finding."""
     others = len(peers[name])
     error = next(iter(failed.values()))

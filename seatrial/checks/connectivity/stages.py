@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import FloodError, LaunchError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, identity, join, placed, unplaced
+from seatrial.model.reason import Reason, join, placed, unplaced
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
@@ -36,7 +36,7 @@ MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
 Contacts = Mapping[str, NodeConnection]  # by node name
 Peers = Mapping[str, Sequence[str]]  # whom each node tries
 log = logging.getLogger("seatrial.connectivity")
-Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # the error by peer, "" if none
+Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, Reason]]  # the error by peer, empty if none
 
 
 class Connectivity(Strict):
@@ -180,7 +180,7 @@ def _ask_nodes(findings: Findings, contacts: Contacts, peers: Peers, question: Q
         at_once=fan_out(testbed),
     )
     findings.blame_nodes({name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)})
-    failed: dict[tuple[str, str], str] = {}
+    failed: dict[tuple[str, str], Reason] = {}
     for name, answer in answers.items():
         if isinstance(answer, FloodError):
             continue
@@ -207,14 +207,14 @@ class RollCall:
 
     testbed: Testbed
     suspects: tuple[Suspect, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[Reason, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on a loss of nodes: those taken away on purpose are no failure of the cluster."""
         return Verdict.FAIL if self.suspects else Verdict.INCONCLUSIVE
 
-    def reason(self, broken: str) -> str:
+    def reason(self, broken: Reason) -> Reason:
         """Join `broken` with the problems; without suspects, the platform's reason comes first."""
         return join((broken, *self.problems) if self.suspects else (*self.problems, broken))
 
@@ -245,17 +245,15 @@ def _excused(testbed: Testbed, findings: Findings) -> RollCall:
         if suspect.name in by_name and (blameless_reason := testbed.blameless_reason(by_name[suspect.name]))
     }
     blamed = tuple(suspect for suspect in findings.suspects if suspect.name not in excuses)
-    problems = [
-        problem for problem in (*findings.problems, *findings.doubts) if problem.partition(":")[0] not in excuses
-    ]
-    nodes_by_reason: dict[Hashable, list[str]] = {}  # a job that ends takes all of its nodes away
+    problems = [each for each in (*findings.problems, *findings.doubts) if excuses.keys().isdisjoint(each.places)]
+    nodes_by_reason: dict[Reason, list[str]] = {}  # a job that ends takes all of its nodes away
     for name, why in excuses.items():
-        nodes_by_reason.setdefault(identity(why), []).append(name)
-    placed_excuses = [placed(host_list(sorted(names)), excuses[names[0]]) for names in nodes_by_reason.values()]
+        nodes_by_reason.setdefault(why, []).append(name)
+    placed_excuses = [placed(host_list(sorted(names)), why) for why, names in nodes_by_reason.items()]
     return RollCall(findings.testbed, blamed, (*problems, *placed_excuses))
 
 
-def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:
+def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: Reason) -> None:
     """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get through."""
     ended_early = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
     now = roll_call(run, testbed) if ended_early or repeated.over else None
@@ -295,7 +293,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         streams = explore_again(plan, doubtful, nth, measure, findings.streams if findings else {})
     except NodesError as floods:
         repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
-        repeated.broke(Verdict.FAIL, str(floods))
+        repeated.broke(Verdict.FAIL, floods.reason)
         return
     finally:
         for contact in contacts.values():
@@ -306,5 +304,5 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     # Without the best of its neighbours a healthy node looks slow.
     lacking = {name for pair in planned if pair not in streams for name in pair}
     repeated.measurements += [m for m in measurements(streams) if m.subject.name not in lacking]
-    if silent := [str(greeted[name]) for name in greeted if name not in contacts]:
-        conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, "; ".join(silent[:3]))
+    if silent := [answer.reason for answer in greeted.values() if isinstance(answer, RemoteError)]:
+        conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, join(silent[:3]))

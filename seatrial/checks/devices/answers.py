@@ -44,7 +44,7 @@ class Problem:
     """A verdict with its reason and, if known, its suspect."""
 
     verdict: Verdict
-    reason: str
+    reason: Reason
     suspect: Suspect | None = None
 
     @classmethod

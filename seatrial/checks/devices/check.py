@@ -29,7 +29,7 @@ from seatrial.checks.devices.section import Devices, plan_devices
 from seatrial.checks.metrics import DEVICE_METRICS, Doubt
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -67,7 +67,9 @@ def devices(context: CheckContext) -> StepResult:
         PROBE,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
         join(problem.reason for problem in problems)
-        or f"{count(found, 'device')} of {count(len(by_node), 'node')} {'was' if found == 1 else 'were'} measured",
+        or uncoded(
+            f"{count(found, 'device')} of {count(len(by_node), 'node')} {'was' if found == 1 else 'were'} measured"
+        ),
         time.monotonic() - started,
         (*_measurements(by_node), *disk_measurements(disks)),
         suspects=suspects,

@@ -121,7 +121,9 @@ def _measured_again(
     for name, again in repeated.items():
         if not {doubt.measurement.series() for doubt in doubts[name]} <= {m.series() for m in again.measurements}:
             again.check = None  # time was over: without its best neighbour a healthy node looks slow
-    return judge([again.added_to(Check(name, Verdict.PASS, "")) for name, again in repeated.items()], repeat, until)
+    return judge(
+        [again.added_to(Check(name, Verdict.PASS, Reason())) for name, again in repeated.items()], repeat, until
+    )
 
 
 def _doubts(check: Check) -> list[Doubt]:
@@ -151,7 +153,7 @@ class _Rounds:
         self.testbed, self.sweep = context.testbed, sweep
         self._run, self._section, self._until = context.run, section, until
         self._suspects: list[Suspect] = []
-        self._problems: list[str] = []
+        self._problems: list[Reason] = []
         self._spent = False
         self.state: State = start([node.name for node in self.testbed.nodes], _gpus(self.testbed), self.testbed.groups)
 
@@ -215,12 +217,10 @@ class _Rounds:
         suspects = {(suspect.kind, suspect.name): suspect for suspect in surest_last}
         named = bool(self._suspects) or any(finding.named for finding in localization.findings)
         spent = Reason.of("localize-budget-spent", rounds=self.state.rounds, budget_s=f"{self._run.suite.budget_s:g}")
-        reasons = [
-            *self._problems,
-            *([localization.reason] if self.state.tests else []),
-            *([spent] if self._spent else []),
-        ]
-        reason = join(reasons) or Reason.of("localize-nothing-measured", rounds=self.state.rounds)
+        found = localization.reason if self.state.tests else None
+        reason = join((*self._problems, found, spent if self._spent else None)) or Reason.of(
+            "localize-nothing-measured", rounds=self.state.rounds
+        )
         return Check(LOCALIZE, fault if named else Verdict.INCONCLUSIVE, reason, suspects=tuple(suspects.values()))
 
 
@@ -259,7 +259,7 @@ def _document(
     return localization.to_dict() | {
         "verdict": check.verdict.value,
         "code": check.to_dict()["code"],
-        "reason": check.reason,
+        "reason": check.reason.sentence,
         "suspects": [suspect.to_dict() for suspect in check.suspects],
         "rounds": rounds,
         "collective": collective,

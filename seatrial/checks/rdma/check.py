@@ -38,7 +38,7 @@ from seatrial.checks.rdma.section import (
 )
 from seatrial.model.errors import MissingError, RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -104,7 +104,7 @@ def rdma(context: CheckContext) -> StepResult:
         _NAME,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
         join(problem.reason for problem in problems[:4])
-        or f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}",
+        or uncoded(f"{count(len(links), 'pair')} of nodes on {count(len(trial.rails), 'rail')}"),
         time.monotonic() - started,
         tuple(found.measurements),
         suspects=tuple(problem.suspect for problem in problems if problem.suspect),
@@ -276,7 +276,7 @@ def _silent(name: str, error: RemoteError) -> Problem:
     return Problem.of(Verdict.FAIL, Suspect("node", name, 0.9, error.reason))
 
 
-def _failed(pair: Pair, device: str, what: str, verdict: Verdict = Verdict.FAIL) -> Problem:
+def _failed(pair: Pair, device: str, what: object, verdict: Verdict = Verdict.FAIL) -> Problem:
     code = "rdma-wrong" if verdict is Verdict.CORRUPT else "rdma-failed"
     evidence = Reason.of(code, device=device, what=what)
     return Problem.of(verdict, Suspect("link", link_name(*pair), 0.7, evidence))

@@ -31,7 +31,7 @@ from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
@@ -72,7 +72,7 @@ def storage(context: CheckContext) -> StepResult:
         _NAME,
         worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
         join(problem.reason for problem in problems)
-        or f"{count(nodes, 'node')} agree on what they read from {some_of(section.paths)}",
+        or uncoded(f"{count(nodes, 'node')} agree on what they read from {some_of(section.paths)}"),
         time.monotonic() - started,
         tuple(measurement for trial in trials for measurement in trial.measurements),
         suspects=tuple(problem.suspect for problem in problems if problem.suspect),
@@ -238,7 +238,7 @@ class _Trial:
         """Nodes that gave no answer; without a suspect where all did so, or where the space is spent."""
         failed = self.nodes.failed
         for name, error in failed.items():
-            if any(words in error.reason for words in _FULL):
+            if any(words in str(error.reason.values.get("problem")) for words in _FULL):
                 yield Problem(
                     Verdict.INCONCLUSIVE, Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone)
                 )

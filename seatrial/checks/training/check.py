@@ -38,7 +38,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Training, plan_training
 from seatrial.checks.training.stuck import conclude_hang
 from seatrial.config.run import Run
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -98,7 +98,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
         return Check(NAME, Verdict.FAIL, reason, result.seconds)
     if not bad:
         right = f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {ranks} ranks"
-        return Check(NAME, Verdict.PASS, right, result.seconds)
+        return Check(NAME, Verdict.PASS, uncoded(right), result.seconds)
     wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
     reason = Reason.of("sums-wrong", wrong=wrong, bad=len(bad), ranks=ranks, first=first, rounds=sums.rounds)
     suspects = []
@@ -177,7 +177,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
     fell, took = fraction(trained.loss_drop or 0), quantity(step_ms, "ms")
     learned = f"the loss fell by {fell} in {len(trained.losses)} steps of {took}"
-    good = f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
+    good = uncoded(f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters")
     verdict, reason = problem_found or (Verdict.PASS, good)
     return Check(
         NAME,

@@ -26,7 +26,7 @@ from seatrial.checks.training.section import Workload
 from seatrial.checks.training.stuck import conclude_hang
 from seatrial.config.run import Run
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -199,7 +199,7 @@ class _Course:
 def train_llama(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, label: str) -> Check:
     """Train over every rank; after each interruption once more, from the last checkpoint."""
     course = _Course()
-    check = Check(NAME, Verdict.INCONCLUSIVE, "")
+    check = Check(NAME, Verdict.INCONCLUSIVE, Reason())
     for number, interrupt in enumerate((*workload.interrupt, None)):
         victim = _victim(run, testbed, interrupt.node, number) if interrupt else None
         kill = ["--die", f"{victim}:{interrupt.seconds:g}"] if interrupt else []
@@ -271,7 +271,7 @@ def _without_end(testbed: Testbed, result: MpiResult) -> Check:
     return Check(NAME, verdict, reason, result.seconds)
 
 
-def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
+def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
     """The first problem of a training that ended, if any."""
     if len(last.ranks) != testbed.world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(last.ranks), world_size=testbed.world_size)
@@ -290,7 +290,7 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, str] | None:
     return None
 
 
-def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, str]:
+def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
     """The verdict on ranks whose bits differ: corrupt where a majority says what is right."""
     ranks = ", ".join(f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8])
     is_certain = all(each.is_certain for each in last.odd)
@@ -309,11 +309,11 @@ def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
         yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
 
 
-def _good(last: Llama) -> str:
+def _good(last: Llama) -> Reason:
     """One sentence on a training without a problem."""
     rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank" if last.tokens_s_per_gpu else "no rate"
     fell, took = fraction(last.loss_drop or 0.0), quantity(last.step_ms_p50 or 0.0, "ms")
-    return f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}"
+    return uncoded(f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}")
 
 
 def _with_goodput(check: Check, course: _Course, run: Run) -> Check:

@@ -20,7 +20,7 @@ class RankFigures(NodeAnswer):
     host: str
 
 
-def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, str] | None:
+def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, Reason] | None:
     """The verdict and the reason of a summary that is not what the ranks report of themselves; None if it is."""
     if not ranks:
         return None

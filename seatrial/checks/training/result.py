@@ -100,7 +100,7 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
     return result.model_copy(update={"ranks": ranks})
 
 
-def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
+def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, Reason] | None:
     """The first problem of a complete result, if any."""
     if len(result.losses) < max(1, result.steps):
         return Verdict.INCONCLUSIVE, Reason.of("training-steps-missing", steps=result.steps, seen=len(result.losses))

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, extended, join
 from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.commands import Finished, call_each, run_bounded
 from seatrial.platforms.openssh import (
@@ -220,10 +220,10 @@ def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str,
     return dict(zip(hosts, call_each(hosts, guarded, AT_ONCE), strict=True))
 
 
-def some_reasons(reasons: Sequence[str]) -> str:
+def some_reasons(reasons: Sequence[Reason]) -> Reason:
     """The first reasons in one line."""
-    more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
-    return join([*reasons[:_SHOWN], *more])
+    more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+    return extended(join(reasons[:_SHOWN]), more)
 
 
 def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Finished:

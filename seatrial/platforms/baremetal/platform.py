@@ -80,7 +80,7 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
 
 def _problem(answer: Answer | SeatrialError) -> str | None:
     if isinstance(answer, SeatrialError):
-        return answer.reason
+        return answer.reason.sentence
     if answer.remaining:
         return f"processes {some_of(map(str, answer.remaining))} do not end"
     if answer.container_left:
@@ -88,7 +88,7 @@ def _problem(answer: Answer | SeatrialError) -> str | None:
     return "the folder of the run is still there" if answer.folder_left else None
 
 
-def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> str | None:
+def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> Reason | None:
     """Explain a silent node by its deadline or its jump host; None: blame the node."""
     if time.time() > deadline_of(folder) - settings.start_timeout_s:
         return Reason.of("baremetal-deadline", deadline_s=settings.deadline_s)
@@ -99,7 +99,7 @@ def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, no
 
 def _host_problems(
     host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
-) -> Iterator[str]:
+) -> Iterator[Reason]:
     if isinstance(answer, SeatrialError):
         yield answer.reason
         return
@@ -232,7 +232,7 @@ class Baremetal(RunsWithState[BaremetalState]):
         numbers = {"count": len(remaining), "hosts": len(settings.hosts)}
         raise SeatrialError(Reason.of("baremetal-hosts-remain", **numbers, problems=some_of(remaining), until=until))
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         """List what would keep a run from starting, on every host. Changes nothing on them."""
         cluster, settings = self._cluster, self._settings
         run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))

@@ -190,7 +190,7 @@ def _index(node: str) -> int:
     return int(number) if number.isdecimal() and len(number) < 6 else 0
 
 
-def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:
+def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[Reason]:
     """Everything that would keep a run from starting."""
     run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
     plan = DockerPlan(run, settings, states.this_owner(KIND), time.time())
@@ -209,7 +209,7 @@ def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> li
         return [error.reason]
 
 
-def _missing_image(image: str) -> Iterator[str]:
+def _missing_image(image: str) -> Iterator[Reason]:
     """Look for the image in its registry from this machine."""
     from seatrial.builders.registry import look_up
 
@@ -220,7 +220,7 @@ def _missing_image(image: str) -> Iterator[str]:
         yield Reason.of("docker-image-missing", image=image, problem=error.reason)
 
 
-def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
+def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[Reason]:
     """Start one container with the settings of the nodes, and remove it, so that the daemon checks every setting."""
     body = container_body(plan, 0)
     gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))

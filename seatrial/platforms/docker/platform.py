@@ -130,7 +130,7 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
         raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
 
 
-def why_ended(container: "Container") -> str:
+def why_ended(container: "Container") -> Reason:
     """Explain the end of a container."""
     state: Mapping[str, object] = container.attrs.get("State") or {}
     problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
@@ -245,7 +245,7 @@ class Docker(RunsWithState[DockerState]):
         )
         return replace(testbed, shared_cores=state.cores)
 
-    def _blameless_reason(self, run_id: str, node: Node) -> str | None:
+    def _blameless_reason(self, run_id: str, node: Node) -> Reason | None:
         """Explain why the container does not run; None if it does."""
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
@@ -295,7 +295,7 @@ class Docker(RunsWithState[DockerState]):
 
         return objects + states.leftovers(KIND, self.leaves, is_ours)
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         return problems(self._daemon, self._cluster, self._settings)
 
 

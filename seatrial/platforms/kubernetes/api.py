@@ -130,7 +130,7 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
     return plugin.get("interactiveMode") != "Never" and os.path.basename(command or "") not in _ASKS_NOTHING
 
 
-def _lacking(kubeconfig: str, context: str | None) -> str:
+def _lacking(kubeconfig: str, context: str | None) -> Reason:
     """The reason for a kubeconfig without the context, with the contexts it has."""
     from kubernetes import config
 

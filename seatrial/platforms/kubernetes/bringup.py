@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import Reason, caused, extended
+from seatrial.model.reason import Reason, caused, extended, uncoded
 from seatrial.platforms.kubernetes import waiting
 from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
@@ -108,7 +108,7 @@ class BringUp:
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
         self._troubled: dict[str, float] = {}  # as `waiting.troubled` gives it
-        self._logged = ""
+        self._logged = Reason()
 
     def wait(self) -> list[Object]:
         """Wait until every sshd answers, and return the pods. Raises LaunchError when that cannot be, or time is up."""
@@ -183,7 +183,7 @@ class BringUp:
         queued = self._queued()
         progress = waiting.describe_progress(pods, self._plan.node_count, queued, self._seen.unmounted)
         if self._seen.complaint and not pods:
-            progress = self._seen.complaint.text
+            progress = uncoded(self._seen.complaint.text)
         if progress != self._logged:
             self._logged = progress
             log.info("%s", progress)

@@ -40,7 +40,7 @@ LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not
 _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
-def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
+def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
     """Everything that would keep a run from starting."""
     launcher = launcher_for(settings.launcher)
     try:
@@ -67,7 +67,7 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     return found
 
 
-def _forbidden(api: Api, needed: list[Permission]) -> Iterator[str]:
+def _forbidden(api: Api, needed: list[Permission]) -> Iterator[Reason]:
     for right in needed:
         if right.optional:  # a run does without
             continue
@@ -79,7 +79,7 @@ def _forbidden(api: Api, needed: list[Permission]) -> Iterator[str]:
             yield Reason.of("forbidden", doing=f"{', '.join(denied)} {resource} {where}", problem=problem)
 
 
-def _refused(api: Api, cluster: "Cluster") -> list[str]:
+def _refused(api: Api, cluster: "Cluster") -> list[Reason]:
     """Submit the manifests as a dry run, which admission policies and webhooks see too."""
     run = Run("doctor", cluster, load_suite("quick"), Path())
     for manifest in objects(plan(run), dict.fromkeys((*KEY_FILES, *ENTRY_FILES), "made for each run")):
@@ -92,7 +92,7 @@ def _refused(api: Api, cluster: "Cluster") -> list[str]:
     return []
 
 
-def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
+def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
     try:
         queues = {queue["metadata"]["name"]: queue for queue in api.list(LOCAL_QUEUE)}
     except SeatrialError as error:
@@ -110,11 +110,11 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
     return []
 
 
-def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
+def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
     """Whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
     labels = node_selector(cluster, settings)
     chosen = [node for node in nodes if _is_meant(node, labels, settings)]
-    names_by_lack: dict[str, list[str]] = {}
+    names_by_lack: dict[Reason, list[str]] = {}
     for node in chosen:
         if lack := _lack(node, cluster, settings):
             names_by_lack.setdefault(lack, []).append(node["metadata"]["name"])
@@ -124,7 +124,7 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
     selector = ", ".join(f"{key}={value}" for key, value in labels.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
     few = Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant)
-    nearest = sorted(names_by_lack, key=lambda lack: lack.startswith("offers 0 "))  # nodes without any GPU last
+    nearest = sorted(names_by_lack, key=lambda lack: lack.values.get("there") == "0")  # nodes without any GPU last
     return [join([few, *(placed(some_of(names_by_lack[lack]), lack) for lack in nearest[:8])])]
 
 
@@ -136,7 +136,7 @@ def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPla
     return all(labels.get(key) == value for key, value in selected.items())
 
 
-def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
+def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
     """Return why this node cannot take a pod, or None."""
     if not holding(node, "Ready"):
         message = conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
@@ -153,7 +153,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
     return _too_small(node["status"].get("allocatable", {}), cluster, settings)
 
 
-def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
+def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
     """Return which resource of a node is too small, or None."""
     from kubernetes.utils.quantity import parse_quantity
 
@@ -161,7 +161,7 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
         there = offered.get(resource, "0")
         if parse_quantity(there) < parse_quantity(requested):
             hint = ": is the device plugin running?" if there == "0" else ""
-            return Reason.of("node-unfit", lack=f"offers {there} of {requested} {resource}{hint}")
+            return Reason.of("node-unfit", lack=f"offers {there} of {requested} {resource}{hint}", there=there)
     if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
         return Reason.of(
             "node-unfit", lack=f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one of its own"
@@ -177,14 +177,14 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
     return None
 
 
-def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     """Secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
     for look in (_pull_secrets, _secret_env, _account, _priority, _gives_way, _claims, _bucket_driver, _image):
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)
 
 
-def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     for name in settings.image_pull_secrets:
         where, step = "platform.image_pull_secrets", f"create secret docker-registry {name}"
         secret = api.find(SECRET, name)
@@ -200,7 +200,7 @@ def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Rea
     return Reason.of("kubernetes-object-missing", where=where, problem=problem, step=kubectl + step)
 
 
-def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     for variable in settings.secret_env:
         where = f"platform.secret_env: {variable.name}"
         secret = api.find(SECRET, variable.secret)
@@ -212,14 +212,14 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
             yield Reason.of("secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has)
 
 
-def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     name = settings.service_account
     if name and api.find(Kind("v1", "ServiceAccount"), name) is None:
         problem = f"there is no {name} in namespace {api.namespace}"
         yield _missing("platform.service_account", problem, f"create serviceaccount {name}", api)
 
 
-def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     if not (name := settings.priority_class):
         return
     classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY_CLASS))
@@ -227,7 +227,7 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
         yield _missing("platform.priority_class", f"the cluster has no {name}", f"it has {', '.join(classes)}")
 
 
-def _gives_way(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _gives_way(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     """Look for the class by which tests of idle nodes give way."""
     if cluster.qualify is None:
         return
@@ -240,7 +240,7 @@ def _gives_way(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> It
         yield _missing(where, f"tests of {name} would not give way, or preempt others", step)
 
 
-def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     for volume in settings.volumes:
         if not isinstance(volume, Pvc):
             continue
@@ -269,7 +269,7 @@ def _binds_late(api: Api, claim: Object) -> bool:
     return True
 
 
-def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     driver = Kind("storage.k8s.io/v1", "CSIDriver")
     if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(driver, GCS_FUSE) is None:
         problem = "gcs needs Cloud Storage FUSE, which the cluster does not have"
@@ -277,7 +277,7 @@ def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -
         yield _missing("platform.volumes", problem, add)
 
 
-def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
     """Whether the registry has a prebuilt image for the nodes' architecture."""
     from seatrial.builders.registry import look_up
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.model.errors import InputError, LaunchError, MissingError, NodesError, SeatrialError
-from seatrial.model.reason import Reason, caused
+from seatrial.model.reason import Reason, caused, uncoded
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
@@ -87,21 +87,21 @@ def _name_and_node(pod: Object) -> tuple[str, str]:
     return pod["metadata"]["name"], pod["spec"].get("nodeName") or "no node"
 
 
-def health(api: Api) -> dict[str, str | None]:
+def health(api: Api) -> dict[str, Reason | None]:
     """Return why each node is not Ready, None if it is. Raises MissingError without the right to list nodes."""
     return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
 
 
-def not_ready(node: Object) -> str | None:
+def not_ready(node: Object) -> Reason | None:
     """Return the message of a node that is not Ready, else None."""
     if holding(node, "Ready"):
         return None
     ready = conditions(node).get("Ready", {})
     since = ready.get("lastTransitionTime") or "ever"
-    return f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}"
+    return uncoded(f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}")
 
 
-def termination_message(pod: Object | None, name: str) -> str | None:
+def termination_message(pod: Object | None, name: str) -> Reason | None:
     """Describe the end of a pod in one line; None while it runs. `pod` is None if the API server has none."""
     if pod is None:
         return Reason.of("pod-failed", how=f"pod {name} is gone")
@@ -116,7 +116,7 @@ def termination_message(pod: Object | None, name: str) -> str | None:
     return Reason.of("pod-failed", how=f"pod {name} has {phase.lower()}") if phase in ("Failed", "Succeeded") else None
 
 
-def first_to_end(pods: Iterable[Object]) -> str | None:
+def first_to_end(pods: Iterable[Object]) -> Reason | None:
     """Describe the first pod that ended without being deleted; None if there is none."""
     fates = []
     for pod in pods:
@@ -133,7 +133,7 @@ def _ended(pod: Object) -> Object | None:
     return max(ended, key=lambda state: bool(state["exitCode"]), default=None)
 
 
-def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> str | None:
+def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> Reason | None:
     """Explain a lost pod on a healthy node: preempted, evicted, deleted, out of time. None: blame the node."""
     try:
         parent = api.find(launcher.kind, plan.name)
@@ -153,7 +153,7 @@ def _blameless_reason(
     others: Sequence[Object] = (),
     *,
     node_is_well: bool,
-) -> str | None:
+) -> Reason | None:
     """As `blameless_reason`; `others` are what is left of the run's pods. Pure."""
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return Reason.of("deadline-exceeded", deadline=deadline)
@@ -178,7 +178,7 @@ def _was_deleted(pod: Object | None) -> bool:
     return pod is None or "deletionTimestamp" in pod["metadata"]
 
 
-def _why_deleted(parent: Object | None, first: str | None) -> str:
+def _why_deleted(parent: Object | None, first: Reason | None) -> str:
     if first:
         return f"because {first}"
     if parent is None:

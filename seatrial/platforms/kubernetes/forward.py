@@ -104,7 +104,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _ending(api: Api, pod: str) -> str | None:
+def _ending(api: Api, pod: str) -> Reason | None:
     """Describe the end of the pod; None while it runs, or if that is unknown."""
     try:
         return termination_message(api.find(POD, pod), pod)

@@ -20,6 +20,7 @@ from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.image import Recipe
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
@@ -333,7 +334,7 @@ class Kubernetes:
     def leftovers(self) -> list[Leftover]:
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         from seatrial.platforms.kubernetes.doctor import problems  # only here: rendering starts in no time
 
         return problems(self._api, self._cluster, self._settings)
@@ -366,7 +367,7 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
         here = this_machine.machine()
         built_for = [each.split("/")[1] for each in platforms_of(cluster.image, node_architecture(cluster, here))]
         if wrong := wrong_architecture(cluster.image.name, built_for, cluster, here):
-            yield "image", wrong
+            yield "image", wrong.sentence
     if profile.gpus and cluster.gpus > profile.gpus:
         yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
     if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:

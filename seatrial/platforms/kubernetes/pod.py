@@ -220,7 +220,7 @@ def is_fabric(resource: str) -> bool:
     return "/" in resource and bool(_FABRIC_WORDS & set(re.split(r"[^a-z0-9]+", resource.lower())))
 
 
-def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
+def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
     """The devices of the fabric that `nodes` offer and a run of GPUs does without; None where it lacks none.
 
     Google's machines have their RDMA by networks or claims of the machine family.

@@ -64,7 +64,7 @@ class KubernetesService:
         has_failed = failed.get("status") == "False"
         why = str(failed.get("message") or "") if has_failed else ""
         if ill := not_ready(node):
-            return ServiceNode(name, "busy", group, ill)
+            return ServiceNode(name, "busy", group, ill.sentence)
         if user:
             return ServiceNode(name, "busy", group, user)
         state: State = "idle"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from seatrial.causes import telling
 from seatrial.model import reason as joining
-from seatrial.model.reason import Reason, caused, recorded
+from seatrial.model.reason import Reason, caused, uncoded
 from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
 from seatrial.text.lines import first_line, one_line
 
@@ -97,7 +97,7 @@ _COMPLAINTS = {
 class Queued:
     """State of a Workload that is not admitted; `hopeless`: it never will be."""
 
-    reason: str
+    reason: Reason
     hopeless: bool = False
 
 
@@ -162,7 +162,7 @@ def _lost_flavors(message: str) -> set[str]:
     return {flavor for groups in _FLAVOR_LOST.findall(message) for flavor in groups if flavor}
 
 
-def _pending_checks(status: Object) -> str:
+def _pending_checks(status: Object) -> Reason:
     """Return the admission checks that are not Ready."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
@@ -178,13 +178,13 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
     return Queued(Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}", asked=asked), hopeless=True)
 
 
-def preempted(workload: Object) -> str | None:
+def preempted(workload: Object) -> Reason | None:
     """Return Kueue's message of an eviction; None without one."""
     evicted = holding(workload, "Evicted")
     return _evicted("Kueue evicted it", evicted) if evicted else None
 
 
-def _evicted(event: str, condition: Object) -> str:
+def _evicted(event: str, condition: Object) -> Reason:
     code = "evicted-pods-not-ready" if condition.get("reason") == "PodsReadyTimeout" else "evicted"
     return Reason.of(code, event=event, words=_condition_text(condition))
 
@@ -280,7 +280,7 @@ class PodProblem:
     """A pod that will never be ready; `reason` names pod and node."""
 
     pod: str
-    reason: str
+    reason: Reason
 
 
 def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
@@ -308,19 +308,19 @@ def _containers(pod: Object) -> list[Object]:
     return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
 
 
-def _trouble(pod: Object) -> str | None:
+def _trouble(pod: Object) -> Reason | None:
     """Return the error that the kubelet is retrying."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
     return next((_waiting_reason(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
 
-def _waiting_reason(waits: _Waits, waiting: Object) -> str:
+def _waiting_reason(waits: _Waits, waiting: Object) -> Reason:
     name, message = waiting["reason"], waiting.get("message")
     code, problem = waits[name]
     cause = telling(message or "")
     words = cause.evidence if cause else one_line(message)[:_MAX_MESSAGE]
     reason = Reason.of(code, problem=problem, waiting=name, message=words)
-    return recorded(str(reason), cause.code) if cause else reason
+    return Reason(cause.code, {"evidence": cause.evidence}, reason.sentence) if cause else reason
 
 
 def _is_final(message: str | None) -> bool:
@@ -328,7 +328,7 @@ def _is_final(message: str | None) -> bool:
     return bool(_FINAL.search(text)) and not _BUSY.search(text)
 
 
-def _pod_problem(pod: Object) -> str | None:
+def _pod_problem(pod: Object) -> Reason | None:
     status = pod.get("status", {})
     own = status.get("containerStatuses", ())
     for container in _containers(pod):
@@ -351,7 +351,7 @@ def _pod_problem(pod: Object) -> str | None:
 
 def describe_progress(
     pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
-) -> str:
+) -> Reason:
     """The progress in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
     pods = list(pods)
     if queued and not placed(pods):
@@ -364,29 +364,28 @@ def describe_progress(
     return caused(reason, cause)
 
 
-def _most(reasons: Iterable[str | None]) -> str | None:
+def _most(reasons: Iterable[Reason | None]) -> Reason | None:
     counted = Counter(reason for reason in reasons if reason).most_common(1)
     return counted[0][0] if counted else None
 
 
-def _waiting(cause: str | None) -> str:
+def _waiting(cause: Reason | None) -> str:
     return f"; waiting: {cause}" if cause else ""
 
 
-def _unschedulable(pod: Object) -> str | None:
+def _unschedulable(pod: Object) -> Reason | None:
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") != "False":
         return None
     # Details of preemption follow, and are of no use here.
-    return first_line(scheduled.get("message")).split(" preemption:")[0] or scheduled.get("reason")
+    return uncoded(first_line(scheduled.get("message")).split(" preemption:")[0] or scheduled.get("reason") or "")
 
 
-def _starting(pod: Object, unmounted: Mapping[str, str]) -> str | None:
+def _starting(pod: Object, unmounted: Mapping[str, str]) -> Reason | None:
     if holding(pod, "Ready"):
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
-            if why := unmounted.get(pod["metadata"]["name"]):
-                return why
-            return ": ".join(filter(None, (waiting.get("reason"), one_line(waiting.get("message"))[:_MAX_MESSAGE])))
+            words = ": ".join(filter(None, (waiting.get("reason"), one_line(waiting.get("message"))[:_MAX_MESSAGE])))
+            return uncoded(unmounted.get(pod["metadata"]["name"]) or words)
     return Reason.of("sshd-not-ready")

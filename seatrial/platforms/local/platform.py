@@ -229,7 +229,7 @@ class Local:
     def leftovers(self) -> list[Leftover]:
         return states.leftovers(_KIND, "nodes and state of a run whose process is gone")
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         return missing() + problems(self._node_count)
 
 
@@ -267,7 +267,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
     def after_check(name: str) -> None:
         begin_faults([fifo for fifo, check in waiting.items() if check == name])
 
-    def gave_way(node: Node) -> str | None:
+    def gave_way(node: Node) -> Reason | None:
         job = read(cluster.name).given.get(plan.run_id)
         return Reason.of("gave-way", job=job) if job else None
 
@@ -303,7 +303,7 @@ def _namespaces_of(folder: Path) -> list[str]:
     return [node["namespace"] for node in spec["nodes"] if Path("/run/netns", node["namespace"]).exists()]
 
 
-def problems(node_count: int, proc: Path = Path("/proc")) -> list[str]:
+def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
     """List limits of this machine that are too low for `node_count` nodes, each with the setting to change."""
     if node_count <= 16:
         return []  # the usual limits of any machine carry them
@@ -354,7 +354,7 @@ def _rounded(number: int) -> int:
     return 1 << max(15, (number - 1).bit_length())
 
 
-def missing(needs_iptables: bool = False) -> list[str]:
+def missing(needs_iptables: bool = False) -> list[Reason]:
     """Programs and rights that this machine lacks."""
     tools = _TOOLS | ({"iptables": "iptables"} if needs_iptables else {})
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
@@ -363,7 +363,7 @@ def missing(needs_iptables: bool = False) -> list[str]:
     return [*reasons] or _namespace_problems()
 
 
-def _namespace_problems() -> list[str]:
+def _namespace_problems() -> list[Reason]:
     rootless = ["--user", "--map-root-user"] if os.geteuid() else []
     trial = ["unshare", *rootless, "--net", "--mount", "--uts", "--pid", "--fork", "true"]
     done = subprocess.run(trial, capture_output=True, text=True, check=False)

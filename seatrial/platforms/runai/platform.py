@@ -156,7 +156,7 @@ def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
         yield from _values(child, key, depth + 1)
 
 
-def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
+def ending(run_id: str, workload: DescribedWorkload | None) -> Reason | None:
     """Explain the end of a workload; None while its nodes should be up."""
     name = workload_name(run_id)
     if workload is None:
@@ -286,7 +286,7 @@ class Runai(RunsWithState[RunaiState]):
         program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key).encode()
         pods = pod_names(self._settings, run.run_id, run.cluster.nodes)
         answers = call_each(pods, lambda pod: self._started(run.run_id, pod, program), AT_ONCE)
-        if problems := [answer for answer in answers if isinstance(answer, str)]:
+        if problems := [answer for answer in answers if isinstance(answer, Reason)]:
             raise LaunchError(join(problems))
         nodes = tuple(answer for answer in answers if isinstance(answer, PodAddress))
         state = RunaiState(host_key=host_key.public, nodes=nodes)
@@ -316,7 +316,7 @@ class Runai(RunsWithState[RunaiState]):
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])
 
-    def _started(self, run_id: str, pod: str, program: bytes) -> PodAddress | str:
+    def _started(self, run_id: str, pod: str, program: bytes) -> PodAddress | Reason:
         """Start sshd in a pod; its address, or why it failed."""
         limit_s = self._settings.start_timeout_s
         try:
@@ -351,7 +351,7 @@ class Runai(RunsWithState[RunaiState]):
             blameless_reason=lambda _: self._why_gone(run_id),
         )
 
-    def _why_gone(self, run_id: str) -> str | None:
+    def _why_gone(self, run_id: str) -> Reason | None:
         """Explain silent nodes by the end of their workload."""
         try:
             return ending(run_id, self._client.describe(run_id))
@@ -379,7 +379,7 @@ class Runai(RunsWithState[RunaiState]):
         self._client.delete(run_id)
         states.remove_folder(folder)
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         """Check the command, its login and the project."""
         try:
             self._client.run(["runai", "training", "list", f"--project={self._settings.project}", "--json"])

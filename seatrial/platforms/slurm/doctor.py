@@ -23,7 +23,7 @@ _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 _MOST_NODES = 4  # that are out of use, in one line
 
 
-def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
+def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[Reason]:
     """Everything that would keep a run from starting, without submitting anything."""
     try:
         commands = (*_COMMANDS, "srun") if settings.launch == "srun" else _COMMANDS
@@ -39,7 +39,7 @@ def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[
         return [error.reason]
 
 
-def _absent(login: Login, command: str) -> str | None:
+def _absent(login: Login, command: str) -> Reason | None:
     try:
         login.run([command, "--version"], timeout_s=20)
     except MissingError as error:
@@ -49,7 +49,7 @@ def _absent(login: Login, command: str) -> str | None:
     return None
 
 
-def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
     """Check the runtime, the image file and srun's plugin for MPI on the login node."""
     if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
         yield Reason.of("slurm-pyxis-missing", place=login.place)
@@ -64,7 +64,7 @@ def _lacking(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
             yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
 
 
-def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[Reason]:
     """Have sbatch test the job: partition, account, constraint, nodes, GPUs, time."""
     job = script.job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
     try:
@@ -74,7 +74,7 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
         yield Reason.of("slurm-submit-refused", problem=refused + _out_of_use(login))
 
 
-def _not_qualified(login: Login, cluster: "Cluster", settings: SlurmPlatform, qualify: Qualify) -> Iterator[str]:
+def _not_qualified(login: Login, cluster: "Cluster", settings: SlurmPlatform, qualify: Qualify) -> Iterator[Reason]:
     """Have sbatch test a job of `qualify`; check that it would give way, and that the user may drain nodes."""
     test = SlurmService(cluster, settings, qualify).take(()).model_copy(update={"nodes": 1})
     assert isinstance(test.platform, SlurmPlatform)

@@ -117,14 +117,15 @@ def parse_jobs(text: str) -> list[Job]:
     return jobs
 
 
-def never_starts(job: Job) -> str | None:
+def never_starts(job: Job) -> Reason | None:
     """Explain why the job will never start; None while it may."""
     if job.state not in WAITING:
         return None
     if job.is_held:
         return Reason.of("slurm-job-held", job=job.job_id, pending=job.pending)
-    meaning = _never(job.pending)
-    return meaning and Reason.of("slurm-never-starts", job=job.job_id, pending=job.pending, meaning=meaning)
+    if meaning := _never(job.pending):
+        return Reason.of("slurm-never-starts", job=job.job_id, pending=job.pending, meaning=meaning)
+    return None
 
 
 def _never(pending: str) -> str | None:
@@ -150,7 +151,7 @@ def _pending_code(pending: str) -> str:
     return re.split(r"[,\s(]", pending.strip("()"), maxsplit=1)[0]
 
 
-def ending(job: Job) -> str:
+def ending(job: Job) -> Reason:
     """Explain the end of a job."""
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
     how = _HOW.get(job.state, f"ended early ({job.state})")
@@ -199,7 +200,7 @@ def restarts(login: Login, job_id: str) -> int:
     return int(printed) if re.fullmatch(r"\d{1,9}", printed) else 0
 
 
-def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str) -> str | None:
+def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str) -> Reason | None:
     """Explain a silent healthy node: its job has ended or was requeued. None: blame the node."""
     try:
         job = _settled(login, run_id, job_id)
@@ -384,7 +385,7 @@ class BringUp:
         raise LaunchError(Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem))
 
 
-def _step_problems(problem_by_task: Mapping[int, str]) -> list[str]:
+def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
     """One reason for each problem, however many tasks report it."""
     tasks: dict[str, list[int]] = {}
     for task, problem in sorted(problem_by_task.items()):

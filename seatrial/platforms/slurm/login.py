@@ -34,7 +34,7 @@ exec "$@"
 class CommandError(LaunchError):
     """A command ended with an error; `message` is what it printed last."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(reason)
         self.message = message
 

@@ -277,7 +277,7 @@ class Slurm(RunsWithState[SlurmState]):
         self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
         states.remove_folder(folder)
 
-    def missing(self) -> list[str]:
+    def missing(self) -> list[Reason]:
         return doctor.problems(self._login, self._cluster, self._settings)
 
 

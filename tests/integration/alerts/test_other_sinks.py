@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify
 from seatrial.history.store import Store
+from seatrial.model.reason import uncoded
 from seatrial.tasks.notify import notify, watch
 from tests import nights
 from tests.integration.alerts.conftest import CLUSTER, no_log_tells, no_proxy
@@ -99,7 +100,7 @@ def test_what_a_log_says_is_no_html_in_a_mail(mail: tuple[Mailbox, AlertSettings
     box, settings = mail
     evil = "<script>alert(1)</script> <a href='https://evil.example.com'>ok</a>\r\nBcc: all@example.com"
     assert not notify(
-        nights.bad(1, reason=evil, cluster="east\r\nBcc: all@example.com"), CLUSTER, None, settings
+        nights.bad(1, reason=uncoded(evil), cluster="east\r\nBcc: all@example.com"), CLUSTER, None, settings
     ).failed
     (letter,) = box.letters
     assert letter["bcc"] is None

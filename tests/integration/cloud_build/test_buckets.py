@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from tests.integration.cloud_build.building import build
 from tests.integration.google_cloud import GoogleCloud
 
@@ -26,6 +26,6 @@ def test_a_bucket_of_somebody_elses_is_not_used(cloud: GoogleCloud, tmp_path: Pa
     cloud.buckets["my-project_cloudbuild"] = "attacker"
     with pytest.raises(MissingError) as error:
         build(cloud, tmp_path)
-    assert code_of(error.value.reason) == "bucket-foreign"
+    assert error.value.reason.code == "bucket-foreign"
     assert error.value.reason == Reason.of("bucket-foreign", bucket="my-project_cloudbuild", project="my-project")
     assert cloud.submitted == []

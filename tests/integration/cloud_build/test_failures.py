@@ -12,7 +12,6 @@ from google.auth.exceptions import RefreshError, TransportError
 
 from seatrial.builders.cloud_build import GoogleClients
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import code_of
 from tests.integration.cloud_build.building import BUILDS, build
 from tests.integration.google_cloud import GoogleCloud
 from tests.integration.interrupt import interrupted_when
@@ -50,7 +49,7 @@ def test_a_build_that_takes_too_long_is_cancelled(cloud: GoogleCloud, tmp_path: 
     cloud.script = [("WORKING", "Step 1\n")]
     with pytest.raises(LaunchError, match=r"within 1 s.*\(WORKING, ") as error:
         build(cloud, tmp_path, timeout_s=1)
-    assert code_of(error.value.reason) == "image-build-time-limit"
+    assert error.value.reason.code == "image-build-time-limit"
     assert cloud.cancelled == [f"{BUILDS}/build-1:cancel"]
     assert (tmp_path / "image-build.log").read_text() == "Step 1\n"
 

@@ -72,7 +72,7 @@ def test_one_corrupt_element_is_seen_at_every_size(launched: tuple[Ended, list[S
     setting = Setting(operation, "float32", 4, "lab", (64, 4096, 262144))
     outcome = conclude(setting, done.mpi_result(), sweep)
     assert outcome.verdict is Verdict.CORRUPT
-    assert outcome.reason.startswith(f"{operation}: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
+    assert outcome.reason.sentence.startswith(f"{operation}: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
 
 
 def test_sendrecv_moves_every_type(launched: tuple[Ended, list[Sweep]]) -> None:
@@ -107,8 +107,8 @@ def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     setting = Setting("all_reduce", "float32", 2, "lab", (4096,))
     outcome = conclude(setting, MpiResult(done.status, lines, done.seconds), sweep)
     assert outcome.verdict is Verdict.FAIL
-    assert "killed by a signal" in outcome.reason
-    assert "rank 1" in outcome.reason
+    assert "killed by a signal" in outcome.reason.sentence
+    assert "rank 1" in outcome.reason.sentence
 
 
 def _await_work(pid: int) -> None:

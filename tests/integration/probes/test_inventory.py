@@ -13,7 +13,6 @@ import pytest
 
 from seatrial.causes.xid import meaning_of
 from seatrial.checks.connectivity.inventory import driver_errors, impaired_gpus, remarks
-from seatrial.model.reason import code_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import GpuState, Inventory
 from tests.integration.probes.conftest import Load
@@ -128,7 +127,7 @@ def test_errors_of_these_gpus_and_of_switches_are_counted(inventory: ModuleType)
     assert xids[0]["age_s"] > 0
     assert [event["pci"] for event in events] == ["0000:1b:00", "0000:18:00", "0000:18:00"]
     node = read_answer(Inventory, json.dumps({"gpus": [], "xids": xids, "events": events}))
-    text = "\n".join(driver_errors({"node-1": node}))
+    text = "\n".join(map(str, driver_errors({"node-1": node})))
     assert "GPU fell off the bus" in text and "power-cycle the node" in text
     assert "PCIe error that hardware could not correct" in text and "the NIC's firmware or hardware failed" in text
 
@@ -206,9 +205,9 @@ def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None
     """As those of NVIDIA are: who reports damage is a suspect, and who is equipped otherwise is a remark."""
     usual, other = (answer(probe, **amd_tools(tmp_path, release)) for release in ("rocm-7.1", "rocm-6.3"))
     nodes = {"node-0": usual, "node-1": usual, "node-2": other}
-    blamed = [(suspect.name, code_of(suspect.evidence)) for suspect in impaired_gpus(nodes)]
+    blamed = [(suspect.name, suspect.evidence.code) for suspect in impaired_gpus(nodes)]
     assert blamed == [("node-2/gpu-0", "gpu-ecc-uncorrected"), ("node-2/gpu-0", "gpu-slowed-down")]
-    text = "\n".join(remarks(nodes, {}))
+    text = "\n".join(map(str, remarks(nodes, {})))
     assert "GPU model of node-2 is AMD Instinct MI300X, AMD Instinct MI350X on 2 of 3 nodes" in text
     assert "power limit of node-2 is 750 W, 900 W on 2 of 3 nodes" in text
     assert "node-2/gpu-0: its PCIe link has 8 of 16 lanes" in text

@@ -106,7 +106,7 @@ def test_the_rank_that_sleeps_is_named_with_the_collective_that_it_did_not_enter
     (sleeper,) = late(read_stuck(said), 3)
     assert sleeper.rank == 2
     assert sleeper.reason.code == "collective-not-entered"
-    assert "break_on_purpose" in sleeper.reason
+    assert "break_on_purpose" in sleeper.reason.sentence
 
 
 @pytest.mark.parametrize(

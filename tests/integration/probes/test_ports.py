@@ -7,7 +7,6 @@ from types import ModuleType
 import pytest
 
 from seatrial.checks.connectivity.inventory import slow_paths
-from seatrial.model.reason import code_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
 from tests.integration.probes.conftest import Load
@@ -91,7 +90,7 @@ def test_a_port_is_told_with_its_counters_and_its_pcie_link(ports: ModuleType, t
 def test_what_makes_the_path_slow_is_told_with_a_code(ports: ModuleType, tmp_path: Path) -> None:
     tree(tmp_path, acs=0x1D, nic=configuration(relaxed=False), iommu="DMA-FQ", lanes="8")
     remarks = list(slow_paths({"node-1": node(ports)}))
-    assert {code_of(remark): str(remark) for remark in remarks} == {
+    assert {remark.code: str(remark) for remark in remarks} == {
         "acs-redirects": "PCIe ACS redirects traffic between peers on node-1 (2 switch ports)",
         "gpudirect-missing": "node-1 cannot use GPUDirect RDMA: nvidia-peermem is not loaded, and the driver has no"
         " DMA-BUF",

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from seatrial.model.errors import SeatrialError
-from seatrial.model.reason import code_of
 from seatrial.platforms.baremetal import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
 from seatrial.platforms.openssh import is_before_login, is_silent, reason_of
@@ -43,12 +42,12 @@ UNKNOWN = (
 )
 def test_causes_are_told_apart(errors: str, code: str, silent: bool, never_in: bool) -> None:
     reason = reason_of("gpu-1", errors, lambda: {"userknownhostsfile": "/site/known_hosts", "user": "root"})
-    assert (code_of(reason), is_silent(reason), is_before_login(reason)) == (code, silent, never_in)
+    assert (reason.code, is_silent(reason), is_before_login(reason)) == (code, silent, never_in)
 
 
 def test_what_is_changed_names_place_file_and_command() -> None:
     reason = reason_of("gpu-1", CHANGED, dict)
-    assert reason == (
+    assert reason.sentence == (
         "gpu-1: [10.0.0.7]:2222 answers with another host key than /site/known_hosts has; "
         "compare with `ssh-keygen -lF [10.0.0.7]:2222 -f /site/known_hosts`"
     )
@@ -56,8 +55,8 @@ def test_what_is_changed_names_place_file_and_command() -> None:
 
 def test_what_ssh_prints_is_one_bounded_line_without_control_characters() -> None:
     reason = reason_of("gpu-1", "\x1b[31mboom\n" + "x" * 100_000, dict)
-    assert len(reason) < 1000
-    assert reason.isprintable()
+    assert len(reason.sentence) < 1000
+    assert reason.sentence.isprintable()
 
 
 @pytest.fixture
@@ -106,8 +105,8 @@ def test_a_broken_answer_is_refused(hosts: Hosts, tmp_path: Path, content: str) 
 def test_a_problem_is_shown_without_control_characters(hosts: Hosts, tmp_path: Path) -> None:
     with pytest.raises(SeatrialError) as caught:
         asked(hosts, tmp_path, "seatrial-host: " + json.dumps({"problem": "a\x1b]0;x\x07\n" + "b" * 5000}) + "\n")
-    assert caught.value.reason.isprintable()
-    assert len(caught.value.reason) < 1000
+    assert caught.value.reason.sentence.isprintable()
+    assert len(caught.value.reason.sentence) < 1000
 
 
 def test_a_host_without_python_says_so(hosts: Hosts, tmp_path: Path) -> None:

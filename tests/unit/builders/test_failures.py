@@ -76,7 +76,7 @@ def test_the_cause_is_named_with_its_line_and_the_next_step(cause: str, line: st
     assert problem.startswith(f"{cause}: ")
     assert line[:40] in problem
     assert "; next: " in problem
-    assert "\n" not in reason
+    assert "\n" not in reason.sentence
 
 
 def test_every_cause_has_a_code() -> None:

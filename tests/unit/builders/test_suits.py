@@ -48,7 +48,7 @@ def test_what_the_nodes_are(config: Cluster, architecture: str | None) -> None:
 
 def test_an_image_of_another_architecture_is_named() -> None:
     wrong = wrong_architecture("r/x:1", ("amd64",), cluster("GB200-NVL72"), "x86_64")
-    assert wrong == "image r/x:1 is for amd64, the nodes (GB200-NVL72) are arm64: build it for linux/arm64"
+    assert str(wrong) == "image r/x:1 is for amd64, the nodes (GB200-NVL72) are arm64: build it for linux/arm64"
     assert wrong_architecture("r/x:1", ("amd64", "arm64"), cluster("GB200-NVL72"), "x86_64") is None
     assert wrong_architecture("r/x:1", (), cluster("GB200-NVL72"), "x86_64") is None
 
@@ -57,7 +57,7 @@ def test_nodes_of_another_architecture_are_named() -> None:
     facts = {"node-0": fact(architecture="aarch64"), "node-1": fact()}
     reason = foreign_nodes(facts, cluster("GB200-NVL72"), "x86_64")
     assert reason is not None
-    assert reason.startswith("node-1 run as amd64, and GB200-NVL72 is arm64")
+    assert reason.sentence.startswith("node-1 run as amd64, and GB200-NVL72 is arm64")
     assert foreign_nodes({"node-0": fact()}, cluster("H100-SXM"), "aarch64") is None
 
 
@@ -72,7 +72,7 @@ def context(
 
 
 def lacks(of: CheckContext) -> dict[str, str]:
-    return {kind.name: reason for kind in CHECKS if (reason := lacking(kind, of))}
+    return {kind.name: reason.sentence for kind in CHECKS if (reason := lacking(kind, of))}
 
 
 @pytest.mark.parametrize("gpus", [0, 4])

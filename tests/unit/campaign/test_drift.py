@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from seatrial.campaign.drift import LEAST_PHASES, PhaseNumbers, drift_check
 from seatrial.judge.trend import mann_kendall, theil_sen
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 
@@ -39,7 +38,7 @@ def test_a_node_that_slows_in_the_middle_is_named() -> None:
     readings[12:, 3] *= 0.85
     check = drift_check([_numbers(readings)], is_shared=False)
     assert (_names(check), check.verdict) == (["node-3"], Verdict.DEGRADED)
-    assert code_of(check.suspects[0].evidence) == "drift-found"
+    assert check.suspects[0].evidence.code == "drift-found"
 
 
 def test_a_time_that_grows_is_a_loss() -> None:
@@ -61,7 +60,7 @@ def test_healthy_nodes_pass() -> None:
 
 def test_few_phases_are_not_judged() -> None:
     check = drift_check([_numbers(_healthy()[: LEAST_PHASES - 1])], is_shared=False)
-    assert (check.verdict, code_of(check.reason)) == (Verdict.NOT_RUN, "drift-too-few-phases")
+    assert (check.verdict, check.reason.code) == (Verdict.NOT_RUN, "drift-too-few-phases")
 
 
 def test_minutes_alone_show_nothing() -> None:

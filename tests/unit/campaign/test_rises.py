@@ -5,7 +5,6 @@ import pytest
 
 from seatrial.campaign.rises import Series, hourly, minutes_check, risen
 from seatrial.history.minutes import MetricMinutes, tables, unpacked
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.remote.minutes import MinuteAnswer, Minutes
 
@@ -57,8 +56,8 @@ def test_memory_errors_and_slowdowns_are_named() -> None:
     blamed = {suspect.name: suspect.verdict for suspect in check.suspects}
     assert blamed == {"node-1/gpu-0": Verdict.FAIL, "node-0/gpu-0": Verdict.DEGRADED}
     assert check.verdict is Verdict.FAIL
-    assert list(map(code_of, notes)) == ["minutes-noted", "minutes-hottest"]
-    assert "84 C, node-1/gpu-0" in notes[1]
+    assert [note.code for note in notes] == ["minutes-noted", "minutes-hottest"]
+    assert "84 C, node-1/gpu-0" in notes[1].sentence
 
 
 def test_without_readings_nothing_passes() -> None:

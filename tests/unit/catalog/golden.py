@@ -62,7 +62,7 @@ def _of_sweep(setup: Setup, conditions: dict[str, Any]) -> Iterator[str]:
         one_nic_less([measured(share * limit.gb_s / (1 + M / size), size) for size in sizes if limit], setup)
         for share in (0.5, 0.8, 0.86, 0.95)
     )
-    yield f"{named}: {limit and limit.words} {flags} {'; '.join(why or '-' for why in whys)}"
+    yield f"{named}: {limit and limit.words} {flags} {'; '.join(str(why or '-') for why in whys)}"
 
 
 def _words(b: Baseline, *, in_full: bool) -> str:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from seatrial.cli.app import app
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, CheckResult, Expected, Judgement, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -34,16 +35,22 @@ def judgement(value: float, node: str = "", verdict: Verdict = Verdict.PASS, **m
     subject = more.pop("subject", subject)
     source = more.pop("source", "history")
     measurement = Measurement("busbw", value, more.pop("unit", "GB/s"), subject, {**CONDITIONS, **more})
-    return Judgement(measurement, verdict, "as expected", source, Expected(1.0, None))
+    return Judgement(measurement, verdict, uncoded("as expected"), source, Expected(1.0, None))
 
 
 def run_of(*judgements: Judgement, run_id: str = "run-1", verdict: Verdict = Verdict.PASS, gpus: int = 0) -> RunResult:
     """A run of two nodes with one check, whose own result is `verdict`."""
-    check = Check("collectives", verdict, "all pass", judgements=judgements, raw_result=CheckResult(verdict, "why"))
+    check = Check(
+        "collectives",
+        verdict,
+        uncoded("all pass"),
+        judgements=judgements,
+        raw_result=CheckResult(verdict, uncoded("why")),
+    )
     start = datetime(2026, 3, 14, 2, 0, tzinfo=UTC)
     nodes: list[dict[str, Any]] = [{"name": name, "gpus": gpus} for name in ("node-0", "node-1")]
     setup = Setup("H100-SXM", 2, 8, 8)
-    run = RunResult(run_id, "c", "quick", start, start, verdict, "all pass", nodes, [check], setup=setup)
+    run = RunResult(run_id, "c", "quick", start, start, verdict, uncoded("all pass"), nodes, [check], setup=setup)
     return replace(run, fingerprint={"nccl": "2.27"})
 
 

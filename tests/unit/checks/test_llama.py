@@ -10,7 +10,6 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.training.llama import conclude_llama
 from seatrial.checks.training.section import Workload
 from seatrial.config.run import Run
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.remote.ranks import RankLine
@@ -78,8 +77,6 @@ def test_a_rank_with_other_bits_is_named_where_a_majority_says_what_is_right(
 ) -> None:
     more: dict[str, dict[str, Any]] = {"replays": {"steps": 10, "step_ms": []}, "copies": {"step": 4}}
     check = conclude(tmp_path, 7, **{part: {**more[part], "odd": [found]}})
-    assert (check.verdict, code_of(check.reason)) == (verdict, code), check.reason
-    assert "rank 2 on node-2" in check.reason
-    assert [(each.name, code_of(each.evidence)) for each in check.suspects] == (
-        [("node-2", evidence)] if evidence else []
-    )
+    assert (check.verdict, check.reason.code) == (verdict, code), check.reason
+    assert "rank 2 on node-2" in check.reason.sentence
+    assert [(each.name, each.evidence.code) for each in check.suspects] == ([("node-2", evidence)] if evidence else [])

@@ -21,6 +21,7 @@ from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import ARMS, Setup
 from seatrial.model.testbed import Node, Testbed
@@ -159,7 +160,7 @@ def test_a_node_that_breaks_inside_is_named_and_the_others_go_on(swept: Callable
     check, fake = swept(nodes_of(4, 2), played)
     assert check.verdict is Verdict.CORRUPT
     assert [(s.kind, s.name) for s in check.suspects] == [("node", "node-2")]
-    assert "node-2: all_reduce (intra): wrong elements" in check.reason
+    assert "node-2: all_reduce (intra): wrong elements" in check.reason.sentence
     names, *_ = next(call for call in fake.calls if call[3] == "all_reduce-latency.log")
     assert names == ("node-0", "node-1", "node-3")
 
@@ -200,7 +201,7 @@ def test_a_network_that_joins_no_gpus_of_one_node_is_not_blamed(
     check, _ = swept(nodes_of(2, 4, gpus=4), played, sizes=GPU_SIZES)
     assert len(calls) == 6, "latency and no-mnnvl follow"
     assert (check.verdict, check.suspects) == (Verdict.INCONCLUSIVE if whole_works else Verdict.FAIL, ())
-    assert ("so no node is blamed" in check.reason) == whole_works
+    assert ("so no node is blamed" in check.reason.sentence) == whole_works
 
 
 def test_a_slow_node_is_named_by_its_peers() -> None:
@@ -217,11 +218,11 @@ def test_a_slow_node_is_named_by_its_peers() -> None:
     values = [478, 481, 476, 480, 479, 60]
     measured = tuple(plateau(node, gb_s) for _ in range(3) for node, gb_s in enumerate(values))
     (check,) = assess(
-        [Check("collectives", Verdict.PASS, "ok", measurements=measured)], Knowledge(Setup("cpu", 6, 0, 8))
+        [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=measured)], Knowledge(Setup("cpu", 6, 0, 8))
     ).checks
     assert check.verdict is Verdict.FAIL
     assert [s.name for s in check.suspects] == ["node-5"]
-    assert "all_reduce (intra) busbw_plateau 60.0 GB/s on node-5" in check.reason
+    assert "all_reduce (intra) busbw_plateau 60.0 GB/s on node-5" in check.reason.sentence
 
 
 def test_one_node_is_held_against_what_is_published_of_one() -> None:
@@ -234,9 +235,11 @@ def test_one_node_is_held_against_what_is_published_of_one() -> None:
     }
     inside = Measurement("busbw_plateau", 300, "GB/s", Subject("node", "node-1"), {**conditions, "arm": "intra"})
     setup = Setup("H100-SXM", 4, 8, 8, "IB-8x400G")
-    (check,) = assess([Check("collectives", Verdict.PASS, "ok", measurements=(inside,))], Knowledge(setup)).checks
+    (check,) = assess(
+        [Check("collectives", Verdict.PASS, uncoded("ok"), measurements=(inside,))], Knowledge(setup)
+    ).checks
     assert check.verdict is Verdict.DEGRADED
-    assert "480 GB/s measured on 1 node of 8 H100-SXM over NVLink at 8G" in check.reason
+    assert "480 GB/s measured on 1 node of 8 H100-SXM over NVLink at 8G" in check.reason.sentence
 
 
 def test_doubtful_nodes_alone_are_swept_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

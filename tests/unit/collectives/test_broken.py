@@ -11,7 +11,7 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.connectivity.stages import RollCall
 from seatrial.checks.contract import CheckContext, try_check
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi_result import MpiResult
@@ -92,7 +92,7 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
 )
 def test_what_went_wrong_is_said(check: Callable[..., Check], played: MpiResult, verdict: Verdict, words: str) -> None:
     done = check(played)
-    assert (done.verdict, words in done.reason) == (verdict, True), done.reason
+    assert (done.verdict, words in done.reason.sentence) == (verdict, True), done.reason
 
 
 def test_one_failing_operation_does_not_stop_the_others(check: Callable[..., Check]) -> None:
@@ -101,7 +101,7 @@ def test_one_failing_operation_does_not_stop_the_others(check: Callable[..., Che
 
     done = check(answer, operations=["all_reduce", "all_gather", "alltoall"])
     assert done.verdict is Verdict.FAIL
-    assert done.reason.startswith("all_gather: rank 1 on node-1 gave up")
+    assert done.reason.sentence.startswith("all_gather: rank 1 on node-1 gave up")
     assert {m.conditions["operation"] for m in done.measurements} == {"all_reduce", "alltoall"}
 
 
@@ -109,9 +109,9 @@ def test_ranks_that_waited_in_vain_are_listed_and_end_the_check(check: Callable[
     lines = [*table(footer=False), *(WAITED.format(i) for i in (0, 3, 1)), CRASHED]
     done = check(result(lines, None, reaped=True), operations=["all_reduce", "alltoall"])
     assert done.verdict is Verdict.FAIL
-    assert "all_reduce: rank 0 on node-0 gave up: RuntimeError: Timed out waiting" in done.reason
-    assert "(so did rank 1, 3) (after 3 sizes)" in done.reason
-    assert "alltoall was not tried" in done.reason
+    assert "all_reduce: rank 0 on node-0 gave up: RuntimeError: Timed out waiting" in done.reason.sentence
+    assert "(so did rank 1, 3) (after 3 sizes)" in done.reason.sentence
+    assert "alltoall was not tried" in done.reason.sentence
 
 
 def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -> None:
@@ -123,20 +123,20 @@ def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -
 
     done = check(answer, operations=["all_reduce", "all_gather", "alltoall"])
     assert (done.verdict, asked) == (Verdict.FAIL, ["all_reduce"])
-    assert "connection timed out" in done.reason
-    assert "alltoall was not tried" in done.reason
+    assert "connection timed out" in done.reason.sentence
+    assert "alltoall was not tried" in done.reason.sentence
 
 
 def test_a_machine_that_is_too_busy_ends_the_check_without_blame(check: Callable[..., Check]) -> None:
     starved = result(table(footer=False), None, timed_out=True, waited_s=0.8)
     done = check(starved, operations=["all_reduce", "all_gather"])
     assert (done.verdict, done.suspects) == (Verdict.INCONCLUSIVE, ())
-    assert done.reason.endswith("all_gather was not tried: all_reduce could not be measured"), done.reason
+    assert done.reason.sentence.endswith("all_gather was not tried: all_reduce could not be measured"), done.reason
 
 
 def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
     done = check(result(table()), make_testbed(1))
-    assert (done.verdict, done.reason) == (Verdict.NOT_RUN, "needs at least two nodes, 1 left")
+    assert (done.verdict, done.reason.sentence) == (Verdict.NOT_RUN, "needs at least two nodes, 1 left")
 
 
 def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,41 +149,43 @@ def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], m
 def test_a_connection_that_broke_is_no_fault_of_the_cluster(check: Callable[..., Check]) -> None:
     done = check(result(table(footer=False), None, lost=True), operations=["all_reduce"])
     assert done.verdict is Verdict.INCONCLUSIVE
-    assert "all_reduce: the connection to the head node broke after 1 s (after 3 sizes)" in done.reason
+    assert "all_reduce: the connection to the head node broke after 1 s (after 3 sizes)" in done.reason.sentence
 
 
 def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    died = Suspect("node", "node-2", 1.0, "no route to host")
+    died = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
     lost = "collective probe: node-0 rank 0: all_reduce: timed out"
     fake = FakeMpirun(lambda operation: result([lost], status=1) if operation == "all_reduce" else result(table(3)))
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
         step,
         "roll_call",
-        lambda run, bed: RollCall(bed.without({"node-2"}), (died,), ("node-2: no route to host",)),
+        lambda run, bed: RollCall(bed.without({"node-2"}), (died,), (uncoded("node-2: no route to host"),)),
     )
     swept = try_check(
         step.COLLECTIVES, CheckContext(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
     )
     assert swept.check.verdict is Verdict.FAIL
     (suspect,) = swept.check.suspects
-    assert suspect == replace(died, evidence="lost in all_reduce; no route to host")
-    assert code_of(suspect.evidence) == "node-lost"
-    assert swept.check.reason.endswith("all_reduce: timed out; node-2: no route to host")
+    evidence = Reason.of("node-lost", operation="all_reduce", problem="no route to host")
+    assert suspect == replace(died, evidence=evidence)
+    assert swept.check.reason.sentence.endswith("all_reduce: timed out; node-2: no route to host")
     assert [node.name for node in swept.testbed.nodes] == ["node-0", "node-1", "node-3"]
     assert len(fake.argvs) == 2
     assert {m.conditions["ranks"] for m in swept.check.measurements} == {3}
 
 
 def test_where_only_one_node_is_left_the_rest_is_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    died = Suspect("node", "node-1", 1.0, "no route to host")
+    died = Suspect("node", "node-1", 1.0, uncoded("no route to host"))
     fake = FakeMpirun(lambda operation: result(["collective probe: node-0 rank 0: timed out"], status=1))
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
-        step, "roll_call", lambda run, bed: RollCall(bed.without({"node-1"}), (died,), ("node-1: no route to host",))
+        step,
+        "roll_call",
+        lambda run, bed: RollCall(bed.without({"node-1"}), (died,), (uncoded("node-1: no route to host"),)),
     )
     swept = try_check(
         step.COLLECTIVES, CheckContext(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2))
     )
-    assert "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason
+    assert "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason.sentence
     assert len(fake.argvs) == 1

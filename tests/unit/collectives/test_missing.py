@@ -13,7 +13,7 @@ from tests.unit.collectives.fake_mpirun import GPU_SIZES, SIZES, make_testbed, r
 def test_fewer_ranks_are_named_before_any_number(check: Callable[..., Check]) -> None:
     done = check(result(table(ranks=3)))
     assert (done.verdict, done.measurements) == (Verdict.FAIL, ())
-    assert "3 of 4 ranks took part" in done.reason
+    assert "3 of 4 ranks took part" in done.reason.sentence
 
 
 def test_a_torn_line_of_the_header_is_no_missing_rank(check: Callable[..., Check]) -> None:
@@ -28,14 +28,14 @@ def test_ranks_that_nothing_bears_out_are_inconclusive(check: Callable[..., Chec
     lines = [line.replace("    1.50  ", "    1.00  ").replace("all_reduce", "broadcast") for line in table(listed=3)]
     done = check(result(lines), operations=["broadcast"])
     assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())
-    assert "names 3 of 4 ranks" in done.reason
+    assert "names 3 of 4 ranks" in done.reason.sentence
 
 
 @pytest.mark.parametrize("left", [(4096,), (4096, 16384), (16384, 65536)])
 def test_sizes_that_did_not_come_are_named(check: Callable[..., Check], left: Sequence[int]) -> None:
     done = check(result(table(sizes=left)))
     gone = [name for size, name in zip(SIZES, ("4K", "16K", "64K"), strict=True) if size not in left]
-    assert (done.verdict, done.reason) == (
+    assert (done.verdict, done.reason.sentence) == (
         Verdict.INCONCLUSIVE,
         f"all_reduce: {len(gone)} of 3 sizes are missing: {', '.join(gone)}",
     )
@@ -45,13 +45,13 @@ def test_sizes_that_did_not_come_are_named(check: Callable[..., Check], left: Se
 def test_memory_that_is_too_small_is_named(check: Callable[..., Check]) -> None:
     done = check(result(["# Reducing maxBytes to 20000 due to memory limitation", *table(sizes=SIZES[:2])]))
     assert done.verdict is Verdict.INCONCLUSIVE
-    assert done.reason.endswith("missing: 64K (Reducing maxBytes to 20000 due to memory limitation)")
+    assert done.reason.sentence.endswith("missing: 64K (Reducing maxBytes to 20000 due to memory limitation)")
 
 
 def test_a_row_without_numbers_is_a_missing_size(check: Callable[..., Check]) -> None:
     lines = [line.replace("65.54", "XX.XX") for line in table()]
     done = check(result(lines))
-    assert (done.verdict, "64K" in done.reason) == (Verdict.INCONCLUSIVE, True)
+    assert (done.verdict, "64K" in done.reason.sentence) == (Verdict.INCONCLUSIVE, True)
 
 
 def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
@@ -60,8 +60,8 @@ def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
     ]
     done = check(result(copies))
     assert done.verdict is Verdict.FAIL
-    assert "1 of 4 ranks" in done.reason
-    assert "MPI=1" in done.reason
+    assert "1 of 4 ranks" in done.reason.sentence
+    assert "MPI=1" in done.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_large_size_of_gpus_that_falls_off(check: Callable[..., Check], monkey
         for line in table(sizes=sizes)
     ]
     done = check(result(lines), make_testbed(gpus=1), sizes=sizes)
-    assert (done.verdict, "falls to 0.375 GB/s at 1G" in done.reason) == (Verdict.DEGRADED, True), done.reason
+    assert (done.verdict, "falls to 0.375 GB/s at 1G" in done.reason.sentence) == (Verdict.DEGRADED, True), done.reason
 
 
 def test_ranks_in_groups_are_named(check: Callable[..., Check]) -> None:
@@ -101,4 +101,4 @@ def test_ranks_in_groups_are_named(check: Callable[..., Check]) -> None:
     ]
     done = check(result([line.replace("    1.50  ", "    1.00  ") for line in lines]))
     assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())
-    assert "NCCL_TESTS_SPLIT made 2 groups" in done.reason
+    assert "NCCL_TESTS_SPLIT made 2 groups" in done.reason.sentence

@@ -55,7 +55,7 @@ def test_a_silent_fallback_to_sockets_fails(
     done = check(played, make_testbed(gpus=1, env=env), sizes=GPU_SIZES, fabric=fabric)
     assert done.verdict is verdict, done.reason
     if verdict is Verdict.FAIL:
-        assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason
+        assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason.sentence
 
 
 def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
@@ -133,7 +133,7 @@ def test_gpus_that_no_processes_share_evenly_are_not_measured(
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     done = check(result(table()), make_testbed(2, gpus=4), sizes=GPU_SIZES, nodes=2, gpu={"gpus_per_process": 3})
     assert done.verdict is Verdict.NOT_RUN
-    assert done.reason == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
+    assert done.reason.sentence == "all_reduce: 4 GPUs of node-0 cannot be shared out to processes of 3 GPUs each"
 
 
 def test_json_without_its_environment(

@@ -49,7 +49,7 @@ def test_busbw_comes_from_the_time_because_print_has_two_decimals(check: Callabl
 def test_wrong_elements_are_corrupt_and_named(check: Callable[..., Check]) -> None:
     done = check(result(table(wrong=3), 7))
     assert done.verdict is Verdict.CORRUPT
-    assert done.reason == "all_reduce: wrong elements: 3 at 64K out-of-place"
+    assert done.reason.sentence == "all_reduce: wrong elements: 3 at 64K out-of-place"
 
 
 @pytest.mark.parametrize("aligned", [16, 4])
@@ -60,7 +60,7 @@ def test_sizes_are_rounded_to_what_the_ranks_can_share(aligned: int) -> None:
     setting = Setting("all_gather", "float32", 6, "lab", asked)
     assert conclude(setting, result([]), sweep_of("all_gather", rows, 6)).verdict is Verdict.PASS
     short = conclude(setting, result([]), sweep_of("all_gather", [row for row in rows if row.size < 600_000], 6))
-    assert "3 of 20 sizes are missing: 1M, 2M, 4M" in short.reason
+    assert "3 of 20 sizes are missing: 1M, 2M, 4M" in short.reason.sentence
 
 
 def test_a_plateau_is_held_against_the_catalog_at_the_largest_size() -> None:

@@ -9,7 +9,6 @@ from seatrial.checks.devices.section import Devices, Disk
 from seatrial.checks.metrics import Doubt, tolerance_of
 from seatrial.checks.table import repeat_checks
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate
 
@@ -19,7 +18,7 @@ def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
     lab.says(answer(*gpus(2)))
     check, left = lab.check()
     assert (check.verdict, left) == (Verdict.PASS, ALL)
-    assert check.reason == "8 devices of 4 nodes were measured"
+    assert check.reason.sentence == "8 devices of 4 nodes were measured"
     matmul, copy = [m for m in check.measurements if m.subject.name == "node-3/gpu-1"]
     assert (matmul.metric, matmul.value, matmul.unit, matmul.subject.kind) == ("matmul", 700.0, "TFLOP/s", "gpu")
     assert matmul.conditions == {"device": "H100", "dtype": "bfloat16", "size": 8192}
@@ -107,7 +106,7 @@ def test_a_rate_that_is_none_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
     lab.says(answer(device()))
     lab.says(answer(device(rates=[bad])), "node-1")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-failed")
+    assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-failed")
     assert "node-1" not in left
 
 

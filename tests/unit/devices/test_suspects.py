@@ -11,7 +11,7 @@ from seatrial.checks.devices.section import Devices, Disk
 from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.config.run import setup_of
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.tasks.check import compare
 from tests.fake_platform import ProgramOutput
@@ -24,7 +24,7 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
     lab.says(answer(*gpus(2)))
     lab.says(answer(*gpus(2, wrong="a copy differs from its source")), "node-2")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "wrong-result")
+    assert (check.verdict, check.reason.code) == (Verdict.CORRUPT, "wrong-result")
     assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-2/gpu-1")]
     assert left == ["node-0", "node-1", "node-3"]
 
@@ -52,7 +52,7 @@ def test_a_node_with_a_bad_disk_is_named(lab: Lab, output: dict[str, Any], verdi
     lab.says_of_disk(output, "node-1")
     lab.suite(disk=Disk())
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (verdict, code)
+    assert (check.verdict, check.reason.code) == (verdict, code)
     assert [suspect.name for suspect in check.suspects] == ["node-1"]
     assert left == ["node-0", "node-2", "node-3"]
 
@@ -62,7 +62,7 @@ def test_disks_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
     lab.says_of_disk({})
     lab.suite(disk=Disk())
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason), left) == (Verdict.INCONCLUSIVE, "probe-busy", ALL)
+    assert (check.verdict, check.reason.code, left) == (Verdict.INCONCLUSIVE, "probe-busy", ALL)
 
 
 def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_lab: Callable[..., Lab]) -> None:
@@ -86,7 +86,7 @@ def test_the_minority_computes_wrongly(lab: Lab) -> None:
     lab.says(answer(digested("a")))
     lab.says(answer(digested("b")), "node-2")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "digest-differs")
+    assert (check.verdict, check.reason.code) == (Verdict.CORRUPT, "digest-differs")
     assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
     assert left == ["node-0", "node-1", "node-3"]
 
@@ -108,15 +108,15 @@ def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]
     )
     check, _ = lab.check()
     assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-1/gpu-1")]
-    assert "of 7 like devices" in check.reason
+    assert "of 7 like devices" in check.reason.sentence
 
 
 def test_without_a_majority_nobody_is_blamed(lab: Lab) -> None:
     lab.says(answer(digested("a")), "node-0", "node-1")
     lab.says(answer(digested("b")), "node-2", "node-3")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "digests-divided")
-    assert all(name in check.reason for name in ALL)
+    assert (check.verdict, check.reason.code) == (Verdict.INCONCLUSIVE, "digests-divided")
+    assert all(name in check.reason.sentence for name in ALL)
     assert (check.suspects, left) == ((), ALL)
 
 
@@ -135,7 +135,7 @@ def test_a_device_that_is_known_to_be_wrong_has_no_say(lab: Lab) -> None:
     lab.says(answer(digested("b")), "node-2")
     lab.says(answer(digested("b", wrong="a copy differs from its source")), "node-3")
     check, _ = lab.check()
-    evidence = {suspect.name: code_of(suspect.evidence) for suspect in check.suspects}
+    evidence = {suspect.name: suspect.evidence.code for suspect in check.suspects}
     assert evidence == {"node-2": "digest-differs", "node-3": "wrong-result"}
 
 
@@ -161,11 +161,11 @@ def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: Progr
     lab.says(answer(device()))
     lab.says(output, "node-1")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, code)
+    assert (check.verdict, check.reason.code) == (Verdict.FAIL, code)
     assert [suspect.name for suspect in check.suspects] == ["node-1"]
     assert left == ["node-0", "node-2", "node-3"]
-    assert "\x1b" not in check.reason
-    assert len(check.reason) < 600
+    assert "\x1b" not in check.reason.sentence
+    assert len(check.reason.sentence) < 600
 
 
 def test_a_node_that_hangs_is_named(lab: Lab) -> None:
@@ -173,7 +173,7 @@ def test_a_node_that_hangs_is_named(lab: Lab) -> None:
     lab.says(ProgramOutput(hangs=True), "node-1")
     lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
     check, _ = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-timeout")
+    assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-timeout")
     assert [suspect.name for suspect in check.suspects] == ["node-1"]
 
 
@@ -188,8 +188,8 @@ def test_gpus_that_torch_does_not_see_are_no_pass(make_lab: Callable[..., Lab]) 
     lab.says(answer(*gpus(2)))
     lab.says(answer(device()), "node-1")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-failed")
-    assert check.reason == "node-1: devices cannot measure: torch sees 0 of 2 GPUs"
+    assert (check.verdict, check.reason.code) == (Verdict.FAIL, "probe-failed")
+    assert check.reason.sentence == "node-1: devices cannot measure: torch sees 0 of 2 GPUs"
     assert "node-1" not in left
 
 
@@ -197,7 +197,7 @@ def test_nodes_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
     lab.says(answer(device()))
     lab.says(answer(), "node-1", "node-2")
     check, left = lab.check()
-    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "probe-busy")
+    assert (check.verdict, check.reason.code) == (Verdict.INCONCLUSIVE, "probe-busy")
     assert (check.suspects, left) == ((), ALL)
 
 

@@ -69,7 +69,7 @@ def test_one_node_is_legal(tmp_path: Path) -> None:
 def problem_of(path: Path) -> str:
     problems = platform_for(load_cluster(path)).missing()
     assert len(problems) == 1
-    return problems[0]
+    return problems[0].sentence
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_a_container_that_ended_is_named_with_its_last_words() -> None:
 
 def test_one_that_ran_out_of_memory_says_so() -> None:
     container = daemon({"State": {"ExitCode": 137, "OOMKilled": True}}, status="exited").containers("r1")[0]
-    assert "it ran out of memory" in why_ended(container)
+    assert "it ran out of memory" in why_ended(container).sentence
 
 
 def test_words_are_one_printable_line_that_is_not_too_long() -> None:

@@ -16,7 +16,7 @@ from seatrial.checks.localize.step import localize_run
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run, Suite
 from seatrial.flows import check
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.tasks import image, launch, record, upload
@@ -38,7 +38,7 @@ class Chain:
 
     platform: FakePlatform
     out: Path
-    lost: str | None = None
+    lost: Reason | None = None
     suite: Suite = field(default_factory=lambda: load_suite("quick"))
     notified: list[RunResult] = field(default_factory=list)
 
@@ -58,11 +58,11 @@ class Chain:
         yield SimpleNamespace(lost=self.lost)
 
 
-def _without_code(result: RunResult) -> Iterator[str]:
+def _without_code(result: RunResult) -> Iterator[Reason]:
     """The reasons of bad verdicts, and the evidence against suspects, that the runbook cannot explain."""
     reasons = [each.reason for each in result.checks if each.verdict is not Verdict.PASS]
     evidence = [suspect.evidence for each in result.checks for suspect in each.suspects]
-    yield from (text for text in (*reasons, *evidence) if not code_of(text))
+    yield from (text for text in (*reasons, *evidence) if not text.code)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from seatrial.flows import check
 from seatrial.history import open_store
 from seatrial.history.campaigns import CampaignState
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
@@ -77,8 +77,8 @@ def test_phases_are_runs_in_a_loop(chain: Chain) -> None:
     soak = Soak(chain)
     result = soak.run(minutes=3)
     assert [run.suite.name for run in soak.phases] == ["net", "burn", "net"]
-    assert (result.checks[0].verdict, code_of(result.checks[0].reason)) == (Verdict.PASS, "campaign-passed")
-    assert (result.verdict, code_of(result.checks[2].reason)) == (Verdict.NOT_RUN, "drift-too-few-phases")
+    assert (result.checks[0].verdict, result.checks[0].reason.code) == (Verdict.PASS, "campaign-passed")
+    assert (result.verdict, result.checks[2].reason.code) == (Verdict.NOT_RUN, "drift-too-few-phases")
     assert result.coverage.extent == "some", "phases that were compared with nothing are no whole pass"
     with open_store() as store:
         assert {row.run_id for row in store.runs("fake")} == {"phase-1", "phase-2", "phase-3", "soak-1"}
@@ -93,7 +93,7 @@ def test_a_node_that_breaks_is_left_out_and_named(chain: Chain) -> None:
     result = soak.run(minutes=4)
     assert [len(run.cluster.node_names()) for run in soak.phases] == [3, 3, 2, 2]
     assert result.verdict is Verdict.FAIL
-    assert [(each.name, code_of(each.evidence)) for each in result.suspects] == [("node-1", "campaign-left-out")]
+    assert [(each.name, each.evidence.code) for each in result.suspects] == [("node-1", "campaign-left-out")]
     assert "left out: node-1 since hour 0.03" in " ".join(soak.state.lines())
 
 
@@ -105,7 +105,7 @@ def test_nodes_that_break_together_are_not_left_out(chain: Chain) -> None:
     soak = Soak(chain, refuse)
     result = soak.run(minutes=2)
     assert soak.state.left_out == ()
-    assert "look for a common cause" in result.checks[0].reason
+    assert "look for a common cause" in result.checks[0].reason.sentence
     assert result.verdict is Verdict.FAIL
 
 
@@ -142,5 +142,5 @@ def test_without_nodes_it_tries_again_then_keeps_its_state(chain: Chain) -> None
     soak = Soak(chain, lambda nth: chain.platform.errors.update(launch=LaunchError(Reason.of("no-testbed"))))
     result = soak.run(minutes=4)
     assert len(soak.phases) == len(PAUSES_S) + 1
-    assert (result.verdict, code_of(result.checks[0].reason)) == (Verdict.INCONCLUSIVE, "campaign-stuck")
+    assert (result.verdict, result.checks[0].reason.code) == (Verdict.INCONCLUSIVE, "campaign-stuck")
     assert not soak.state.ended

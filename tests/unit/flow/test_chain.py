@@ -15,7 +15,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS as TABLE
 from seatrial.flows import check
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
@@ -112,7 +112,7 @@ def test_a_program_that_breaks_is_its_own_checks_alone(
     others = set(CHECKS[CHECKS.index(broken) + 1 :])
     if broken != "connectivity":
         assert {verdicts(result)[name] for name in others} <= {Verdict.PASS}
-    assert not any("\x1b" in made.reason for made in result.checks)
+    assert not any("\x1b" in made.reason.sentence for made in result.checks)
     assert chain.platform.calls == CALLS
 
 
@@ -201,7 +201,7 @@ def test_without_its_history_a_run_cannot_pass(chain: Chain, store: str, monkeyp
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{chain.out.parent / store}")
     result = chain.run()
     assert (result.verdict, verdicts(result)["history"]) == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-    assert code_of(result.reason) == "history-unavailable"
+    assert result.reason.code == "history-unavailable"
     assert {verdicts(result)[name] for name in CHECKS} == {Verdict.PASS}
 
 
@@ -254,7 +254,7 @@ def test_a_fleet_of_two_models_passes_and_says_so(chain: Chain) -> None:
     result = chain.run()
     assert result.verdict is Verdict.PASS, result.reason
     (devices,) = (made for made in result.checks if made.name == "devices")
-    assert devices.reason.endswith("2 groups by CPU model: 6 x AMD EPYC 9654, 4 x AMD EPYC 7601")
+    assert devices.reason.sentence.endswith("2 groups by CPU model: 6 x AMD EPYC 9654, 4 x AMD EPYC 7601")
     assert {node["cpu_model"] for node in result.nodes} == {"AMD EPYC 9654", "AMD EPYC 7601"}
 
 
@@ -290,11 +290,11 @@ def test_collectives_are_not_left_out_otherwise(chain: Chain, suite: str, cluste
     chain.platform.nodes["node-0"].facts |= facts
     result = chain.run(hardware="H100-SXM", **cluster)
     (collectives,) = (each for each in result.checks if each.name == "collectives")
-    assert (result.verdict, code_of(collectives.reason)) == (Verdict.NOT_RUN, "too-few-ranks")
+    assert (result.verdict, collectives.reason.code) == (Verdict.NOT_RUN, "too-few-ranks")
 
 
 def test_a_single_rank_on_processors_is_told_to_have_two(chain: Chain) -> None:
     chain.platform = FakePlatform(nodes=1)
     result = chain.run()
     (collectives,) = (each for each in result.checks if each.name == "collectives")
-    assert (result.verdict, code_of(collectives.reason)) == (Verdict.NOT_RUN, "too-few-ranks")
+    assert (result.verdict, collectives.reason.code) == (Verdict.NOT_RUN, "too-few-ranks")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakeNode, FakePlatform, ProgramOutput
 from tests.unit.flow.conftest import Chain
@@ -69,7 +68,7 @@ def test_nodes_that_have_one_name_are_both_said_and_none_is_blamed(chain: Chain)
     chain.platform.nodes["node-1"].facts["hostname"] = "node-2"
     result = chain.run()
     assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
-    assert "node-[1-2] report the same host name, node-2" in result.reason
+    assert "node-[1-2] report the same host name, node-2" in result.reason.sentence
 
 
 @pytest.mark.parametrize("fault", [is_late, has_another_mpi])
@@ -107,7 +106,7 @@ def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> 
     chain.platform.nodes["node-1"].refuses = True
     result = chain.run()
     assert result.verdict is Verdict.FAIL
-    codes = {made.name: code_of(made.reason) for made in result.checks if made.verdict is Verdict.NOT_RUN}
+    codes = {made.name: made.reason.code for made in result.checks if made.verdict is Verdict.NOT_RUN}
     assert codes == {"collectives": "too-few-nodes"}
 
 
@@ -116,4 +115,4 @@ def test_where_no_node_has_mpirun_nothing_is_run(chain: Chain) -> None:
         node.facts["mpirun"] = ""
     result = chain.run()
     assert {made.verdict for made in result.checks} == {Verdict.NOT_RUN}
-    assert "is missing on every node: install Open MPI" in result.reason
+    assert "is missing on every node: install Open MPI" in result.reason.sentence

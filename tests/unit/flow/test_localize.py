@@ -11,7 +11,6 @@ import pytest
 from seatrial.checks.contract import TimeLeft
 from seatrial.history import open_store
 from seatrial.history.rows import Pin
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from tests.fake_platform import FakePlatform, ProgramOutput, Request
@@ -71,8 +70,8 @@ def test_a_node_that_only_collectives_find_slow_is_named(known: Chain) -> None:
     known.platform.programs["collective.py"] = slow_with("node-2")
     result = known.run()
     assert named(result) == [("node", "node-2")]
-    assert (result.verdict, code_of(check_of(result).reason)) == (check_of(result).verdict, "localize-node")
-    assert result.reason.startswith("node-2 (100 % sure): slow in ")
+    assert (result.verdict, check_of(result).reason.code) == (check_of(result).verdict, "localize-node")
+    assert result.reason.sentence.startswith("node-2 (100 % sure): slow in ")
     assert result.localization and result.localization["rounds"] == len({name.split("-")[1] for name in rounds(known)})
     assert [test["name"] for test in result.localization["tests"]] == sorted(rounds(known))
     slow = {test["name"] for test in result.localization["tests"] if "node-2" in test["nodes"]}
@@ -102,8 +101,8 @@ def test_a_node_that_slowed_meanwhile_is_named_without_a_round(
     chain.platform.programs["collective.py"] = slows
     result = chain.run()
     assert named(result) == [("node", "node-2")]
-    assert result.verdict.is_fault and result.reason.startswith("node-2 ")
-    assert code_of(check_of(result).reason) == "localize-measured-again"
+    assert result.verdict.is_fault and result.reason.sentence.startswith("node-2 ")
+    assert check_of(result).reason.code == "localize-measured-again"
     assert {check.verdict.is_fault for check in result.checks if check.name == "collectives"} == {is_pinned}
     assert rounds(chain) == []
 
@@ -130,7 +129,7 @@ def test_nodes_that_slow_before_the_streams_of_another_are_repeated_are_named_an
     assert [suspect.name for suspect in result.suspects if suspect.confidence < 0.95] == []
     assert result.verdict.is_fault is not is_over
     expected = "localize-budget-spent" if is_over else "localize-measured-again"
-    assert code_of(check_of(result).reason) == expected
+    assert check_of(result).reason.code == expected
 
 
 def test_streams_are_not_measured_again_where_the_plateau_would_show_a_slow_node(chain: Chain) -> None:
@@ -221,7 +220,7 @@ def test_all_nodes_alike_are_not_blamed(known: Chain) -> None:
     known.platform.programs["collective.py"] = slow_with()
     result = known.run()
     assert (result.verdict.is_fault, list(result.suspects)) == (True, [])
-    assert (check_of(result).verdict, code_of(check_of(result).reason)) == (Verdict.INCONCLUSIVE, "localize-none")
+    assert (check_of(result).verdict, check_of(result).reason.code) == (Verdict.INCONCLUSIVE, "localize-none")
 
 
 @pytest.mark.parametrize("budget_s", [0, 1e-9])
@@ -230,7 +229,7 @@ def test_no_round_begins_after_the_budget(known: Chain, budget_s: float) -> None
     known.platform.programs["collective.py"] = slow_with("node-2")
     result = known.run()
     assert (result.verdict.is_fault, list(result.suspects), rounds(known)) == (True, [], [])
-    reasons = [code_of(check.reason) for check in result.checks if check.name == "localize"]
+    reasons = [check.reason.code for check in result.checks if check.name == "localize"]
     assert reasons == (["localize-budget-spent"] if budget_s else [])
 
 

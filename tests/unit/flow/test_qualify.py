@@ -12,7 +12,7 @@ from seatrial.config.run import Run, Taken
 from seatrial.flows import qualify
 from seatrial.history import open_store
 from seatrial.model.errors import LaunchError
-from seatrial.model.reason import Reason, caused
+from seatrial.model.reason import Reason, caused, uncoded
 from seatrial.model.result import Check, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
@@ -71,13 +71,13 @@ DELETED = Reason.of("pod-deleted", name="p", why_deleted="while the run used it"
     ],
 )
 def test_a_pod_that_is_gone_gave_way_to_who_has_its_node(
-    chain: Chain, monkeypatch: pytest.MonkeyPatch, gone: str | None, user: str, why: str | None
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, gone: Reason | None, user: str, why: str | None
 ) -> None:
     run = Run("r", chain.platform.cluster(), chain.suite, chain.out, taken=Taken(("node-0",), ()))
     testbed = replace(chain.platform.launch(run), blameless_reason=lambda _: gone)
     chain.platform.teardown(run.run_id)
     nodes = [ServiceNode("node-0", "busy" if user else "idle", why=user)]
     monkeypatch.setattr(launch, "node_service", lambda _: PlayedCluster.of(nodes))
-    failed = Check("devices", Verdict.FAIL, "it gave no usable answer")
-    assert launch.gave_way(run, testbed, [failed]) == why
-    assert launch.gave_way(run, testbed, [Check("devices", Verdict.PASS, "")]) is None
+    failed = Check("devices", Verdict.FAIL, uncoded("it gave no usable answer"))
+    assert str(launch.gave_way(run, testbed, [failed])) == str(why)
+    assert launch.gave_way(run, testbed, [Check("devices", Verdict.PASS, Reason())]) is None

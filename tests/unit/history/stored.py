@@ -8,6 +8,7 @@ from seatrial.history import Pin, open_store
 from seatrial.history.past import PastRuns, past_runs
 from seatrial.history.store import Store
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 
@@ -23,7 +24,7 @@ def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:
 
 
 def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: object) -> RunResult:
-    check = Check("collectives", verdict, "because", 1.0, (plateau(value, (value, value)),))
+    check = Check("collectives", verdict, uncoded("because"), 1.0, (plateau(value, (value, value)),))
     given = {
         "run_id": f"run-{number:03}",
         "cluster": "lab",
@@ -31,9 +32,9 @@ def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fi
         "started": START + timedelta(days=number),
         "finished": START + timedelta(days=number, minutes=1),
         "verdict": verdict,
-        "reason": "because",
+        "reason": uncoded("because"),
         "checks": [check],
-        "suspects": [Suspect("node", "node-2", 0.9, "slow")],
+        "suspects": [Suspect("node", "node-2", 0.9, uncoded("slow"))],
         "fingerprint": {"nccl": "2.27"},
     }
     return RunResult(**{**given, **fields})  # type: ignore[arg-type]
@@ -59,7 +60,7 @@ def wide(number: int, width: int = 300) -> RunResult:
     """A run with many series, among them some that no other run has."""
     names = [*(f"node-{n}" for n in range(width)), f"only-{number}"]
     measured = tuple(Measurement("matmul", 1.0 + number, "TFLOP/s", Subject("node", name)) for name in names)
-    return a_run(number, checks=[Check("devices", Verdict.PASS, "", 0.0, measured)])
+    return a_run(number, checks=[Check("devices", Verdict.PASS, Reason(), 0.0, measured)])
 
 
 def open_and_save(url: str, number: int) -> None:

@@ -7,6 +7,7 @@ from seatrial.alerts.alert import silent
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, outcome_of
 from seatrial.history.store import Store
+from seatrial.model.reason import uncoded
 from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import START, a_run
 
@@ -18,7 +19,9 @@ def _keep(store: Store, incident: Incident, **receipts: Receipt) -> None:
 
 def test_incidents_go_on_from_run_to_run(made_url: str) -> None:
     hostile = "reason \0 \ud800 " + "x" * 5000
-    nights = [a_run(n, verdict=verdict, reason=hostile) for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])]
+    nights = [
+        a_run(n, verdict=verdict, reason=uncoded(hostile)) for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])
+    ]
     with open_store(made_url) as store:
         (opened,) = store.incidents("lab", "quick", outcome_of(nights[0]), ["slack"])
         _keep(store, opened, slack=Receipt(1, {"ts": "17.1"}))

@@ -13,6 +13,7 @@ from seatrial.history.records import run_record
 from seatrial.history.schema import runs
 from seatrial.history.store import Store
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement
 from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import START, a_run, past_of_lab, plateau
@@ -23,7 +24,7 @@ LATER = START + timedelta(days=400)
 
 def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Store) -> None:
     taken = tuple(plateau(value) for value in (5.0, 9.0, 8.0, 2.0))
-    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, "", 0.0, taken)]), Path())
+    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, taken)]), Path())
     store.save(a_run(2, 7.0), Path())
     past = past_of_lab(store, "unknown", SERIES)
     assert [run.run_id for run in past.runs] == ["run-001", "run-002"]
@@ -37,7 +38,7 @@ def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Stor
 
 
 def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None:
-    checks = [Check(name, Verdict.PASS, "", 0.0, (plateau(value),)) for name, value in (("a", 1.0), ("b", 3.0))]
+    checks = [Check(name, Verdict.PASS, Reason(), 0.0, (plateau(value),)) for name, value in (("a", 1.0), ("b", 3.0))]
     store.save(a_run(1, checks=checks), Path())
     past = past_of_lab(store, SERIES)
     assert (past.first[0, 0], past.rest[0, 0], past.location[0, 0], past.count[0, 0]) == (1.0, 3.0, 2.0, 2)
@@ -46,8 +47,8 @@ def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None
 def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) -> None:
     for number, verdict in enumerate(Verdict):
         m = plateau(float(number))
-        judged = Judgement(m, verdict, "", "history")
-        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m,), (judged,))]), Path())
+        judged = Judgement(m, verdict, Reason(), "history")
+        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,), (judged,))]), Path())
     store.save(a_run(20, verdict=Verdict.CORRUPT), Path())
     store.save(a_run(21, verdict=Verdict.FAIL), Path())
     past = past_of_lab(store, SERIES)
@@ -111,7 +112,7 @@ def test_the_same_sweep_at_other_numbers_of_ranks_is_found(store: Store) -> None
     at = {ranks: with_ranks(plateau(1.0), ranks) for ranks in (4, 8, 16)}
     other = replace(with_ranks(plateau(1.0), 8), metric="busbw")
     for number, m in enumerate((at[4], at[8], other)):
-        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m,))]), Path())
+        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m,))]), Path())
     found = at_other_ranks(store, "lab", [at[16], at[8], replace(at[16], unit="s")])
     assert found == {at[16].series(): {4: at[4].series(), 8: at[8].series()}, at[8].series(): {4: at[4].series()}}
     assert at_other_ranks(store, "other", [at[16]]) == {}

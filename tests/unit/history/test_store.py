@@ -14,6 +14,7 @@ from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -37,7 +38,7 @@ def test_a_saved_run_comes_back(store: Store) -> None:
 
 def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
     values = (60.0, 101.0, 100.0)
-    check = Check("collectives", Verdict.PASS, "because", 1.0, tuple(plateau(value) for value in values))
+    check = Check("collectives", Verdict.PASS, uncoded("because"), 1.0, tuple(plateau(value) for value in values))
     run = a_run(1, checks=[check])
     store.save(run, Path())
     past = past_of(a_run(2), store)
@@ -47,8 +48,8 @@ def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
 
 def test_saving_twice_keeps_one_run_and_the_later_word(store: Store) -> None:
     store.save(a_run(1, 0.5), Path())
-    store.save(a_run(1, 0.6, reason="again"), Path())
-    assert [row.reason for row in store.runs()] == ["again"]
+    store.save(a_run(1, 0.6, reason=uncoded("again")), Path())
+    assert [row.reason.sentence for row in store.runs()] == ["again"]
     assert taught(store, plateau(0).series()) == {plateau(0).series(): [0.6]}
 
 
@@ -62,24 +63,24 @@ def test_runs_are_newest_first_and_limited(store: Store) -> None:
 
 def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": math.inf}, (math.nan, 1.0), None)
-    check = Check("training", Verdict.CORRUPT, "", 0.0, (odd,))
-    run = a_run(1, verdict=Verdict.CORRUPT, reason="nul \0 and half a \udc80 character", checks=[check])
+    check = Check("training", Verdict.CORRUPT, Reason(), 0.0, (odd,))
+    run = a_run(1, verdict=Verdict.CORRUPT, reason=uncoded("nul \0 and half a \udc80 character"), checks=[check])
     store.save(run, Path())
-    assert store.runs()[0].reason == "nul \ufffd and half a ? character"
+    assert store.runs()[0].reason.sentence == "nul \ufffd and half a ? character"
     assert taught(store, odd.series()) == {}
 
 
 def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
     group = Measurement("busbw", 1.0, "GB/s", Subject("group", ",".join(f"node-{n}" for n in range(3000))))
-    store.save(a_run(1, checks=[Check("c", Verdict.PASS, "", 0.0, (group,))]), Path())
+    store.save(a_run(1, checks=[Check("c", Verdict.PASS, Reason(), 0.0, (group,))]), Path())
     assert taught(store, group.series()) == {group.series(): [1.0]}
 
 
 def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
     store.save(a_run(1), Path())
     with pytest.raises(SeatrialError, match="run run-001 cannot be saved"):
-        store.save(a_run(1, suspects=[Suspect("node", None, 0.5, "")], reason="never seen"), Path())  # type: ignore[arg-type]
-    assert [row.reason for row in store.runs()] == ["because"]
+        store.save(a_run(1, suspects=[Suspect("node", None, 0.5, Reason())], reason=uncoded("never seen")), Path())  # type: ignore[arg-type]
+    assert [row.reason.sentence for row in store.runs()] == ["because"]
     assert taught(store, plateau(0).series()) != {}
 
 
@@ -94,23 +95,29 @@ def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
 
 def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
-    blamed = Suspect("node", "node-1", 1.0, "dead \0")
-    unjudged = CheckResult(Verdict.FAIL, "node-1: dead", (blamed,))
+    blamed = Suspect("node", "node-1", 1.0, uncoded("dead \0"))
+    unjudged = CheckResult(Verdict.FAIL, uncoded("node-1: dead"), (blamed,))
     first = Check(
-        "connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), raw_result=unjudged
+        "connectivity",
+        Verdict.FAIL,
+        uncoded("node-1: dead; slow"),
+        2.0,
+        (odd,),
+        suspects=(blamed,),
+        raw_result=unjudged,
     )
-    second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
+    second = Check("collectives", Verdict.PASS, uncoded("fine"), 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
     setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
     store.save(a_run(1, checks=[first, second], setup=setup), Path())
     back = store.result("run-001")
     assert back is not None
     assert back.setup == setup
-    assert back.suspects == [Suspect("node", "node-2", 0.9, "slow")]
+    assert back.suspects == [Suspect("node", "node-2", 0.9, uncoded("slow"))]
     one, two = back.checks
-    assert (one.verdict, one.reason, one.seconds) == (Verdict.FAIL, "node-1: dead; slow", 2.0)
+    assert (one.verdict, one.reason.sentence, one.seconds) == (Verdict.FAIL, "node-1: dead; slow", 2.0)
     assert one.unjudged().verdict is Verdict.FAIL
-    assert one.unjudged().reason == "node-1: dead"
-    assert [suspect.evidence for suspect in one.unjudged().suspects] == ["dead \ufffd"]
+    assert one.unjudged().reason.sentence == "node-1: dead"
+    assert [suspect.evidence.sentence for suspect in one.unjudged().suspects] == ["dead \ufffd"]
     assert math.isnan(one.measurements[0].value)
     assert one.measurements[0].samples[1:] == (1.0,)
     assert two.measurements == second.measurements
@@ -119,10 +126,10 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
 
 def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) -> None:
     m, bad = plateau(0.5), plateau(0.1)
-    judged = Judgement(bad, Verdict.DEGRADED, "low", "history")
-    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m, plateau(0.6)))]), Path())
-    store.save(a_run(2, checks=[Check("collectives", Verdict.DEGRADED, "", 0.0, (bad,), (judged,))]), Path())
-    store.save(a_run(3, checks=[Check("collectives", Verdict.PASS, "", 0.0, (plateau(math.nan),))]), Path())
+    judged = Judgement(bad, Verdict.DEGRADED, uncoded("low"), "history")
+    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (m, plateau(0.6)))]), Path())
+    store.save(a_run(2, checks=[Check("collectives", Verdict.DEGRADED, Reason(), 0.0, (bad,), (judged,))]), Path())
+    store.save(a_run(3, checks=[Check("collectives", Verdict.PASS, Reason(), 0.0, (plateau(math.nan),))]), Path())
     readings = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
     assert readings.run.tolist() == [0, 1, 1]
     assert readings.series.tolist() == [1, 1, 1]
@@ -165,7 +172,7 @@ def test_a_link_is_as_old_as_the_newest_run_of_its_cluster_that_measured_it(stor
     def night(number: int, *links: str, **fields: object) -> None:
         streams = [Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None) for name in links]
         node = Measurement("tcp_egress", 900.0, "MB/s", Subject("node", "a"))
-        checks = [Check("connectivity", Verdict.PASS, "", 1.0, (*streams, node))]
+        checks = [Check("connectivity", Verdict.PASS, Reason(), 1.0, (*streams, node))]
         store.save(a_run(number, checks=checks, **fields), Path())  # type: ignore[arg-type]
 
     night(1, "a--b", "a--c")

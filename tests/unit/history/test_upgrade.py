@@ -13,7 +13,6 @@ import pytest
 from seatrial.history import open_store, records
 from seatrial.history.incident import advance, outcome_of
 from seatrial.model.errors import SeatrialError
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import PROCESSES, a_pin, a_run, open_and_save
 
@@ -174,4 +173,4 @@ def test_a_store_of_a_version_that_is_too_new_or_too_old_is_left_alone(
         connection.execute("UPDATE seatrial_version SET version_num = ?", (revision,))
     with pytest.raises(SeatrialError, match=r"history\.sqlite\?password=\*\*\*: ") as raised:
         open_store(f"{url}?password=s3cret")
-    assert code_of(raised.value.reason) == code
+    assert raised.value.reason.code == code

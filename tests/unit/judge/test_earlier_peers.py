@@ -13,6 +13,7 @@ from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import RunContext, knowledge_of
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -37,7 +38,7 @@ def measured(node: str, *values: float) -> Check:
     readings = [
         Measurement("matmul", value, "TFLOP/s", Subject("gpu", f"{node}/gpu-{gpu}")) for gpu, value in enumerate(values)
     ]
-    return Check("devices", Verdict.PASS, "", measurements=tuple(readings))
+    return Check("devices", Verdict.PASS, Reason(), measurements=tuple(readings))
 
 
 def fleet(
@@ -55,7 +56,7 @@ def fleet(
             at,
             at,
             Verdict.PASS,
-            "all pass",
+            uncoded("all pass"),
             nodes=[facts(f"p{n}", model)],
             checks=[check],
             fingerprint=fingerprint,
@@ -84,7 +85,7 @@ def test_a_slow_gpu_of_a_new_node_is_named_by_like_nodes_of_other_runs(store: St
 def _taken_thrice(node: str, *values: float) -> Check:
     """The same readings three times, as repeats of what is in doubt."""
     once = measured(node, *values)
-    return Check("devices", Verdict.PASS, "", measurements=once.measurements * 3)
+    return Check("devices", Verdict.PASS, Reason(), measurements=once.measurements * 3)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_a_clock_cap_is_one_suspect(runs: int) -> None:
     assert names(run) == {("node", "node-3")}
     (suspect,) = run.suspects
     if runs:  # the number of the node itself is the best evidence, where its noise is known
-        assert suspect.evidence.startswith("training 5")
-        assert "; also " in suspect.evidence
+        assert suspect.evidence.sentence.startswith("training 5")
+        assert "; also " in suspect.evidence.sentence
 
 
 def test_one_slow_gpu_is_a_gpu() -> None:
@@ -54,7 +54,7 @@ def test_several_metrics_of_a_node_are_evidence_of_one_suspect(metrics: int) -> 
     run = after_healthy_runs(*kinds, factor=slow("node-3", by=0.2))
     (suspect,) = run.suspects
     assert (suspect.kind, suspect.name) == ("node", "node-3")
-    assert suspect.evidence.partition("; also ")[2].count("metric-") == metrics - 1
+    assert suspect.evidence.sentence.partition("; also ")[2].count("metric-") == metrics - 1
     assert 0.5 < suspect.confidence < 1
 
 
@@ -84,7 +84,7 @@ def test_a_chain_of_slow_links_names_the_nodes_between() -> None:
 def test_the_first_gpu_of_every_node_is_one_finding_without_suspects(runs: int) -> None:
     run = after_healthy_runs(of_gpus(16), factor=lambda subject: 0.8 if subject.endswith("/gpu-0") else 1.0, runs=runs)
     assert (run.verdict in BAD, run.suspects) == (True, ())
-    assert "gpu-0 of 16 nodes" in run.reason
+    assert "gpu-0 of 16 nodes" in run.reason.sentence
 
 
 @pytest.mark.parametrize(("slow_nodes", "blamed"), [(1, 1), (4, 4), (7, 0), (16, 0)])
@@ -92,14 +92,14 @@ def test_of_few_slow_nodes_each_is_blamed_and_of_many_none(slow_nodes: int, blam
     run = after_healthy_runs(of_nodes(16), factor=slow(*[f"node-{n}" for n in range(slow_nodes)], by=0.3))
     assert run.verdict in BAD
     assert len(run.suspects) == blamed
-    assert f"of {slow_nodes} of 16 nodes" in run.reason or blamed
+    assert f"of {slow_nodes} of 16 nodes" in run.reason.sentence or blamed
 
 
 def test_a_node_that_is_worse_than_all_that_are_slow_is_named_beside_them() -> None:
     factors = dict.fromkeys((f"node-{n}" for n in range(8)), 0.8) | {"node-12": 0.4}
     run = after_healthy_runs(of_nodes(16), factor=lambda subject: factors.get(subject, 1.0))
     assert run.verdict in BAD
-    assert "matmul" in run.reason
+    assert "matmul" in run.reason.sentence
     assert names(run) <= {("node", "node-12")}
 
 
@@ -129,4 +129,4 @@ def test_sweeps_over_more_ranks_are_held_against_those_over_fewer(factor: float,
 def test_a_number_of_the_whole_cluster_blames_no_node() -> None:
     run = after_healthy_runs(*sweeps(128), factor=lambda _: 0.5, runs=12)
     assert (run.verdict in BAD, run.suspects) == (True, ())
-    assert "busbw_plateau" in run.reason
+    assert "busbw_plateau" in run.reason.sentence

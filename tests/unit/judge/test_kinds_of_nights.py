@@ -44,7 +44,7 @@ def test_the_driver_is_named_that_made_its_nodes_slower(nodes: int, updated: int
         fleet.run(*with_drivers(nodes, updated), factor=losers, readings=READINGS)
     for run in fleet.judged()[-3:]:
         assert run.verdict is Verdict.DEGRADED
-        assert f"{updated} of {nodes} nodes (those with driver 570.1)" in run.reason
+        assert f"{updated} of {nodes} nodes (those with driver 570.1)" in run.reason.sentence
         assert names(run) == set()
 
 
@@ -58,7 +58,7 @@ def test_a_staged_roll_out_is_one_finding_each_night() -> None:
         fleet.run(*with_drivers(32, updated), factor=losers, readings=READINGS)
     for run in fleet.judged()[-4:]:
         assert run.verdict is Verdict.DEGRADED
-        assert "(those with driver 570.1)" in run.reason
+        assert "(those with driver 570.1)" in run.reason.sentence
         assert names(run) == set()
 
 
@@ -219,8 +219,8 @@ def test_a_loss_that_builds_up_is_told_with_its_start_and_its_confidence() -> No
         fleet.run(of_nodes(64), factor=slow("node-9", by=0.05), readings=READINGS)
     run = fleet.tonight()
     assert names(run) == {("node", "node-9")}
-    assert "since " in run.reason
-    assert "% sure)" in run.reason
+    assert "since " in run.reason.sentence
+    assert "% sure)" in run.reason.sentence
 
 
 def test_what_recovers_passes_the_same_night_and_can_be_lost_again() -> None:
@@ -251,6 +251,6 @@ def test_a_watch_is_no_alert() -> None:
         fleet.run(of_nodes(64), readings=READINGS)
     for _ in range(12):
         fleet.run(of_nodes(64), factor=slow("node-9", by=0.03), readings=READINGS)
-    watched = [run for run in fleet.judged() if " looks " in run.reason]
+    watched = [run for run in fleet.judged() if " looks " in run.reason.sentence]
     assert watched
     assert all(run.verdict is Verdict.PASS and not run.suspects for run in watched)

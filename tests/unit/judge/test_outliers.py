@@ -121,10 +121,10 @@ def test_the_reason_can_be_checked_by_hand() -> None:
     fleet.run(of_nodes(7, noise=0.01))
     fleet.read(of_nodes(8), "node-7", 630.0, 631.0, 629.0)
     reason = fleet.tonight().reason
-    assert reason.startswith("matmul 630 TFLOP/s on node-7: 10")
-    assert "% below its median of 70" in reason
-    assert " in 20 runs (limit " in reason
-    assert reason.endswith("in 3 of 3 measurements")
+    assert reason.sentence.startswith("matmul 630 TFLOP/s on node-7: 10")
+    assert "% below its median of 70" in reason.sentence
+    assert " in 20 runs (limit " in reason.sentence
+    assert reason.sentence.endswith("in 3 of 3 measurements")
 
 
 def test_of_times_the_longer_ones_are_worse() -> None:
@@ -133,7 +133,7 @@ def test_of_times_the_longer_ones_are_worse() -> None:
     fleet.run(steps, factor=lambda subject: 1.3 if subject == "node-2" else 0.7 if subject == "node-3" else 1.0)
     run = fleet.tonight()
     assert names(run) == {("node", "node-2")}
-    assert "% above its median" in run.reason
+    assert "% above its median" in run.reason.sentence
 
 
 @pytest.mark.parametrize(("better", "factor"), [("higher", 1.5), ("lower", 0.6)])
@@ -170,7 +170,7 @@ def test_a_fleet_that_slows_down_together_is_one_finding_every_night() -> None:
     runs = fleet.judged()[8:]
     assert [run.verdict for run in runs] == [Verdict.DEGRADED] * 4 + [Verdict.PASS]
     assert [run.suspects for run in runs] == [()] * 5
-    assert "matmul of 16 of 16 nodes" in runs[0].reason
+    assert "matmul of 16 of 16 nodes" in runs[0].reason.sentence
 
 
 # Growth
@@ -192,7 +192,7 @@ def test_new_nodes_that_are_ten_percent_slower_are_one_finding() -> None:
         fleet.run(of_nodes(16), of_nodes(16, first=16), factor=slow(*_of(16, 32), by=0.1))
     for run in fleet.judged()[8:]:
         assert (run.verdict, run.suspects) == (Verdict.DEGRADED, ())
-        assert "of 16 of 32 nodes" in run.reason
+        assert "of 16 of 32 nodes" in run.reason.sentence
 
 
 def _of(first: int, end: int) -> list[str]:

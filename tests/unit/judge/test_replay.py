@@ -54,7 +54,7 @@ def test_what_reads_low_is_taken_until_it_is_sure() -> None:
     run = after_healthy_runs(*[190.0] * 30)
     assert run.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert 3 <= run.readings < 10
-    assert f"in {run.readings} of {run.readings} measurements" in run.reason
+    assert f"in {run.readings} of {run.readings} measurements" in run.reason.sentence
 
 
 def test_no_more_is_taken_than_there_is() -> None:
@@ -133,7 +133,7 @@ def test_nodes_of_another_model_are_no_peers() -> None:
 def test_a_run_before_there_is_anything_to_compare_says_so() -> None:
     first, *_ = replay(nightly())
     assert (first.verdict, first.suspects) == (Verdict.PASS, ())
-    assert "no baseline yet" in first.reason
+    assert "no baseline yet" in first.reason.sentence
 
 
 def test_what_is_only_recorded_is_not_judged() -> None:
@@ -168,7 +168,7 @@ def test_measurements_of_real_runs_are_read_as_they_were_written(tmp_path: Path)
     runs = replay(read_rows(file))
     assert [run.run_id for run in runs] == [f"night-{number}" for number in range(4)]
     assert {run.verdict for run in runs} == {Verdict.PASS}
-    assert runs[-1].reason.startswith("as expected")
+    assert runs[-1].reason.sentence.startswith("as expected")
 
 
 # The command

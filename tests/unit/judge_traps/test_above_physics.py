@@ -99,7 +99,9 @@ def test_channels_inside_a_node_are_evidence_against_the_network_alone() -> None
     via = "node-0:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"
     text = f"{via}\n{sweep('all_reduce', 47.0, 4, 8, NETWORK)}"
     result = judged(text, LogsConfig("H100-SXM", 4, 8, FABRIC))
-    assert (result.verdict, "via P2P/CUMEM/read" in result.reason) == (Verdict.INCONCLUSIVE, True), result.reason
+    assert (result.verdict, "via P2P/CUMEM/read" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True), (
+        result.reason
+    )
 
 
 @pytest.mark.parametrize("fabric", [FABRIC, "EFA-3200G", "RoCE-8x400G", None])
@@ -125,4 +127,4 @@ def test_a_gross_loss_fails_and_its_share_comes_first(
     ranks = 4 * (config.gpus_per_node or 1)
     result = judged(log_text([busbw] * len(sizes), ranks, 4, sizes=sizes).replace("maxBytes 8589934592", ""), config)
     assert result.verdict is Verdict.FAIL
-    assert result.reason.startswith(f"{first}: the data did not go over the fabric"), result.reason
+    assert result.reason.sentence.startswith(f"{first}: the data did not go over the fabric"), result.reason

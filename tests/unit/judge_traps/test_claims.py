@@ -13,7 +13,7 @@ from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.logs.cluster import LogsConfig
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import code_of
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -64,14 +64,14 @@ def test_tcp_between_nodes_of_eight_gpus_is_no_silent_pass(line: str, fabric: st
     text = over_four_nodes([INFO + line, *after], 0.03)
     result = judged(text, LogsConfig("H100-SXM", 4, 8, fabric))
     assert result.verdict is verdict, result.reason
-    assert (line in result.reason) is (verdict is not Verdict.PASS), "the line is the evidence"
+    assert (line in result.reason.sentence) is (verdict is not Verdict.PASS), "the line is the evidence"
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(11.5, Verdict.INCONCLUSIVE), (60.0, Verdict.PASS)])
 def test_what_100_gbe_carries_is_no_pass_where_nobody_names_a_fabric(busbw: float, verdict: Verdict) -> None:
     result = judged(log_text([busbw] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8))
     assert result.verdict is verdict
-    assert ("is what TCP sockets reach: say --fabric" in result.reason) is (verdict is not Verdict.PASS)
+    assert ("is what TCP sockets reach: say --fabric" in result.reason.sentence) is (verdict is not Verdict.PASS)
 
 
 def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
@@ -84,8 +84,8 @@ def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
 def test_nodes_far_below_their_gpus_links_never_pass_where_no_rate_of_a_fabric_says_why(fabric: str) -> None:
     slow, faster = (judged(log_text([rate] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, fabric)) for rate in (8.9, 9.1))
     reason = f"all_reduce between nodes reaches 8.90 GB/s, under 2 % of a GPU's links (450 GB/s); fabric: {fabric}"
-    assert (slow.verdict, reason in slow.reason) == (Verdict.INCONCLUSIVE, True), slow.reason
-    assert "under 2 %" not in faster.reason
+    assert (slow.verdict, reason in slow.reason.sentence) == (Verdict.INCONCLUSIVE, True), slow.reason
+    assert "under 2 %" not in faster.reason.sentence
     named = judged(log_text([4.4] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8, "Ethernet-1x40G"))
     assert named.verdict is Verdict.PASS, "9 in 10 of what such links carry"
 
@@ -94,11 +94,11 @@ def test_a_run_far_below_its_gpus_links_does_not_pass_without_a_fabric() -> None
     conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "ranks": 32}
     sizes = [Measurement("busbw", 5.0, "GB/s", Subject("cluster", ""), {**conditions, "message_bytes": G})]
     plateau = Measurement("busbw_plateau", 5.0, "GB/s", Subject("cluster", ""), conditions)
-    check = Check("collectives", Verdict.PASS, "swept", measurements=(*sizes, plateau))
+    check = Check("collectives", Verdict.PASS, uncoded("swept"), measurements=(*sizes, plateau))
     names = [f"node-{i}" for i in range(4)]
     setup = with_links(Setup("H100-SXM", 4, 8, 8))
     (judged_check,) = assess([check], Knowledge(setup, nodes=names)).checks
-    assert (judged_check.verdict, code_of(judged_check.reason)) == (Verdict.INCONCLUSIVE, "far-below-links")
+    assert (judged_check.verdict, judged_check.reason.code) == (Verdict.INCONCLUSIVE, "far-below-links")
 
 
 def test_a_fabric_that_is_misspelt_is_refused_with_the_nearest_and_the_list(
@@ -143,7 +143,7 @@ def test_links_that_are_described_need_no_fabric_of_the_catalog() -> None:
 def test_another_network_than_the_claimed_one_is_named(network: str, fabric: str, verdict: Verdict) -> None:
     result = judged(over_four_nodes([f"{INFO}Using network {network}"]), LogsConfig("H100-SXM", 4, 8, fabric))
     assert result.verdict is verdict, result.reason
-    assert (f", not of {fabric}" in result.reason) is (verdict is not Verdict.PASS)
+    assert (f", not of {fabric}" in result.reason.sentence) is (verdict is not Verdict.PASS)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,10 @@ def test_a_fabric_that_the_log_names_has_a_reference(factor: float, verdict: Ver
     busbw = [factor * value for value in (120.0, 230.0, 298.0, 330.0, 339.0)]
     text = log_text(busbw, 16, 2, [f"{INFO}Using network FasTrak"])
     result = judged(text, LogsConfig("H100-SXM", 2, 8))
-    assert (result.verdict, "held against GPUDirect-TCPXO, which the log names" in result.reason) == (verdict, True)
+    assert (result.verdict, "held against GPUDirect-TCPXO, which the log names" in result.reason.sentence) == (
+        verdict,
+        True,
+    )
 
 
 @pytest.mark.parametrize("fabric", ["Ethernet", "tcp", "Ethernet-1x100G", "100GbE"])
@@ -183,7 +186,7 @@ def test_sockets_fail_also_where_results_were_not_checked() -> None:
     assert "N/A" in unchecked
     judgement = judged(unchecked, LogsConfig("H100-SXM", 2, 8, IB))
     assert judgement.verdict is Verdict.FAIL
-    assert "went over sockets" in judgement.reason
+    assert "went over sockets" in judgement.reason.sentence
 
 
 def test_network_algorithm_and_protocol_are_reported() -> None:
@@ -193,13 +196,13 @@ def test_network_algorithm_and_protocol_are_reported() -> None:
         f"node-0:1:1 [0] NCCL INFO AllReduce: {8 * G} Bytes -> Algo 1 proto 2 time 12.0",
     ]
     judgement = judged(log_text(HEALTHY, 16, 2, lines), LogsConfig("H100-SXM", 2, 8, IB))
-    assert "over IB with GPUDirect RDMA, by Ring/Simple" in judgement.reason
+    assert "over IB with GPUDirect RDMA, by Ring/Simple" in judgement.reason.sentence
 
 
 def test_a_link_that_is_switched_off_with_nothing_to_compare_is_a_fault() -> None:
     judgement = judged(log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
     assert judgement.verdict is Verdict.FAIL
-    assert "with NCCL_P2P_DISABLE=1" in judgement.reason
+    assert "with NCCL_P2P_DISABLE=1" in judgement.reason.sentence
 
 
 # Its devices
@@ -219,7 +222,7 @@ def test_a_link_that_is_switched_off_with_nothing_to_compare_is_a_fault() -> Non
 def test_fewer_network_devices_than_the_fabric_has_are_named(lines: list[str], verdict: Verdict) -> None:
     result = judged(over_four_nodes([*lines, f"{INFO}Using network IB"]), QUAD)
     assert result.verdict is verdict, result.reason
-    assert (f"and {IB} has 8" in result.reason) is (verdict is not Verdict.PASS)
+    assert (f"and {IB} has 8" in result.reason.sentence) is (verdict is not Verdict.PASS)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +249,7 @@ def test_more_hosts_than_claimed_are_another_cluster(each: int | None) -> None:
     text = log_text(OVER_NODES, 16, 4)
     result = judged(text, LogsConfig("H100-SXM", 2, each, IB))
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert "the 16 ranks are on 4 hosts, not on 2" in result.reason
+    assert "the 16 ranks are on 4 hosts, not on 2" in result.reason.sentence
     assert (
         judged(log_text((*OVER_NODES[:-1], 380.0), 16, 2), LogsConfig("H100-SXM", 2, each, IB)).verdict is Verdict.PASS
     )
@@ -280,7 +283,7 @@ def test_without_nvls_a_node_is_held_to_a_ring(setting: str, hardware: str) -> N
 def test_b200_without_nvls_is_held_to_the_published_ring() -> None:
     busbw, before = (499.0, 577.0, 627.0, 670.0, 677.0), [f"{INFO}NCCL_NVLS_ENABLE set by environment to 0."]
     result = judged(log_text(busbw, before=before), LogsConfig("B200-SXM", 1, 8))
-    assert (result.verdict, "by Ring/Tree" in result.reason) == (Verdict.PASS, True)
+    assert (result.verdict, "by Ring/Tree" in result.reason.sentence) == (Verdict.PASS, True)
 
 
 def test_two_nodes_without_nvls_are_held_to_a_ring_and_not_bound_by_one() -> None:
@@ -328,7 +331,10 @@ def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdic
     first = next(i for i, line in enumerate(lines) if is_row(line))
     small = [f"{8 << i} {2 << i} float sum -1 {time_us} 0.00 0.00 0 {time_us} 0.00 0.00 0" for i in range(10)]
     result = judged("\n".join([*lines[:first], *small, *lines[first:]]), QUAD)
-    assert (result.verdict, "messages of up to 64K take" in result.reason) == (verdict, verdict is not Verdict.PASS)
+    assert (result.verdict, "messages of up to 64K take" in result.reason.sentence) == (
+        verdict,
+        verdict is not Verdict.PASS,
+    )
     outlier = small[0].replace("200.0", "2193.5")  # of a first row, as people published it
     if verdict is Verdict.PASS:
         assert judged("\n".join([*lines[:first], outlier, *small[1:], *lines[first:]]), QUAD).verdict is Verdict.PASS
@@ -346,7 +352,7 @@ def test_in_place_much_slower_at_every_size(fabric: str | None, share: float, ve
             fields[9:12] = [f"{float(fields[9]) / share:.2f}", *(f"{float(f) * share:.2f}" for f in fields[10:12])]
         lines.append(" ".join(fields))
     result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8, fabric))
-    slow = f"in place {share * 376:.3g} GB/s against 376 GB/s" in result.reason
+    slow = f"in place {share * 376:.3g} GB/s against 376 GB/s" in result.reason.sentence
     assert (result.verdict, slow) == (verdict, verdict is not Verdict.PASS), result.reason
 
 
@@ -358,5 +364,5 @@ def test_the_largest_size_at_much_less_than_the_one_below(share: float, busbw: s
     sizes = [64 * M, 256 * M, G, 4 * G, 8 * G, 16 * G]
     text = log_text([*OVER_NODES, share * OVER_NODES[-1]], 32, 4, sizes=sizes)
     result = judged(text, QUAD)
-    falls = f"falls to {busbw} GB/s at 16G after 376 GB/s" in result.reason
+    falls = f"falls to {busbw} GB/s at 16G after 376 GB/s" in result.reason.sentence
     assert (result.verdict, falls) == (verdict, verdict is not Verdict.PASS), result.reason

@@ -131,8 +131,8 @@ def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: 
     off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes or 1, [switch]))
     judgement = judge_logs([on, off], asked)
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "off is no control" in judgement.reason
-    assert "so the switch did nothing or the link is not used" in judgement.reason
+    assert "off is no control" in judgement.reason.sentence
+    assert "so the switch did nothing or the link is not used" in judgement.reason.sentence
 
 
 def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
@@ -140,8 +140,8 @@ def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
     off = log("off", log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
     judgement = judge_logs([on, off], H100)
     assert judgement.verdict is Verdict.PASS
-    assert "with NCCL_P2P_DISABLE=1" in judgement.reason
-    assert "a control arm, held against nothing" in judgement.reason
+    assert "with NCCL_P2P_DISABLE=1" in judgement.reason.sentence
+    assert "a control arm, held against nothing" in judgement.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: LogsCo
 
 def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
     judgement = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
-    assert (judgement.verdict, judgement.reason) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
+    assert (judgement.verdict, judgement.reason.sentence) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
 
 
 def test_the_worst_log_speaks_for_all_and_every_judgement_names_its_log() -> None:
     slow = log_text([value / 4 for value in HEALTHY])
     judgement = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
     assert judgement.verdict is Verdict.FAIL
-    assert judgement.reason.startswith("b: all_reduce busbw_plateau 119 GB/s, catalog 480 GB/s (75 % less)")
+    assert judgement.reason.sentence.startswith("b: all_reduce busbw_plateau 119 GB/s, catalog 480 GB/s (75 % less)")
     assert {j.measurement.conditions["log"] for c in judgement.checks for j in c.judgements} == {"a", "b"}

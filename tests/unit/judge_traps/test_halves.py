@@ -52,21 +52,23 @@ def test_a_healthy_sweep_passes() -> None:
 )
 def test_small_and_middle_messages_that_are_slow_are_degraded(change: Change, reason: str) -> None:
     result = judged(whole_sweep(change), QUAD)
-    assert (result.verdict, reason in result.reason) == (Verdict.DEGRADED, True), result.reason
+    assert (result.verdict, reason in result.reason.sentence) == (Verdict.DEGRADED, True), result.reason
 
 
 @pytest.mark.parametrize("lost", [8, 4096, 1 << 32, 1 << 33])
 def test_a_row_that_the_header_asks_for_and_the_table_lacks_is_named(lost: int) -> None:
     text = "\n".join(line for line in whole_sweep().splitlines() if not line.startswith(f"{lost} "))
     result = judged(text, QUAD)
-    assert (result.verdict, "1 of 31 sizes are missing" in result.reason) == (Verdict.INCONCLUSIVE, True), result.reason
+    assert (result.verdict, "1 of 31 sizes are missing" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True), (
+        result.reason
+    )
 
 
 def test_small_sizes_that_were_cut_off_are_a_note_and_memory_ends_a_sweep() -> None:
     text = whole_sweep()
     excerpt = "\n".join(line for line in text.splitlines() if not line[:1].isdigit() or int(line.split()[0]) >= 8 * M)
     result = judged(excerpt, QUAD)
-    assert (result.verdict, "the table begins at 8M, the header at 8" in result.reason) == (Verdict.PASS, True)
+    assert (result.verdict, "the table begins at 8M, the header at 8" in result.reason.sentence) == (Verdict.PASS, True)
     limit = "# Reducing maxBytes to 9000000000 due to memory limitation"
     longer = text.replace("maxBytes 8589934592", "maxBytes 68719476736").replace("# size", f"{limit}\n# size")
     assert judged(longer, QUAD).verdict is Verdict.PASS
@@ -129,7 +131,7 @@ def test_nics_of_another_link_or_rate_are_none_of_the_fabric(
         return  # without rates nothing says which fabric it is
     text = log_text(OVER_NODES, 32, 4, [*lines, "node-0:1:1 [0] NCCL INFO Using network IB"])
     result = judged(text, QUAD if is_claimed else LogsConfig("H100-SXM", 4, 8))
-    assert (result.verdict, reason in result.reason) == (verdict, True), result.reason
+    assert (result.verdict, reason in result.reason.sentence) == (verdict, True), result.reason
 
 
 def test_processors_have_no_user_buffers() -> None:

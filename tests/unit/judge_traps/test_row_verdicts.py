@@ -28,7 +28,7 @@ ACROSS = (300.0, 400.0, 450.0, 470.0, 475.0)
 def test_wrong_numbers_are_corrupt_whatever_else_is_odd(text: str, setup: LogsConfig) -> None:
     result = judged(text, setup)
     assert result.verdict is Verdict.CORRUPT
-    assert "wrong elements: 9 at 64M out-of-place" in result.reason
+    assert "wrong elements: 9 at 64M out-of-place" in result.reason.sentence
 
 
 @pytest.mark.parametrize("busbw", [350.0, 187.5])
@@ -57,7 +57,7 @@ def test_a_collective_over_one_rank_says_nothing() -> None:
     lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and not line.startswith("#  Rank")]
     device = "#  Rank 0 Group  0 Pid 100 on node-0 device  0 [0x00] NVIDIA GPU"
     result = judged("\n".join([*lines[:2], device, *lines[2:-2], *rows, *lines[-2:]]), LogsConfig("H100-SXM", 1, 1))
-    assert (result.verdict, "single rank has no other one" in result.reason) == (Verdict.NOT_RUN, True)
+    assert (result.verdict, "single rank has no other one" in result.reason.sentence) == (Verdict.NOT_RUN, True)
 
 
 @pytest.mark.parametrize(("largest", "verdict"), [(64 << 10, Verdict.INCONCLUSIVE), (16 * M, Verdict.FAIL)])
@@ -71,7 +71,7 @@ def test_a_sweep_that_ends_within_latency_gives_no_plateau(largest: int, verdict
 def test_a_footer_without_rows_is_inconclusive(change: Callable[[str], str]) -> None:
     text = "\n".join(change(line) if is_row(line) else line for line in log_text(HEALTHY).splitlines())
     result = judged(text)
-    assert (result.verdict, "without a data row" in result.reason) == (Verdict.INCONCLUSIVE, True)
+    assert (result.verdict, "without a data row" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_footer_without_rows_is_inconclusive(change: Callable[[str], str]) -> 
 def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
     pairs = zip(log_text(HEALTHY).splitlines(), other.splitlines(), strict=True)
     mixed = judged("\n".join(line for pair in pairs for line in pair))
-    assert (mixed.verdict, "several programs" in mixed.reason) == (Verdict.INCONCLUSIVE, True)
+    assert (mixed.verdict, "several programs" in mixed.reason.sentence) == (Verdict.INCONCLUSIVE, True)
     rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
     slower = [line for line in log_text([value * 0.99 for value in HEALTHY]).splitlines() if is_row(line)]
     lines = log_text(HEALTHY).splitlines()
@@ -97,7 +97,7 @@ def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
 
 def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
     result = judged(of_operation(log_text([300.0] * 5), "broadcast", "none 0"), PAIR_OF_8)
-    assert (result.verdict, result.reason) == (Verdict.FAIL, "broadcast: 8 of 16 ranks took part")
+    assert (result.verdict, result.reason.sentence) == (Verdict.FAIL, "broadcast: 8 of 16 ranks took part")
 
 
 def test_a_broadcast_whose_header_is_lost_is_no_pass_and_slow_for_any_number_of_ranks() -> None:
@@ -106,7 +106,10 @@ def test_a_broadcast_whose_header_is_lost_is_no_pass_and_slow_for_any_number_of_
         return "\n".join(["broadcast_perf", *(line for line in lines[1:] if not line.startswith("#  Rank"))])
 
     fast, slow = (judged(without_header(busbw), PAIR_OF_8) for busbw in (370.0, 30.0))
-    assert (fast.verdict, "how many of 16 ranks took part is unknown" in fast.reason) == (Verdict.INCONCLUSIVE, True)
+    assert (fast.verdict, "how many of 16 ranks took part is unknown" in fast.reason.sentence) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    )
     assert slow.verdict is Verdict.FAIL
 
 
@@ -131,14 +134,14 @@ def test_groups_across_nodes_are_held_against_their_part_of_the_nics(busbw: floa
     """NCCL_TESTS_SPLIT="MOD 8": eight groups of one GPU per node, with 50 GB/s of NICs each."""
     result = judged(in_groups(log_text([busbw] * 5, 2), lambda rank: rank % 8), PAIR_OF_8)
     assert result.verdict is verdict
-    assert "in 8 groups of 2 ranks at the same time (NCCL_TESTS_SPLIT)" in result.reason
-    assert "% of the 50 GB/s of node links" in result.reason
+    assert "in 8 groups of 2 ranks at the same time (NCCL_TESTS_SPLIT)" in result.reason.sentence
+    assert "% of the 50 GB/s of node links" in result.reason.sentence
 
 
 def test_groups_within_nodes_are_held_against_one_node() -> None:
     """NCCL_TESTS_SPLIT="DIV 8"."""
     result = judged(in_groups(log_text(HEALTHY), lambda rank: rank // 8), PAIR_OF_8)
-    assert (result.verdict, "as expected by catalog" in result.reason) == (Verdict.PASS, True)
+    assert (result.verdict, "as expected by catalog" in result.reason.sentence) == (Verdict.PASS, True)
 
 
 @pytest.mark.parametrize("setup", [PAIR, PAIR_OF_8])
@@ -156,7 +159,7 @@ def test_groups_that_are_not_all_ranks_or_not_alike(
 ) -> None:
     text = in_groups(log_text([48.0] * 5, 2), group, ranks, nodes)
     result = judged(text, setup)
-    assert (result.verdict, reason in result.reason) == (verdict, True), result.reason
+    assert (result.verdict, reason in result.reason.sentence) == (verdict, True), result.reason
     assert judged(text.replace(" 0\n", " 5\n"), setup).verdict is Verdict.CORRUPT
 
 
@@ -213,7 +216,7 @@ def test_more_than_the_links_carry_was_not_measured_over_them(
 ) -> None:
     result = judged(text, setup)
     assert result.verdict is verdict, result.reason
-    assert words in result.reason
+    assert words in result.reason.sentence
 
 
 def test_a_floor_that_another_source_measured_less_than_is_none() -> None:

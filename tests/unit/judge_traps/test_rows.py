@@ -23,7 +23,7 @@ def test_busbw_is_not_made_of_launch_times() -> None:
     lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and "# size" not in line]
     result = judged("\n".join([*lines[:-2], header, *rows, *lines[-2:]]))
     assert result.verdict is Verdict.PASS
-    assert "476" in result.reason
+    assert "476" in result.reason.sentence
     assert not any(m.metric == "latency" for check in result.checks for m in check.measurements)
 
 
@@ -72,7 +72,7 @@ def test_rows_with_and_without_a_root_are_of_several_programs() -> None:
     all_gather = of_operation(log_text(HEALTHY), "all_gather", "none -1", 7 / 8).splitlines()
     pairs = zip(broadcast, all_gather, strict=True)
     result = judged("\n".join(line for pair in pairs for line in (pair if is_row(pair[0]) else pair[:1])))
-    assert (result.verdict, "several programs" in result.reason) == (Verdict.INCONCLUSIVE, True), result.reason
+    assert (result.verdict, "several programs" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True), result.reason
 
 
 def test_the_json_files_cpu_time_is_no_time_of_the_collective() -> None:
@@ -119,7 +119,7 @@ def test_rows_that_are_commented_out_under_a_header_with_res_are_read_in_millise
     )
     result = judged("\n".join([header, *rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 123.4"]))
     assert result.verdict is Verdict.PASS
-    assert "476" in result.reason
+    assert "476" in result.reason.sentence
 
 
 def test_json_of_several_files_says_which_file_a_sweep_is_from(
@@ -142,7 +142,7 @@ def test_the_average_of_a_mixed_sweep_counts_for_nothing() -> None:
 def test_what_is_impossible_for_a_ring_is_not_for_nvls(algorithm: str, verdict: Verdict) -> None:
     judgement = judged(log_text([550.0] * 5, before=[f"export NCCL_ALGO={algorithm}"]))
     assert judgement.verdict is verdict
-    assert f"by {algorithm}" in judgement.reason
+    assert f"by {algorithm}" in judgement.reason.sentence
 
 
 def test_a_ring_is_held_against_rings() -> None:
@@ -165,14 +165,14 @@ def test_the_same_reference_as_in_a_run() -> None:
 
 def test_twelve_gpus_asked_and_four_in_one_pod() -> None:
     judgement = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
-    assert (judgement.verdict, judgement.reason) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
+    assert (judgement.verdict, judgement.reason.sentence) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
     assert judgement.checks[0].judgements == (), "no number is judged"
 
 
 def test_all_ranks_on_one_node_of_two() -> None:
     judgement = judged(log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
     assert judgement.verdict is Verdict.FAIL
-    assert judgement.reason == "all_reduce: all 8 ranks ran on 1 of 2 nodes: node-0"
+    assert judgement.reason.sentence == "all_reduce: all 8 ranks ran on 1 of 2 nodes: node-0"
     spread = judged(log_text(HEALTHY, ranks=8, nodes=2), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
     assert spread.verdict is Verdict.PASS
 
@@ -195,16 +195,16 @@ def test_nccl_tests_without_mpi_is_named() -> None:
     both = "\n".join("\n".join(alone).format(pid=pid, host=f"node-{pid}") for pid in (1, 2))
     judgement = judged(both, LogsConfig("H100-SXM", 2, 1))
     assert judgement.verdict is Verdict.FAIL
-    assert "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in judgement.reason
+    assert "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in judgement.reason.sentence
 
 
 def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> None:
     text = log_text(HEALTHY, ranks=7)
-    assert judged(text).reason == "all_reduce: 7 of 8 ranks took part"
+    assert judged(text).reason.sentence == "all_reduce: 7 of 8 ranks took part"
     assert judged(text).verdict is Verdict.FAIL
     unsaid = judged(text, LogsConfig("H100-SXM", 1))
     assert unsaid.verdict is Verdict.INCONCLUSIVE
-    assert unsaid.reason.startswith("7 of 8 ranks took part, 8 GPUs per node being usual for H100-SXM")
+    assert unsaid.reason.sentence.startswith("7 of 8 ranks took part, 8 GPUs per node being usual for H100-SXM")
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(4, 3), (15, 2), (8, 10), (6, 3)])
@@ -213,7 +213,7 @@ def test_a_number_that_no_nodes_alike_can_have_is_a_fault_also_where_nobody_said
 ) -> None:
     """And one pod of three, also where its GPUs divide."""
     judgement = judged(log_text(HEALTHY, ranks), LogsConfig("H100-SXM", nodes, None, "IB-8x400G"))
-    assert (judgement.verdict, judgement.reason) == (
+    assert (judgement.verdict, judgement.reason.sentence) == (
         Verdict.FAIL,
         f"all_reduce: {ranks} of {8 * nodes} ranks took part",
     )
@@ -224,4 +224,4 @@ def test_a_program_that_ends_with_an_exception_beside_a_healthy_sweep_does_not_p
     ended = "terminate called without an active exception\n"
     healthy = log_text(HEALTHY)
     judgement = judged(ended + healthy if is_before else healthy + ended)
-    assert judgement.verdict is Verdict.FAIL and "an exception that nothing caught" in judgement.reason
+    assert judgement.verdict is Verdict.FAIL and "an exception that nothing caught" in judgement.reason.sentence

@@ -59,7 +59,7 @@ def test_seven_of_eight_gpus_and_half_a_node_are_told_apart() -> None:
 def test_a_log_that_lost_its_hosts_asks_for_the_nodes() -> None:
     text = "\n".join(line for line in log_text(HEALTHY).splitlines() if not line.startswith("#  Rank"))
     result = judged(text, SAID)
-    assert (result.verdict, "give --nodes" in result.reason) == (Verdict.INCONCLUSIVE, True)
+    assert (result.verdict, "give --nodes" in result.reason.sentence) == (Verdict.INCONCLUSIVE, True)
     assert judged(text, LogsConfig("H100-SXM", 1)).verdict is Verdict.PASS
 
 
@@ -69,13 +69,16 @@ def test_a_cause_is_named_whatever_the_options_say(config: LogsConfig, rows: boo
     lines = of_model(log_text(HEALTHY), MI210).splitlines()[: -4 if rows else 11]
     result = judged("\n".join([*lines, REMOTE]), config)
     assert result.verdict is Verdict.FAIL, result.reason
-    assert "a remote process exited" in result.reason.partition(";")[0]
+    assert "a remote process exited" in result.reason.sentence.partition(";")[0]
 
 
 def test_numbers_of_other_hardware_prove_nothing() -> None:
     for model in (MI210, PCIE):
         result = judged(of_model(log_text(HEALTHY), model), LogsConfig("H100-SXM", 1, 8))
-        assert (result.verdict, f"of {model}, not of H100-SXM" in result.reason) == (Verdict.INCONCLUSIVE, True)
+        assert (result.verdict, f"of {model}, not of H100-SXM" in result.reason.sentence) == (
+            Verdict.INCONCLUSIVE,
+            True,
+        )
 
 
 @pytest.mark.parametrize("config", [SAID, LogsConfig("H100-SXM", 1, 8)])
@@ -83,7 +86,7 @@ def test_one_gpu_of_another_model_is_named(config: LogsConfig) -> None:
     text = of_model(log_text(HEALTHY)).replace(f"[0x03] {SXM}", f"[0x03] {PCIE}")
     result = judged(text, config)
     assert result.verdict is Verdict.DEGRADED
-    assert "7 ranks have H100-SXM, and others do not: H100-PCIE at rank 3 on node-0" in result.reason
+    assert "7 ranks have H100-SXM, and others do not: H100-PCIE at rank 3 on node-0" in result.reason.sentence
 
 
 @pytest.mark.parametrize(

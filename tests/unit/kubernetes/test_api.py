@@ -8,7 +8,6 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from seatrial.model.errors import LaunchError, MissingError
-from seatrial.model.reason import code_of
 from seatrial.platforms.kubernetes.api import Api, Discovery, UnknownKindError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import Kind
@@ -75,7 +74,7 @@ def test_an_api_server_without_the_right_certificate_does_not_answer() -> None:
         asked.explained("list"),
     ):
         raise refused
-    assert code_of(raised.value.reason) == "api-server-unreachable"
+    assert raised.value.reason.code == "api-server-unreachable"
 
 
 JOB, JOBSET, POD = Kind("batch/v1", "Job"), Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), Kind("v1", "Pod")

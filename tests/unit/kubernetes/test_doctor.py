@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from seatrial.config.cluster import Cluster
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.doctor import LOOKUPS, _queue, nodes_that_fit, qualify_rights, rights
@@ -45,7 +45,7 @@ def lacking(*nodes: dict[str, Any], **settings: Any) -> str:
     asked = {**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}}
     cluster = Cluster.model_validate(asked)
     assert isinstance(cluster.platform, KubernetesPlatform)
-    return " | ".join(nodes_that_fit(list(nodes), cluster, cluster.platform))
+    return " | ".join(map(str, nodes_that_fit(list(nodes), cluster, cluster.platform)))
 
 
 def test_enough_nodes_are_no_problem() -> None:
@@ -67,13 +67,13 @@ def test_what_keeps_pods_away_is_named() -> None:
     assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in lacking(node("a"), node("b", taints=[taint]))
 
 
-def on_any(*nodes: dict[str, Any], **settings: Any) -> tuple[str, str | None]:
+def on_any(*nodes: dict[str, Any], **settings: Any) -> tuple[str, Reason | None]:
     """What nodes of no machine family lack, and which devices of theirs the run does without."""
     asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **settings}}
     cluster = Cluster.model_validate(asked)
     assert isinstance(cluster.platform, KubernetesPlatform)
     missing = not_requested(nodes, cluster, cluster.platform)
-    return " | ".join(nodes_that_fit(list(nodes), cluster, cluster.platform)), missing
+    return " | ".join(map(str, nodes_that_fit(list(nodes), cluster, cluster.platform))), missing
 
 
 def offering(name: str, **devices: int) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_a_device_that_is_requested_and_not_offered_is_named() -> None:
 def test_devices_of_the_fabric_that_the_run_does_without_are_named() -> None:
     nodes = offering("a", rdma__ib=8), offering("b", rdma__ib=63)
     reason = on_any(*nodes)[1]
-    assert code_of(reason or "") == "fabric-device-not-requested"
+    assert reason and reason.code == "fabric-device-not-requested"
     assert "rdma/ib (63 per node)" in str(reason)
     assert on_any(offering("a", smarter__fuse=20, nvidia__gpu=8), node("b"))[1] is None
     assert on_any(offering("a", rdma__ib=0), node("b"))[1] is None
@@ -207,4 +207,4 @@ def queue(name: str, **active: str) -> dict[str, Any]:
 )
 def test_a_queue_that_admits_nothing_is_named(queues: tuple[dict[str, Any], ...], messages: list[str]) -> None:
     settings = KubernetesPlatform(kind="kubernetes", queue="night")
-    assert _queue(cast(Api, Queues(*queues)), settings) == messages
+    assert list(map(str, _queue(cast(Api, Queues(*queues)), settings))) == messages

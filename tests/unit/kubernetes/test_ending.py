@@ -82,7 +82,7 @@ def test_what_went_because_another_ended_names_the_first() -> None:
     ]
     for pod in (None, ended("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
         reason = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
-        assert reason == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
+        assert str(reason) == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
 
 
 def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
@@ -92,7 +92,7 @@ def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
 
 def test_where_the_first_is_gone_too_the_job_has_the_word() -> None:
     reason = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
-    assert reason == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
+    assert str(reason) == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
 
 
 @pytest.mark.parametrize("left", [[ended("first", "t")], []], ids=["failed", "gone"])
@@ -148,7 +148,8 @@ def test_a_silent_node_is_to_blame_and_loses_its_pods(monkeypatch: pytest.Monkey
     api = There()
     with pytest.raises(NodesError) as raised:
         see_off(monkeypatch, api, {"pod-1": "node-1"})
-    assert raised.value.evidence == {"node-1": "NotReady since 2026-11-21T03:00:00Z: Kubelet stopped."}
+    why = {node: str(reason) for node, reason in raised.value.evidence.items()}
+    assert why == {"node-1": "NotReady since 2026-11-21T03:00:00Z: Kubelet stopped."}
     assert api.forced == [("spec.nodeName=node-1", 0)]
 
 

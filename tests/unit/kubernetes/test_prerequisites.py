@@ -57,7 +57,7 @@ def problems(there: There, machine: str = "a4", **settings: Any) -> list[str]:
     asked = {**CLUSTERS[machine], "platform": {**CLUSTERS[machine]["platform"], **settings}}
     cluster = Cluster.model_validate(asked)
     assert isinstance(cluster.platform, KubernetesPlatform)
-    return list(prerequisites(cast(Api, there), cluster, cluster.platform))
+    return list(map(str, prerequisites(cast(Api, there), cluster, cluster.platform)))
 
 
 def claim(phase: str = "Bound", *modes: str) -> dict[str, Any]:
@@ -145,8 +145,8 @@ def test_tests_of_idle_nodes_need_a_class_that_gives_way(classes: list[dict[str,
     cluster = Cluster.model_validate({**CLUSTERS["a4"], "qualify": {}})
     assert isinstance(cluster.platform, KubernetesPlatform)
     found = list(prerequisites(cast(Api, There(*classes)), cluster, cluster.platform))
-    assert [message in problem for problem in found] == ([True] if message else [])
-    assert all(problem.startswith("qualify.priority_class: ") for problem in found)
+    assert [message in problem.sentence for problem in found] == ([True] if message else [])
+    assert all(problem.sentence.startswith("qualify.priority_class: ") for problem in found)
 
 
 def test_nothing_is_said_of_what_may_not_be_seen() -> None:

@@ -60,7 +60,7 @@ SUMS = "previously considered podsets requests (0) + current podset request (16)
 def test_a_wait_that_may_end(message: str, reason: str) -> None:
     queued = waits_for(pending(message))
     assert queued
-    assert (queued.reason, queued.hopeless) == (reason, False)
+    assert (queued.reason.sentence, queued.hopeless) == (reason, False)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_wait_without_end(stuck: dict[str, Any]) -> None:
     queued = waits_for(stuck)
     assert queued
     assert queued.hopeless
-    assert "never be admitted" in queued.reason or "deactivated" in queued.reason
+    assert "never be admitted" in queued.reason.sentence or "deactivated" in queued.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_claims_that_kueue_does_not_count_are_refused_for_ever(refused: str, rea
     queued = waits_for(pending(refused, reason))
     assert queued
     assert queued.hopeless
-    assert queued.reason.startswith(f"will never be admitted: {refused}: let Kueue count the claims")
-    assert "resources.deviceClassMappings" in queued.reason
+    assert queued.reason.sentence.startswith(f"will never be admitted: {refused}: let Kueue count the claims")
+    assert "resources.deviceClassMappings" in queued.reason.sentence
 
 
 RESERVED, ADMITTED = ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")
@@ -176,7 +176,7 @@ CHECKS = [
 def test_what_is_waited_for(seen: dict[str, Any], reason: str, hopeless: bool) -> None:
     queued = waits_for(seen)
     assert queued
-    assert (queued.reason, queued.hopeless) == (reason, hopeless)
+    assert (queued.reason.sentence, queued.hopeless) == (reason, hopeless)
 
 
 @pytest.mark.parametrize("evicted", [(), (("Evicted", "False", "QuotaReserved", "Previously: to make room"),)])
@@ -187,9 +187,9 @@ def test_what_is_admitted_waits_for_nothing(evicted: tuple[tuple[str, str, str, 
 
 
 def test_eviction_is_told() -> None:
-    assert preempted(workload(UNADMITTED, TO_MAKE_ROOM)) == "Kueue evicted it: Preempted: to make room"
+    assert str(preempted(workload(UNADMITTED, TO_MAKE_ROOM))) == "Kueue evicted it: Preempted: to make room"
 
 
 def test_a_class_that_may_be_missing_is_named() -> None:
-    assert unmanaged("Job", None).reason.endswith("is its integration with Job on, is the namespace managed?")
-    assert unmanaged("Job", "PriorityClass low").reason.endswith("managed, is there a PriorityClass low?")
+    assert unmanaged("Job", None).reason.sentence.endswith("is its integration with Job on, is the namespace managed?")
+    assert unmanaged("Job", "PriorityClass low").reason.sentence.endswith("managed, is there a PriorityClass low?")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.model.reason import code_of
+from seatrial.model.reason import uncoded
 from seatrial.platforms.kubernetes.waiting import (
     Complaint,
     Queued,
@@ -35,18 +35,22 @@ def waits(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def test_pods_are_counted_as_they_come() -> None:
-    assert describe_progress([], 2) == "0 of 2 pods have a node"
-    assert describe_progress([UNSCHEDULABLE, pod()], 2) == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
-    assert describe_progress([READY, pod("p-1")], 2) == "1 of 2 nodes answer; waiting: sshd does not answer yet"
-    assert describe_progress([waits("ContainerCreating")], 1) == "0 of 1 nodes answer; waiting: ContainerCreating"
-    assert describe_progress([READY], 1) == "1 of 1 nodes answer"
+    assert describe_progress([], 2).sentence == "0 of 2 pods have a node"
+    assert describe_progress([UNSCHEDULABLE, pod()], 2).sentence == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
+    assert (
+        describe_progress([READY, pod("p-1")], 2).sentence == "1 of 2 nodes answer; waiting: sshd does not answer yet"
+    )
+    assert (
+        describe_progress([waits("ContainerCreating")], 1).sentence == "0 of 1 nodes answer; waiting: ContainerCreating"
+    )
+    assert describe_progress([READY], 1).sentence == "1 of 1 nodes answer"
     assert len(ready([READY, pod(), UNSCHEDULABLE])) == 1
     assert len(placed([READY, pod(), UNSCHEDULABLE])) == 2
 
 
 def test_what_is_suspended_is_queued() -> None:
-    assert describe_progress([], 2, Queued("queued: 8 more")) == "queued: 8 more"
-    assert describe_progress([pod()], 2, Queued("queued: 8 more")) == "1 of 2 pods have a node"
+    assert describe_progress([], 2, Queued(uncoded("queued: 8 more"))).sentence == "queued: 8 more"
+    assert describe_progress([pod()], 2, Queued(uncoded("queued: 8 more"))).sentence == "1 of 2 pods have a node"
 
 
 def ended(status: int, reason: str) -> dict[str, Any]:
@@ -65,12 +69,12 @@ def ended(status: int, reason: str) -> dict[str, Any]:
 def test_a_pod_and_the_wait_for_it_keep_the_code_of_the_kubelets_reason(reason: str, code: str) -> None:
     pod_problem = problem([READY, waits(reason)], {}, 0.0)
     assert pod_problem
-    assert code_of(pod_problem.reason) == code
+    assert pod_problem.reason.code == code
 
 
 def test_a_wait_has_the_code_of_its_cause() -> None:
-    assert code_of(describe_progress([READY, waits("ImagePullBackOff", "busy")], 2)) == "image-pull"
-    assert code_of(describe_progress([READY], 2)) == "pods-unscheduled"
+    assert describe_progress([READY, waits("ImagePullBackOff", "busy")], 2).code == "image-pull"
+    assert describe_progress([READY], 2).code == "pods-unscheduled"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str
     pod_problem = problem([READY, broken], {}, 0.0)
     assert pod_problem
     assert pod_problem.pod == "p-0"
-    assert why in pod_problem.reason
+    assert why in pod_problem.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,7 @@ def test_what_the_message_says_will_not_come_is_not_waited_for(reason: str, fina
 def test_trouble_is_what_the_story_tells_first() -> None:
     creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
     sentence = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
-    assert describe_progress([*creating, waits("ErrImagePull", "timeout")], 3) == sentence
+    assert describe_progress([*creating, waits("ErrImagePull", "timeout")], 3).sentence == sentence
 
 
 @pytest.mark.parametrize(
@@ -168,10 +172,12 @@ def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
     why = 'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket doesn\'t exist'
     seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}}, 1.0)
     assert (
-        describe_progress([waits("ContainerCreating")], 1, unmounted=seen.unmounted)
+        describe_progress([waits("ContainerCreating")], 1, unmounted=seen.unmounted).sentence
         == f"0 of 1 nodes answer; waiting: {why}"
     )
-    assert describe_progress([READY], 1, unmounted=seen.unmounted) == "1 of 1 nodes answer"  # it has been mounted since
+    assert (
+        describe_progress([READY], 1, unmounted=seen.unmounted).sentence == "1 of 1 nodes answer"
+    )  # it has been mounted since
     running = pod(containerStatuses=[{"name": "node", "state": {"running": {}}}])
-    assert "sshd does not answer yet" in describe_progress([running], 1, unmounted=seen.unmounted)
+    assert "sshd does not answer yet" in describe_progress([running], 1, unmounted=seen.unmounted).sentence
     assert seen.complaint is None

@@ -63,7 +63,7 @@ def test_a_cut_of_one_operation_is_named_whatever_else_was_tested(operations: tu
     )
     assert [(f.cause.kind, set(f.cause.nodes)) for f in found.findings] == [("cut", SIDE)]
     assert found.verdict == "fail"
-    assert ("sendrecv not slow" in found.reason) == ("sendrecv" in operations)
+    assert ("sendrecv not slow" in found.reason.sentence) == ("sendrecv" in operations)
 
 
 def test_a_small_slowdown_is_a_finding_where_noise_is_smaller() -> None:
@@ -139,7 +139,7 @@ def test_a_node_that_may_be_of_the_leaf_switch_or_not_is_unsure() -> None:
     assert (finding.kind, finding.cause.gpus, finding.named) == ("leaf", (ADDRESSES[3],), True)
     assert set(finding.nodes) == leaf - {unknown}
     assert finding.unsure == (unknown,)
-    assert f"not sure of {unknown}" in finding.reason
+    assert f"not sure of {unknown}" in finding.reason.sentence
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -205,7 +205,7 @@ def test_a_node_that_is_slow_now_and_then_is_named_with_its_share(share: float) 
     )
     assert named(found) == [("node", "n07")]
     slow = sum(shown for pair, shown in shows.items() if "n07" in pair)
-    assert f"slow in {slow} of 23 tests" in found.reason
+    assert f"slow in {slow} of 23 tests" in found.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_fault_of_some_sizes_is_named_with_them(low: int, high: int, words: st
         )
     )
     assert named(found) == [("node", "n02")]
-    assert words in found.reason
+    assert words in found.reason.sentence
 
 
 def test_a_pattern_that_no_part_explains_names_nothing() -> None:

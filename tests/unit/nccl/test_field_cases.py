@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from seatrial.causes import telling
 from seatrial.causes.table import REASONS as OF_LOGS
 from seatrial.cli.logs import judge
-from seatrial.model.reason import code_of
 from seatrial.platforms.kubernetes.waiting import SeenObjects, describe_progress, problem, waits_for
 from seatrial.platforms.slurm.jobs import read_nodes_log
 from seatrial.remote import probes
@@ -244,8 +243,12 @@ def test_a_log_of_causes_prints_the_line_that_shows_the_first() -> None:
 def test_the_second_line_of_a_hook_is_the_cause() -> None:
     pod = documents("56-k8s-hook-error-in-second-line")["pod"]
     found = problem([pod], {"p-0": 0.0}, 1000.0)
-    assert found and "pod p-0 on node-a" in found.reason and "driver/library version mismatch" in found.reason
-    assert code_of(found.reason) == "log-driver-mismatch"
+    assert (
+        found
+        and "pod p-0 on node-a" in found.reason.sentence
+        and "driver/library version mismatch" in found.reason.sentence
+    )
+    assert found.reason.code == "log-driver-mismatch"
     assert "reboot" in (CATALOG["log-driver-mismatch"].next_step or "")
 
 
@@ -254,12 +257,15 @@ def test_a_sandbox_without_a_runtime_is_told_while_the_run_waits() -> None:
     seen = SeenObjects()
     seen.take_pods([case["pod"]])
     seen.take_event(case["event"], 0.0)
-    assert 'no runtime for "nvidia" is configured' in describe_progress(seen.pods.values(), 1, None, seen.unmounted)
+    assert (
+        'no runtime for "nvidia" is configured'
+        in describe_progress(seen.pods.values(), 1, None, seen.unmounted).sentence
+    )
 
 
 def test_an_eviction_for_pods_that_were_not_ready_is_told_from_one_for_others() -> None:
     queued = waits_for(documents("59-kueue-evicted-pods-not-ready")["workload"])
-    assert queued and code_of(queued.reason) == "evicted-pods-not-ready"
+    assert queued and queued.reason.code == "evicted-pods-not-ready"
     assert "own pods were not ready" in CATALOG["evicted-pods-not-ready"].meaning
 
 

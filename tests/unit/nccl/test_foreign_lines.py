@@ -112,14 +112,14 @@ def test_a_harmless_line_changes_nothing(line: str) -> None:
 def test_what_ranks_launchers_and_the_driver_say_of_the_end_counts(line: str) -> None:
     judgement = judged(after=[line])
     assert judgement.verdict is Verdict.FAIL
-    assert line.split(": ", 1)[-1][:30] in judgement.reason, "the line is its evidence"
+    assert line.split(": ", 1)[-1][:30] in judgement.reason.sentence, "the line is its evidence"
 
 
 def test_what_does_not_count_is_noted() -> None:
     noted = judged(after=[HARMLESS[4], HARMLESS[0]])
     assert (
         "noted: Xid 145 (NVLink 5 error: RLW_RXPIPE, Link 13) on GPU 0018:01:00, PCIe errors that were corrected"
-        in noted.reason
+        in noted.reason.sentence
     )
     (sweep,) = parse_lines([*TABLE, HARMLESS[4], HARMLESS[0]])
     assert [finding.code for finding in sweep.notes] == ["log-xid-nvlink5", "log-pcie-corrected"]

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.config.qualify import Qualify
 from seatrial.history.node_tests import NOT_COMPARED
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.service import ServiceNode
 from seatrial.qualify.choose import Wanted
@@ -44,7 +44,7 @@ def test_a_node_at_the_gate_is_let_in_after_a_pass_that_was_compared() -> None:
     assert played.calls == [("let in", "n0")]
     assert outcome.nodes("leave") == ["n1"]
     result = pass_result("p", "c", NOW, NOW, outcome, DUE)
-    assert result.reason == "2 nodes passed, 1 of them compared with nothing"
+    assert result.reason.sentence == "2 nodes passed, 1 of them compared with nothing"
 
 
 @pytest.mark.parametrize("state", ["idle", "gated"])
@@ -57,7 +57,7 @@ def test_a_failure_keeps_a_node_out_and_a_dry_run_changes_nothing(state: str) ->
         assert outcome.nodes("keep out") == ["n0"]
         assert played.calls == calls
         result = pass_result("p", "c", NOW, NOW, outcome, DUE)
-        assert (result.verdict, code_of(result.reason)) == (Verdict.FAIL, "qualify-kept-out")
+        assert (result.verdict, result.reason.code) == (Verdict.FAIL, "qualify-kept-out")
         assert [suspect.name for suspect in result.suspects] == ["n0"]
 
 
@@ -87,7 +87,7 @@ def test_more_than_a_third_of_a_batch_that_fail_alike_have_a_common_cause() -> N
     played.verdicts = {"n0": FAIL, "n4": FAIL}
     outcome = passed(played)
     assert (played.calls, outcome.nodes("keep out")) == ([], [])
-    assert code_of(outcome.common or "") == "qualify-common-cause"
+    assert (outcome.common or Reason()).code == "qualify-common-cause"
     assert "2 of the last 4" in str(outcome.common)
     played = PlayedCluster.of(idle("n0", "n1", "n4", "n5"))
     played.verdicts = {"n0": FAIL, "n4": (Verdict.FAIL, "xid")}
@@ -156,7 +156,7 @@ def test_what_the_scheduler_refuses_is_said() -> None:
     played.verdicts, played.refuses = {"n0": FAIL}, True
     outcome = passed(played)
     assert outcome.failed == ["n0: no right to drain"]
-    assert "no right to drain" in pass_result("p", "c", NOW, NOW, outcome, DUE).reason
+    assert "no right to drain" in pass_result("p", "c", NOW, NOW, outcome, DUE).reason.sentence
 
 
 def test_alerts_stay_until_the_node_is_in_service() -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from seatrial.logs.cluster import LogsConfig
 from seatrial.logs.judge import Log, LogsJudgement, judge_logs
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
 from tests.unit.nccl.test_foreign_lines import TABLE
@@ -45,7 +44,7 @@ def test_an_event_counts_before_and_after_a_healthy_report(tool: str, code: str)
     line = (FROM_KERNEL | ELSEWHERE)[code]
     for text in (f"{line}\n{OUTPUTS[tool]}", f"{OUTPUTS[tool]}{line}\n", f"{OUTPUTS[tool]}{line}\n{OUTPUTS[tool]}"):
         found = judged(text)
-        assert (found.verdict, code_of(found.reason)) == (Verdict.FAIL, code), found.reason
+        assert (found.verdict, found.reason.code) == (Verdict.FAIL, code), found.reason
 
 
 @pytest.mark.parametrize("code", [*FROM_KERNEL, "log-ib-timeout"])
@@ -53,14 +52,14 @@ def test_an_event_counts_before_and_after_a_healthy_sweep(code: str) -> None:
     line = (FROM_KERNEL | ELSEWHERE)[code]
     for text in (f"{line}\n{SWEEP}", f"{SWEEP}{line}\n"):
         found = judged(text)
-        assert found.verdict is Verdict.FAIL and code in {code_of(check.reason) for check in found.checks}, found.reason
+        assert found.verdict is Verdict.FAIL and code in {check.reason.code for check in found.checks}, found.reason
 
 
 @pytest.mark.parametrize("tool", OUTPUTS)
 def test_a_sweep_is_read_beside_each_report(tool: str) -> None:
     for text in (SWEEP + OUTPUTS[tool], OUTPUTS[tool] + SWEEP):
         found = judged(text)
-        assert found.verdict is Verdict.PASS and "every result right" in found.reason, found.reason
+        assert found.verdict is Verdict.PASS and "every result right" in found.reason.sentence, found.reason
         assert len(found.checks) == 2
 
 
@@ -81,7 +80,7 @@ def test_a_bad_report_counts_beside_each_healthy_one(tool: str, bad: str) -> Non
     assert alone.verdict.is_fault, alone.reason
     for text in (BAD[bad] + OUTPUTS[tool], OUTPUTS[tool] + BAD[bad]):
         found = judged(text)
-        assert (found.verdict, code_of(found.reason)) == (alone.verdict, code_of(alone.reason)), found.reason
+        assert (found.verdict, found.reason.code) == (alone.verdict, alone.reason.code), found.reason
 
 
 def test_labelled_lines_are_parts_of_their_hosts() -> None:
@@ -90,16 +89,16 @@ def test_labelled_lines_are_parts_of_their_hosts() -> None:
     mixed = [f"{host}: {line}" for good, ill in zip(IBSTAT.splitlines(), bad, strict=True) for host, line in
              (("node-a", good), ("node-b", ill))]  # fmt: skip
     found = judged("\n".join(mixed))
-    assert found.verdict is Verdict.FAIL and "on node-b: mlx5_0:1 has no link" in found.reason
+    assert found.verdict is Verdict.FAIL and "on node-b: mlx5_0:1 has no link" in found.reason.sentence
     assert len(found.checks) == 2
 
 
 def test_the_first_cause_in_time_is_the_cause() -> None:
     xid, bad = FROM_KERNEL["log-xid-79"], BAD["dcgmi diag"]
-    assert code_of(judged(f"{xid}\n{bad}").reason) == "log-xid-79"
-    assert code_of(judged(f"{bad}{xid}\n").reason) == "tool-gpu-memory"
+    assert judged(f"{xid}\n{bad}").reason.code == "log-xid-79"
+    assert judged(f"{bad}{xid}\n").reason.code == "tool-gpu-memory"
 
 
 def test_a_generic_line_never_hides_a_specific_one() -> None:
     generic = "srun: error: node-a: task 3: Exited with exit code 1\n"
-    assert code_of(judged(generic + BAD["dcgmi diag"]).reason) == "tool-gpu-memory"
+    assert judged(generic + BAD["dcgmi diag"]).reason.code == "tool-gpu-memory"

@@ -8,7 +8,6 @@ import pytest
 from seatrial.logs.cluster import LogsConfig
 from seatrial.logs.judge import Log, judge_logs
 from seatrial.model.errors import NothingFoundError
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
@@ -30,7 +29,7 @@ def field(name: str, before: str, after: str) -> str:
 
 def test_a_healthy_gpu_reports_no_fault() -> None:
     healthy = check(H100)
-    assert (healthy.verdict, healthy.reason) == (Verdict.PASS, "nvidia-smi: 1 of 1 without a fault")
+    assert (healthy.verdict, healthy.reason.sentence) == (Verdict.PASS, "nvidia-smi: 1 of 1 without a fault")
 
 
 @pytest.mark.parametrize(
@@ -47,9 +46,9 @@ def test_a_healthy_gpu_reports_no_fault() -> None:
 )
 def test_what_a_gpu_says_of_itself_is_believed(text: str, verdict: str, words: str) -> None:
     read = check(text)
-    assert (read.verdict.value, words in read.reason) == (verdict, True), read.reason
-    assert "GPU 00000000:00:06.0" in read.reason
-    assert CATALOG[code_of(read.reason) or ""].next_step
+    assert (read.verdict.value, words in read.reason.sentence) == (verdict, True), read.reason
+    assert "GPU 00000000:00:06.0" in read.reason.sentence
+    assert CATALOG[read.reason.code or ""].next_step
 
 
 LSPCI = """\
@@ -64,10 +63,10 @@ LSPCI = """\
 
 
 def test_lspci_compares_lanes_and_not_speeds_and_no_bridges() -> None:
-    assert (check(LSPCI).verdict, check(LSPCI).reason) == (Verdict.PASS, "lspci: 1 of 1 without a fault")
+    assert (check(LSPCI).verdict, check(LSPCI).reason.sentence) == (Verdict.PASS, "lspci: 1 of 1 without a fault")
     narrow = check(LSPCI.replace("Width x16\n", "Width x8 (downgraded)\n"))
-    assert (narrow.verdict, code_of(narrow.reason)) == (Verdict.DEGRADED, "tool-pcie-lanes")
-    assert "1b:00.0 (NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)): x8 of x16 lanes" in narrow.reason
+    assert (narrow.verdict, narrow.reason.code) == (Verdict.DEGRADED, "tool-pcie-lanes")
+    assert "1b:00.0 (NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)): x8 of x16 lanes" in narrow.reason.sentence
 
 
 def diagnostic(**result: object) -> str:
@@ -77,7 +76,7 @@ def diagnostic(**result: object) -> str:
 
 def test_dcgmi_names_the_gpu_of_a_test_that_failed() -> None:
     failed = check(diagnostic(status="FAIL", warnings=["an uncorrectable error"]))
-    assert (failed.verdict, failed.reason) == (
+    assert (failed.verdict, failed.reason.sentence) == (
         Verdict.FAIL, "dcgmi diag: Memory fail on GPU 1: an uncorrectable error",
     )  # fmt: skip
     newer = {
@@ -89,7 +88,7 @@ def test_dcgmi_names_the_gpu_of_a_test_that_failed() -> None:
     del newer["entity_group"]
     assert check(diagnostic(status="Warn")).verdict is Verdict.DEGRADED
     assert check(diagnostic(status="PASS")).verdict is Verdict.PASS
-    assert "row remap" in check(diagnostic(**newer)).reason
+    assert "row remap" in check(diagnostic(**newer)).reason.sentence
 
 
 DCGM_TEXT = """\
@@ -129,7 +128,7 @@ def test_nvbandwidth_is_a_measurement() -> None:
     }
     assert check(json.dumps(document)).verdict is Verdict.FAIL
     broken = text + "[CUDA_ERROR_ECC_UNCORRECTABLE] uncorrectable ECC error encountered\n"
-    assert "CUDA_ERROR_ECC_UNCORRECTABLE" in check(broken).reason
+    assert "CUDA_ERROR_ECC_UNCORRECTABLE" in check(broken).reason.sentence
 
 
 PERFTEST = """\
@@ -163,7 +162,7 @@ def test_tools_are_judged_beside_logs() -> None:
     judgement = judge_logs(
         [Log("a", (check(H100),)), Log("b", (check(diagnostic(status="FAIL")),))], LogsConfig("H100-SXM", 1)
     )
-    assert judgement.verdict is Verdict.FAIL and "dcgmi diag" in judgement.reason
+    assert judgement.verdict is Verdict.FAIL and "dcgmi diag" in judgement.reason.sentence
 
 
 @pytest.mark.parametrize("text", ["hello", '{"a": 1}', "{broken", "{\n", ""])

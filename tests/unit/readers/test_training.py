@@ -86,7 +86,7 @@ def test_other_lines_are_no_steps(line: str) -> None:
 def test_a_loss_that_is_not_finite_fails_from_its_step_on(value: str) -> None:
     read = check([megatron(1), megatron(2), megatron(3, loss=value), megatron(4, loss=value)])
     assert read.verdict is Verdict.FAIL
-    assert "the loss is not finite from step 3 on" in read.reason
+    assert "the loss is not finite from step 3 on" in read.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_a_loss_that_is_not_finite_fails_from_its_step_on(value: str) -> None:
 def test_the_rank_that_found_it_is_named_with_its_node_and_gpu(said: str) -> None:
     with_steps = check([megatron(2), megatron(3, loss="nan"), said])
     alone = check([said])
-    assert "from step 3 on, first on rank 37 (node-4, GPU 5)" in with_steps.reason
-    assert alone.verdict is Verdict.FAIL and "rank 37 (node-4, GPU 5)" in alone.reason
+    assert "from step 3 on, first on rank 37 (node-4, GPU 5)" in with_steps.reason.sentence
+    assert alone.verdict is Verdict.FAIL and "rank 37 (node-4, GPU 5)" in alone.reason.sentence
 
 
 def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:
@@ -112,7 +112,7 @@ def test_a_gradient_without_a_number_in_a_skipped_step_is_usual() -> None:
 
 def test_a_training_that_goes_on_with_numbers_is_degraded() -> None:
     read = check([megatron(n, loss="nan" if n == 7 else "2.0") for n in range(1, 30)])
-    assert read.verdict is Verdict.DEGRADED and "7 to 7, and is finite after them" in read.reason
+    assert read.verdict is Verdict.DEGRADED and "7 to 7, and is finite after them" in read.reason.sentence
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_slowdown_that_stays_is_degraded_with_the_step_that_it_begins_at(line:
     lines = [line(n, 3000.0 if n < 140 else 3900.0) for n in range(1, 200)]  # type: ignore[operator]
     read = check(lines)
     assert read.verdict is Verdict.DEGRADED
-    assert "steps from 140 on take" in read.reason and "1.30 times the" in read.reason
+    assert "steps from 140 on take" in read.reason.sentence and "1.30 times the" in read.reason.sentence
 
 
 def test_steps_of_a_checkpoint_and_of_the_warm_up_are_notes_at_most() -> None:
@@ -130,7 +130,7 @@ def test_steps_of_a_checkpoint_and_of_the_warm_up_are_notes_at_most() -> None:
     times[50] = times[100] = times[150] = 30_000.0
     read = check([megatron(n, time) for n, time in enumerate(times, start=1)])
     assert read.verdict is Verdict.PASS
-    assert "step 51 took 30,000 ms, 9.9 times those before" in read.reason
+    assert "step 51 took 30,000 ms, 9.9 times those before" in read.reason.sentence
 
 
 def test_a_training_that_gets_faster_passes() -> None:
@@ -160,7 +160,7 @@ def test_a_straggler_is_named_with_its_score(affected: str) -> None:
         ]
     )
     assert read.verdict is Verdict.DEGRADED
-    assert read.reason == "straggler detection: rank 76 on node-012 computes at 61 % of the others"
+    assert read.reason.sentence == "straggler detection: rank 76 on node-012 computes at 61 % of the others"
 
 
 def test_scores_above_the_threshold_pass() -> None:
@@ -217,4 +217,4 @@ def test_communicators_without_errors_pass() -> None:
 )
 def test_ranks_that_ras_lists_are_named(lines: list[str], verdict: str, words: str) -> None:
     read = check([*RAS, *lines])
-    assert (read.verdict.value, words in read.reason) == (verdict, True), read.reason
+    assert (read.verdict.value, words in read.reason.sentence) == (verdict, True), read.reason

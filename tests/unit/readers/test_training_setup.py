@@ -57,25 +57,25 @@ def judged(text: str, hardware: str | None = None) -> LogsJudgement:
 )
 def test_a_rate_is_held_against_one_of_the_same_training(text: str, verdict: Verdict, words: str) -> None:
     judgement = judged(text)
-    assert (judgement.verdict, words in judgement.reason) == (verdict, True), judgement.reason
+    assert (judgement.verdict, words in judgement.reason.sentence) == (verdict, True), judgement.reason
 
 
 def test_a_training_that_ends_before_its_first_step_does_not_pass() -> None:
     judgement = judged(TITAN_HEAD)
-    assert judgement.verdict is Verdict.INCONCLUSIVE and "without a step" in judgement.reason
+    assert judgement.verdict is Verdict.INCONCLUSIVE and "without a step" in judgement.reason.sentence
 
 
 def test_megatron_names_its_model_and_batch_and_an_option_the_gpus() -> None:
     text = MEGATRON_HEAD + "\n".join(megatron(number, time_ms=8192.0) for number in range(1, 6))
     judgement = judged(text, "H100-SXM")  # 16 * 8192 / 8 tokens in 8.192 s
-    assert judgement.verdict is Verdict.FAIL and "2,000 tokens/s is 65 % below the 5,762" in judgement.reason
+    assert judgement.verdict is Verdict.FAIL and "2,000 tokens/s is 65 % below the 5,762" in judgement.reason.sentence
     assert judged(text).verdict is Verdict.PASS  # of GPUs that are not known
 
 
 def test_a_loss_that_is_not_finite_stays_a_failure_beside_a_good_rate() -> None:
     lost = titan("6,080").replace("loss:  7.6", "loss:  nan")
     judgement = judged(lost)
-    assert judgement.verdict is Verdict.FAIL and "not finite" in judgement.reason
+    assert judgement.verdict is Verdict.FAIL and "not finite" in judgement.reason.sentence
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import pytest
 
 from seatrial.logs.cluster import LogsConfig
 from seatrial.logs.judge import Log, judge_logs
-from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.readers.parts import read_text
@@ -189,9 +188,9 @@ FOUND = [
 def test_a_variant_names_its_part_and_one_action(text: str, verdict: str, code: str | None, words: str) -> None:
     (check,) = read_text(text, "tool", "tool")
     assert isinstance(check, Check)
-    assert (check.verdict.value, words in check.reason) == (verdict, True), check.reason
+    assert (check.verdict.value, words in check.reason.sentence) == (verdict, True), check.reason
     if code:
-        assert code_of(check.reason) == code and CATALOG[code].next_step
+        assert check.reason.code == code and CATALOG[code].next_step
 
 
 @pytest.mark.parametrize(
@@ -221,4 +220,4 @@ def test_what_tools_find_is_listed_with_the_causes_of_logs() -> None:
 
 def test_a_secret_in_a_tools_words_is_not_shown() -> None:
     (check,) = read_text(IMEX_LOG.replace("refused", "password=hunter2secret"), "tool", "tool")
-    assert isinstance(check, Check) and "hunter2secret" not in check.reason
+    assert isinstance(check, Check) and "hunter2secret" not in check.reason.sentence

@@ -12,6 +12,7 @@ from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.history import open_store
 from seatrial.history.store import Store
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
@@ -25,7 +26,8 @@ def store(tmp_path: Path, empty_history: Path) -> Iterator[Store]:
         for number in range(3):
             at = now()
             opened.save(
-                RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, "", checks=[collectives(1.0)]), Path()
+                RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[collectives(1.0)]),
+                Path(),
             )
         yield opened
 

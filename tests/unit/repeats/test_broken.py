@@ -19,6 +19,7 @@ from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, placed, uncoded
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
@@ -28,13 +29,13 @@ from seatrial.tasks.check import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, asked, collectives, doubt
 
-DEAD = Suspect("node", "node-2", 1.0, "no route to host")
+DEAD = Suspect("node", "node-2", 1.0, uncoded("no route to host"))
 
 
 @pytest.fixture
 def roll(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def called(*suspects: Suspect, problems: Sequence[str] = ()) -> None:
-        complaints = (*(f"{suspect.name}: {suspect.evidence}" for suspect in suspects), *problems)
+    def called(*suspects: Suspect, problems: Sequence[Reason] = ()) -> None:
+        complaints = (*(placed(suspect.name, suspect.evidence) for suspect in suspects), *problems)
         monkeypatch.setattr(stages, "roll_call", lambda run, testbed: RollCall(testbed, suspects, complaints))
 
     return called
@@ -60,7 +61,7 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     repeated = by_check["collectives"]
     assert ([asked(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
     ((verdict, reason),) = repeated.problems
-    assert (verdict, "node-2: no route to host" in reason) == (Verdict.FAIL, True)
+    assert (verdict, "node-2: no route to host" in reason.sentence) == (Verdict.FAIL, True)
     assert repeated.over
 
 
@@ -96,14 +97,14 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
 
 
 def test_whom_a_repeated_training_blames_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    check = Check("training", Verdict.FAIL, "node-2: no route to host", suspects=(DEAD,))
+    check = Check("training", Verdict.FAIL, uncoded("node-2: no route to host"), suspects=(DEAD,))
     monkeypatch.setattr(training, "_train", lambda *_, **__: check)
     repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), {"training": [doubt()]})["training"]
     assert (repeated.suspects, repeated.over) == ([DEAD], True)
 
 
 def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(store: Store) -> None:
-    nodes = Nodes(1.0, 0.1, problem=(Verdict.FAIL, "when it was repeated: node-2: no route to host"))
+    nodes = Nodes(1.0, 0.1, problem=(Verdict.FAIL, uncoded("when it was repeated: node-2: no route to host")))
 
     def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
         by_check = nodes(doubts, until)

@@ -22,6 +22,7 @@ from seatrial.judge.knowledge import Knowledge, RunContext
 from seatrial.judge.noise import AGREEING
 from seatrial.judge.outliers import MOST_READINGS
 from seatrial.model.measurement import Measurement, Subject, SubjectKind, once
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
@@ -59,7 +60,7 @@ def test_repeats_end_as_soon_as_it_is_sure(
     assert judgement.repeats == pytest.approx(taken if nodes.asked else [])
     assert judgement.measurement.value == pytest.approx(np.median(taken))
     assert [m.value for m in check.measurements] == taken  # all of them are kept
-    assert (f"in {len(taken)} of {len(taken)} measurements" in judgement.reason) == (verdict is Verdict.FAIL)
+    assert (f"in {len(taken)} of {len(taken)} measurements" in judgement.reason.sentence) == (verdict is Verdict.FAIL)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_what_a_suspect_explains_is_not_measured_until_it_is_proven(store: Store
         requests.append(doubts)
         return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}
 
-    checks = [Check("connectivity", Verdict.PASS, "", 1.0, tuple(tcp)), collectives(0.4)]
+    checks = [Check("connectivity", Verdict.PASS, Reason(), 1.0, tuple(tcp)), collectives(0.4)]
     judged = compare(checks, LAB, store, RunContext("lab", "quick"), again)
     suspects = [suspect.name for check in judged for suspect in check.suspects]
     assert suspects == (["node-5"] if slow < 900 else [])
@@ -117,7 +118,7 @@ def test_repeats_take_no_longer_than_the_checks(
 
 def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seatrial.tasks.check.time.monotonic", Clock())
-    checks = [Check("training", Verdict.PASS, "", 10.0), Check("collectives", Verdict.PASS, "", 8.0)]
+    checks = [Check("training", Verdict.PASS, Reason(), 10.0), Check("collectives", Verdict.PASS, Reason(), 8.0)]
     budget, order = RepeatBudget(checks, math.inf), []
     for _ in range(6):
         order.append(budget.next_of(("training", "collectives")))
@@ -128,14 +129,17 @@ def test_the_check_whose_repeats_take_the_least_goes_first(monkeypatch: pytest.M
 def test_a_whole_check_is_not_begun_again_without_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("seatrial.tasks.check.time.monotonic", clock)
-    budget = RepeatBudget([Check("training", Verdict.PASS, "", 20.0)], math.inf)
+    budget = RepeatBudget([Check("training", Verdict.PASS, Reason(), 20.0)], math.inf)
     assert budget.affordable({"training": [doubt()]})
     clock.seconds += 15.0
     assert not budget.affordable({"training": [doubt()]})
 
 
 def test_a_cleared_suspicion_is_told(store: Store) -> None:
-    assert compared(store, 0.1, Nodes(1.0, 1.0)).reason == "1 sweep; as expected by history; 1 number was repeated"
+    assert (
+        compared(store, 0.1, Nodes(1.0, 1.0)).reason.sentence
+        == "1 sweep; as expected by history; 1 number was repeated"
+    )
 
 
 def test_what_cannot_be_repeated_is_asked_for_once_and_judged_as_it_is(store: Store) -> None:
@@ -147,24 +151,24 @@ def test_what_cannot_be_repeated_is_asked_for_once_and_judged_as_it_is(store: St
 
 
 def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
-    nodes = Nodes(1.0, 1.0, problem=(Verdict.CORRUPT, "when it was repeated: 7 wrong elements"))
+    nodes = Nodes(1.0, 1.0, problem=(Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements")))
     check = compared(store, 0.1, nodes)
     assert check.verdict is Verdict.CORRUPT
-    assert "when it was repeated: 7 wrong elements" in check.reason
+    assert "when it was repeated: 7 wrong elements" in check.reason.sentence
 
 
 def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile_stays(store: Store) -> None:
-    blamed = Suspect("link", "node-0--node-1", 0.8, "5 MB/s")
-    first = replace(collectives(0.1), verdict=Verdict.DEGRADED, reason="a slow link", suspects=(blamed,))
-    broke = (Verdict.CORRUPT, "when it was repeated: 7 wrong elements")
+    blamed = Suspect("link", "node-0--node-1", 0.8, uncoded("5 MB/s"))
+    first = replace(collectives(0.1), verdict=Verdict.DEGRADED, reason=uncoded("a slow link"), suspects=(blamed,))
+    broke = (Verdict.CORRUPT, uncoded("when it was repeated: 7 wrong elements"))
     rounds = [Repeated([plateau(1.0)], [broke]), Repeated([plateau(1.0)], check=collectives(0.1))]
     (check,) = compare(
         [first], LAB, store, RunContext("lab", "quick"), lambda doubts, until: {"collectives": rounds.pop(0)}
     )
     assert not rounds
     assert (check.verdict, check.suspects) == (Verdict.CORRUPT, ())
-    assert "a slow link" not in check.reason
-    assert "7 wrong elements" in check.reason
+    assert "a slow link" not in check.reason.sentence
+    assert "7 wrong elements" in check.reason.sentence
     assert [m.value for m in check.measurements] == [0.1, 1.0, 1.0]
 
 
@@ -172,9 +176,9 @@ def test_repeats_of_a_run_teach_as_one_run(store: Store) -> None:
     """A hiccup that was cleared does not drag the history down, nor make four runs of three."""
     check = compared(store, 0.1, Nodes(1.0, 1.0))
     at = now()
-    store.save(RunResult("run-9", "lab", "quick", at, at, Verdict.PASS, "", checks=[check]), Path())
+    store.save(RunResult("run-9", "lab", "quick", at, at, Verdict.PASS, Reason(), checks=[check]), Path())
     judged = compared(store, 0.9, Nodes()).judgements[0]
-    assert "its median of 1 GB/s in 4 runs" in judged.reason
+    assert "its median of 1 GB/s in 4 runs" in judged.reason.sentence
 
 
 @pytest.fixture
@@ -221,7 +225,7 @@ def test_a_coarse_number_that_looks_well_is_not_measured_again(metric: str, kind
     rates = 1000 * np.exp(0.2 * rng.standard_normal(64))
     rates[3] = 30.0
     measured = tuple(Measurement(metric, rate, "", Subject(kind, f"node-{i}")) for i, rate in enumerate(rates))
-    check = Check("connectivity", Verdict.PASS, "", 1.0, measured)
+    check = Check("connectivity", Verdict.PASS, Reason(), 1.0, measured)
     doubts = assess([check], Knowledge(Setup("cpu", 64, 0, 1))).doubts.get("connectivity", [])
     names = {doubt.measurement.subject.name for doubt in doubts}
     assert "node-3" in names
@@ -238,7 +242,7 @@ def test_a_coarse_number_is_measured_again_below_a_third_of_its_limit(share: flo
             Measurement("tcp_egress", rate, "MB/s", Subject("node", f"node-{i}"))
             for i, rate in enumerate([*rates, node])
         )
-        check = Check("connectivity", Verdict.PASS, "", 1.0, tuple(measured))
+        check = Check("connectivity", Verdict.PASS, Reason(), 1.0, tuple(measured))
         return assess([check], Knowledge(Setup("cpu", 65, 0, 1)))
 
     low = assessed(1000.0).checks[0].judgements[-1].expected.low
@@ -269,7 +273,7 @@ def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
     _, by_check = again(doubt(message_bytes=16384, placement="out_of_place"), wrong=5)
     ((verdict, reason),) = by_check["collectives"].problems
     assert verdict is Verdict.CORRUPT
-    assert "wrong elements" in reason
+    assert "wrong elements" in reason.sentence
 
 
 def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

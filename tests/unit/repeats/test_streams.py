@@ -19,6 +19,7 @@ from seatrial.checks.metrics import Doubt
 from seatrial.checks.table import repeat_checks
 from seatrial.judge.assess import assess
 from seatrial.model.measurement import by_series
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
@@ -94,7 +95,7 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
         rates = explore(
             Plan([node.name for node in testbed.nodes], day=20), lambda pairs: streams(testbed, {}, pairs, 1)
         )
-        return Check("connectivity", Verdict.PASS, "12 nodes", 1.0, tuple(measurements(rates)))
+        return Check("connectivity", Verdict.PASS, uncoded("12 nodes"), 1.0, tuple(measurements(rates)))
 
     testbed = make_testbed(12)
     monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
@@ -131,7 +132,7 @@ def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
     assert repeated.check.verdict is verdict
     assert bool(repeated.check.suspects) is (verdict is Verdict.DEGRADED)
     if verdict is Verdict.PASS:
-        assert repeated.check.reason == "2 of 2 nodes answer, reach each other and run MPI"
+        assert repeated.check.reason.sentence == "2 of 2 nodes answer, reach each other and run MPI"
 
 
 def test_of_a_node_that_slows_before_streams_are_repeated_no_link_is_blamed() -> None:

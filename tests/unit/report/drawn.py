@@ -12,6 +12,7 @@ from typing import Any
 
 from seatrial.model.curves import Curve, Point, busbw_curves
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
@@ -61,7 +62,7 @@ def _curve(name: str, *bounds: tuple[float | None, float | None], plateau: Expec
 
 def _trend(*values: float, step: timedelta = timedelta(days=1), expected: Expected = _NOTHING) -> Headline:
     plateau = Measurement("busbw_plateau", values[-1], "GB/s", Subject("cluster", "c"), {"operation": "all_reduce"})
-    judgement = Judgement(plateau, Verdict.PASS, "", "history", expected)
+    judgement = Judgement(plateau, Verdict.PASS, Reason(), "history", expected)
     verdicts = (Verdict.PASS, Verdict.FAIL, None, Verdict.DEGRADED)
     points = tuple(
         HeadlinePoint(f"run-{i}", MONDAY + step * i, value, verdicts[i % 4], "driver 1 → 2" if i == 2 else "")

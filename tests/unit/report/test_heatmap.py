@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report.heatmap import BLAMED, NOT_MEASURED, heat_map
@@ -18,7 +19,7 @@ from tests.fleet_run import fleet_run
 def _check(*subjects: tuple[Subject, float]) -> Check:
     measured = tuple(Measurement("gemm", value, "TFLOPS", subject) for subject, value in subjects)
     judged = tuple(samples.judge(m, 100.0, 0.1, "peers") for m in measured)
-    return Check("devices", Verdict.PASS, "", 1.0, measured, judged)
+    return Check("devices", Verdict.PASS, Reason(), 1.0, measured, judged)
 
 
 def test_a_node_is_as_bad_as_the_worst_of_its_gpus() -> None:
@@ -68,7 +69,7 @@ def test_of_a_thousand_nodes_the_ill_have_their_own_line() -> None:
 
 def test_a_suspect_is_seen_though_it_measures_well() -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in range(60)))
-    suspect = Suspect("node", "node-44", 0.8, "its links are slow")
+    suspect = Suspect("node", "node-44", 0.8, uncoded("its links are slow"))
     nodes = [{"name": f"node-{n}"} for n in range(60)]
     heat = heat_map(replace(samples.healthy_local(), checks=[check], nodes=nodes, suspects=[suspect]))
     assert heat
@@ -77,7 +78,7 @@ def test_a_suspect_is_seen_though_it_measures_well() -> None:
 
 def test_a_node_that_computes_wrongly_is_corrupt_in_its_row_and_counted() -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in range(4)))
-    suspect = Suspect("gpu", "node-2/gpu-1", 0.95, "computes wrongly")
+    suspect = Suspect("gpu", "node-2/gpu-1", 0.95, uncoded("computes wrongly"))
     wrong = replace(check, verdict=Verdict.CORRUPT, suspects=(suspect,))
     run = replace(samples.healthy_local(), checks=[wrong], suspects=[suspect], verdict=Verdict.CORRUPT)
     heat = heat_map(run)
@@ -92,7 +93,7 @@ def test_a_node_that_computes_wrongly_is_corrupt_in_its_row_and_counted() -> Non
 @pytest.mark.parametrize("measured", [(0, 1), (0, 1, 2)])
 def test_what_a_node_is_blamed_for_without_a_bad_number_is_marked(measured: tuple[int, ...]) -> None:
     check = _check(*((Subject("node", f"node-{n}"), 100.0) for n in measured))
-    suspect = Suspect("node", "node-2", 1.0, "does not answer", Verdict.FAIL)
+    suspect = Suspect("node", "node-2", 1.0, uncoded("does not answer"), Verdict.FAIL)
     blaming = replace(check, verdict=Verdict.FAIL, suspects=(suspect,))
     nodes = [{"name": f"node-{n}"} for n in range(3)]
     heat = heat_map(replace(samples.healthy_local(), checks=[blaming], nodes=nodes, suspects=[suspect]))
@@ -127,7 +128,7 @@ def test_the_sides_of_a_cut_stand_together() -> None:
 
 
 def test_a_suspect_of_many_nodes_is_shown_first() -> None:
-    result = run_of_pairs(40, lambda a, b: 39 in (a, b), Suspect("node", "n39", 0.99, "slow"))
+    result = run_of_pairs(40, lambda a, b: 39 in (a, b), Suspect("node", "n39", 0.99, uncoded("slow")))
     matrix = pair_matrix(result)
     assert matrix is not None
     assert (matrix.nodes[0], len(matrix.nodes), matrix.left_out) == ("n39", NODES_SHOWN, 40 - NODES_SHOWN)

@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
@@ -113,7 +114,9 @@ def test_every_text_from_outside_is_escaped() -> None:
 
 
 def test_no_escape_and_no_override_of_the_direction_is_in_the_page() -> None:
-    crafted = replace(samples.faulty_h100(), reason="node-1 \x1b[2J is \u202egniliaf\u2069", notes=("a\x9bnote",))
+    crafted = replace(
+        samples.faulty_h100(), reason=uncoded("node-1 \x1b[2J is \u202egniliaf\u2069"), notes=("a\x9bnote",)
+    )
     shown = report_html(crafted)
     assert "node-1 [2J is gniliaf" in shown
     assert not {character for character in shown if not character.isprintable()} - {"\n"}
@@ -160,10 +163,10 @@ def _huge() -> RunResult:
         for n in range(5000)
     ]
     nan = Measurement("loss", float("nan"), "", Subject("cluster", "cluster"))
-    bad = Judgement(nan, Verdict.CORRUPT, "the loss is not a number", "sanity")
-    check = Check("links", Verdict.CORRUPT, "r" * 3000, 5.0, (), (bad, *judgements))
+    bad = Judgement(nan, Verdict.CORRUPT, uncoded("the loss is not a number"), "sanity")
+    check = Check("links", Verdict.CORRUPT, uncoded("r" * 3000), 5.0, (), (bad, *judgements))
     nodes = [{"name": f"node-{n}", "address": f"10.0.{n // 250}.{n % 250}", "gpus": 8} for n in range(1000)]
-    suspects = [Suspect("node", f"node-{n}", 0.5, "slow " * 40) for n in range(1000)]
+    suspects = [Suspect("node", f"node-{n}", 0.5, uncoded("slow " * 40)) for n in range(1000)]
     return replace(samples.faulty_h100(), checks=[check], nodes=nodes, suspects=suspects, verdict=Verdict.CORRUPT)
 
 
@@ -237,6 +240,6 @@ def test_what_blames_a_node_is_bad_wherever_it_is_shown() -> None:
 
 def test_a_blamed_node_beyond_those_shown_has_all_of_its_facts() -> None:
     nodes = [*({"name": f"node-{n}"} for n in range(200)), {"name": "sick", "serial": "SN-4711"}]
-    blamed = Suspect("node", "sick", 0.9, "slow")
+    blamed = Suspect("node", "sick", 0.9, uncoded("slow"))
     text = Page(report_html(replace(samples.healthy_local(), nodes=nodes, suspects=[blamed]))).text
     assert "SN-4711" in text

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from seatrial.cli.past_runs import history as command
 from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.listings import link_ages
@@ -20,7 +21,7 @@ NODES = tuple({"name": f"node-{i}", "cpu_model": "EPYC"} for i in range(4))
 
 def night(number: int, *links: str) -> RunResult:
     streams = tuple(Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None) for name in links)
-    return a_run(number, checks=[Check("connectivity", Verdict.PASS, "", 1.0, streams)], nodes=NODES)
+    return a_run(number, checks=[Check("connectivity", Verdict.PASS, Reason(), 1.0, streams)], nodes=NODES)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs import load
@@ -36,7 +37,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path, result: RunResult) -> None:
 
 def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
     loss = Measurement("loss", 1.5, "", Subject("cluster", "lab"), samples=tuple(i / 7 for i in range(100_000)))
-    check = Check("training", Verdict.PASS, "learns", 1.0, (loss,))
+    check = Check("training", Verdict.PASS, uncoded("learns"), 1.0, (loss,))
     back = load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check])))
     assert back.checks[0].measurements == (loss,)
 
@@ -45,7 +46,7 @@ def test_what_was_printed_comes_back_beside_the_number(tmp_path: Path) -> None:
     busbw = Measurement(
         "busbw", 0.0024576, "GB/s", Subject("cluster", "lab"), {"operation": "all_reduce"}, printed=0.01
     )
-    check = Check("collectives", Verdict.PASS, "right", 1.0, (busbw,))
+    check = Check("collectives", Verdict.PASS, uncoded("right"), 1.0, (busbw,))
     (back,) = load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check]))).checks[0].measurements
     assert (back, back.printed) == (busbw, 0.01)
 
@@ -102,7 +103,7 @@ def _changed(**changes: Any) -> str:
             _changed(nodes=[{"load": [math.inf]}]),
             "run.json: nodes.0.load.list.0.float: input should be a finite number",
         ),
-        (_changed(checks=[{"name": "x"}]), "run.json: checks.0.verdict: field required"),
+        (_changed(checks=[{"name": "x"}]), "run.json: checks.0.reason: field required"),
     ],
 )
 def test_a_foreign_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from seatrial.model.curves import bad_judgements
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.report.junit import junit_xml
@@ -83,7 +84,7 @@ def test_software_that_is_not_there_is_not_told() -> None:
 @pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.PASS])
 def test_only_a_pass_is_a_test_that_passed(verdict: Verdict) -> None:
     good = samples.healthy_local()
-    bad = Check("extra", verdict, 'slow "node-1" <&>\x1b[2J', 2.0)
+    bad = Check("extra", verdict, uncoded('slow "node-1" <&>\x1b[2J'), 2.0)
     suite = ElementTree.fromstring(junit_xml(replace(good, verdict=verdict, checks=(*good.checks, bad))))
     kind = "error" if verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN) else "failure"
     cases = suite.findall("testcase")

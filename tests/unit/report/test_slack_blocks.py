@@ -13,6 +13,7 @@ from seatrial.alerts.slack import blocks, change, details, digest
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.curves import bad_judgements
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import difference
@@ -26,7 +27,9 @@ anything = st.one_of(st.text(max_size=50), nasty)
 
 @st.composite
 def results(draw: st.DrawFn) -> RunResult:
-    suspect = st.builds(Suspect, st.sampled_from(["node", "gpu", "link"]), anything, st.floats(0, 1), anything)
+    suspect = st.builds(
+        Suspect, st.sampled_from(["node", "gpu", "link"]), anything, st.floats(0, 1), anything.map(uncoded)
+    )
     measurement = Measurement(
         draw(anything),
         draw(st.floats()),
@@ -36,16 +39,25 @@ def results(draw: st.DrawFn) -> RunResult:
     )
     bound = st.none() | st.floats()
     judgement = Judgement(
-        measurement, Verdict.FAIL, draw(anything), draw(anything), Expected(draw(bound), draw(bound)), draw(bound)
+        measurement,
+        Verdict.FAIL,
+        uncoded(draw(anything)),
+        draw(anything),
+        Expected(draw(bound), draw(bound)),
+        draw(bound),
     )
     return replace(
         samples.healthy_local(),
         verdict=draw(st.sampled_from(Verdict)),
-        reason=draw(anything),
+        reason=uncoded(draw(anything)),
         cluster=draw(anything),
         run_id=draw(anything),
         suspects=draw(st.lists(suspect, max_size=3)) * draw(st.sampled_from([1, 400])),
-        checks=[Check("c", Verdict.FAIL, draw(anything), 1.0, (), (judgement,) * draw(st.sampled_from([0, 1, 500])))],
+        checks=[
+            Check(
+                "c", Verdict.FAIL, uncoded(draw(anything)), 1.0, (), (judgement,) * draw(st.sampled_from([0, 1, 500]))
+            )
+        ],
         fingerprint={draw(anything): draw(anything) for _ in range(3)},
         notes=(draw(anything),),
     )
@@ -144,7 +156,9 @@ EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_
 
 
 def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
-    night = nights.bad(1, reason=EVIL, suspects=(Suspect("node", "node-1", 0.9, EVIL),), notes=("ssh me@[::1]",))
+    night = nights.bad(
+        1, reason=EVIL, suspects=(Suspect("node", "node-1", 0.9, uncoded(EVIL)),), notes=("ssh me@[::1]",)
+    )
     alert = alert_of(night, run_link="https://x.example.com/~ops")
     over = replace(alert.incident, closed=night.finished, changes=("fail", EVIL))
     payload, news = event(alert, alert.incident.changes), alert.incident.changes

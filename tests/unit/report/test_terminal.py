@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from seatrial.history import open_store
+from seatrial.model.reason import uncoded
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.listings import history_frame, history_json, history_table, show_history
@@ -58,7 +59,7 @@ def test_a_process_id_between_colons_stays_as_it_is(capsys: pytest.CaptureFixtur
 
 
 def test_the_closing_line_is_one_line() -> None:
-    result = replace(samples.faulty_h100(), reason="first\nsecond ≥ 3\x1b[0m")
+    result = replace(samples.faulty_h100(), reason=uncoded("first\nsecond ≥ 3\x1b[0m"))
     assert closing_lines(result, "utf-8").splitlines()[2:] == ["fail: first second ≥ 3 [0m"]
     assert closing_lines(result, "ascii").splitlines()[2:] == ["fail: first second >= 3 [0m"]
     last = closing_lines(samples.healthy_local()).splitlines()[-1]
@@ -73,7 +74,7 @@ def test_sparklines() -> None:
 
 def test_the_table_and_the_json_show_every_run() -> None:
     with open_store("sqlite://") as store:
-        store.save(a_run(1, verdict=Verdict.FAIL, reason="[red]node-2[/red] is slow"), Path("/runs/1"))
+        store.save(a_run(1, verdict=Verdict.FAIL, reason=uncoded("[red]node-2[/red] is slow")), Path("/runs/1"))
         rows = store.runs()
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(history_table(rows, console.encoding, console.width))
@@ -83,7 +84,7 @@ def test_the_table_and_the_json_show_every_run() -> None:
 
 def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with open_store("sqlite://") as store:
-        store.save(a_run(1, verdict=Verdict.FAIL, reason="node-2 is slow, " * 40), Path("/runs/1"))
+        store.save(a_run(1, verdict=Verdict.FAIL, reason=uncoded("node-2 is slow, " * 40)), Path("/runs/1"))
         rows = store.runs()
     show_history(rows)
     line = capsys.readouterr().out.splitlines()[1]
@@ -101,7 +102,7 @@ def test_an_empty_history_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 def test_eighty_columns_have_room_for_the_node_that_a_reason_names() -> None:
     reason = "node-2 is slow: sends 23.6 MB/s, peers 374 (94 % less)"
     with open_store("sqlite://") as store:
-        store.save(a_run(1, verdict=Verdict.INCONCLUSIVE, reason=reason), Path("/runs/1"))
+        store.save(a_run(1, verdict=Verdict.INCONCLUSIVE, reason=uncoded(reason)), Path("/runs/1"))
         rows = store.runs()
     console = Console(width=80, file=io.StringIO(), record=True)
     console.print(history_table(rows, console.encoding, console.width))
@@ -115,7 +116,7 @@ def test_eighty_columns_have_room_for_the_node_that_a_reason_names() -> None:
 def test_a_piped_table_has_a_line_for_each_row_and_no_blanks_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     with open_store("sqlite://") as store:
         for number, reason in ((1, "well"), (2, "node-2 is slow, " * 40 + "end")):
-            store.save(a_run(number, verdict=Verdict.FAIL, reason=reason), Path("/runs"))
+            store.save(a_run(number, verdict=Verdict.FAIL, reason=uncoded(reason)), Path("/runs"))
         rows = store.runs()
     show_history(rows)
     lines = capsys.readouterr().out.splitlines()

@@ -101,7 +101,7 @@ def test_a_run_from_its_submission_to_its_end(
 
     command.answers["describe"] = '{"phase": "Failed", "message": "evicted"}'
     assert not platform.keep(RUN_ID, 600)
-    assert "ended: Failed; evicted" in (testbed.blameless_reason(testbed.head) or "")
+    assert "ended: Failed; evicted" in str(testbed.blameless_reason(testbed.head))
     with pytest.raises(InputError, match="is over"):
         platform.attach(RUN_ID)
     command.answers["describe"] = [RUNNING, ABSENT]
@@ -169,7 +169,7 @@ def test_a_pod_that_does_not_answer_is_named(
     platform, run = of(tmp_path, monkeypatch, command)
     with pytest.raises(LaunchError, match=f"(?s)worker-0.*{words}") as error:
         platform.launch(run)
-    assert "master-0" not in error.value.reason
+    assert "master-0" not in error.value.reason.sentence
     assert command.limits["exec"] == platform._settings.start_timeout_s
 
 
@@ -191,8 +191,8 @@ def test_what_keeps_a_run_from_starting(
     assert command.calls == [["runai", "training", "list", "--project=infra", "--json"]]
     command.answers["list"] = answer
     (line,) = platform.missing()
-    assert words in line
-    assert line.isprintable()
+    assert words in line.sentence
+    assert line.sentence.isprintable()
     command.answers["describe"] = answer
     assert platform._why_gone(RUN_ID) is None  # not known
     if isinstance(answer, FileNotFoundError):

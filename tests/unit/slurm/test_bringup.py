@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason, parts_of
 from seatrial.platforms.commands import Finished
 from seatrial.platforms.slurm import SlurmPlatform, doctor, jobs
 from seatrial.platforms.slurm.login import CommandError, Login
@@ -31,10 +31,9 @@ class Answers(Login):
         return Finished(1, "", text) if text.startswith(f"{program}: ") else Finished(0, text, "")
 
 
-def codes(reason: str | None) -> list[str | None]:
+def codes(reason: Reason | None) -> list[str | None]:
     """The codes of the parts of a reason."""
-    parts = (reason.parts or (reason,)) if isinstance(reason, Reason) else ()
-    return [code_of(part) for part in parts]
+    return [part.code for part in parts_of(reason)] if reason else []
 
 
 READY = "0: seatrial-node: ready 222\n"
@@ -137,7 +136,7 @@ def test_the_id_of_a_submitted_job_and_what_sbatch_says_otherwise() -> None:
     ):  # fmt: skip
         with pytest.raises(LaunchError) as error:
             jobs.submit(Answers(sbatch=printed), "job.sbatch")
-        assert error.value.reason.endswith(words)
+        assert error.value.reason.sentence.endswith(words)
     with pytest.raises(MissingError, match="sbatch is missing on this machine"):
         jobs.submit(Answers(), "job.sbatch")
 
@@ -175,7 +174,7 @@ def test_what_keeps_a_run_from_starting(
 ) -> None:
     described = SlurmPlatform.model_validate({"kind": "slurm", **settings})
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described})
-    assert doctor.problems(Answers(**IN_ORDER | answers), cluster, described) == expected
+    assert list(map(str, doctor.problems(Answers(**IN_ORDER | answers), cluster, described))) == expected
 
 
 @pytest.mark.parametrize(("printed", "lacking"), [("", 1), ("readable\n", 0)])
@@ -183,7 +182,7 @@ def test_a_file_that_the_login_node_cannot_read_keeps_a_run_from_starting(printe
     described = SlurmPlatform(kind="slurm", runtime="apptainer")
     cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": described, "image": "/s/t.sif"})
     problems = doctor.problems(Answers(**IN_ORDER | {"sh": printed}), cluster, described)
-    assert [code_of(problem) for problem in problems] == ["slurm-image-unreadable"] * lacking
+    assert [problem.code for problem in problems] == ["slurm-image-unreadable"] * lacking
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_what_keeps_tests_of_idle_nodes_from_giving_way(
     fields = {"name": "test", "nodes": 2, "platform": described, "qualify": {"partition": "scavenge", **settings}}
     answers = Answers(**IN_ORDER | {"scontrol": printed, "sh": level})
     problems = doctor.problems(answers, Cluster.model_validate(fields), described)
-    assert [code_of(problem) for problem in problems] == expected
+    assert [problem.code for problem in problems] == expected
 
 
 PULL = """\
@@ -246,7 +245,7 @@ def test_one_problem_of_many_tasks_is_one_reason_and_the_first_ones_are_shown() 
     problems = dict.fromkeys((5, 1, 3), "no key") | {2: "port 222 is in use"} | {i: f"own {i}" for i in range(6, 10)}
     reasons = jobs._step_problems(problems)
     assert len(reasons) == 4
-    assert [reason.partition(":")[0] for reason in reasons[:2]] == [
+    assert [reason.sentence.partition(":")[0] for reason in reasons[:2]] == [
         "task 1, task 3 and 1 more",
         "task 2",
     ]

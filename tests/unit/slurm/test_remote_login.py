@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import code_of
 from seatrial.platforms.commands import Finished
 from seatrial.platforms.slurm import SlurmPlatform
 from seatrial.platforms.slurm import login as logins
@@ -110,4 +109,4 @@ def test_ways_in_which_a_command_fails(
     monkeypatch.setattr(logins, "run_bounded", Ssh(ends))
     with pytest.raises(error) as raised:
         login_of(settings).run(["squeue"])
-    assert code_of(raised.value.reason) == code
+    assert raised.value.reason.code == code

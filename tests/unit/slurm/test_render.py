@@ -158,4 +158,4 @@ def test_containers_see_the_probes_and_the_environment(
 )  # fmt: skip
 def test_what_srun_prints_before_the_ranks_begin(lines: tuple[str, ...], verdict: Verdict, words: str) -> None:
     came_to, reason = classify_failure(MpiResult(1, lines, 1.0), began=False)
-    assert (came_to, words in reason) == (verdict, True), reason
+    assert (came_to, words in reason.sentence) == (verdict, True), reason

@@ -12,7 +12,6 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
-from seatrial.model.reason import code_of
 from seatrial.platforms.slurm import SlurmPlatform, seconds
 from seatrial.platforms.slurm.platform import check_time_limit
 from seatrial.platforms.slurm.script import container_of, pyxis_image
@@ -130,8 +129,8 @@ def test_nodes_that_are_kept_need_their_time_too() -> None:
 def test_a_step_that_may_outlive_the_job_is_refused(suite: str, limit: str) -> None:
     with pytest.raises(MissingError) as error:
         warning(suite, limit)
-    assert code_of(error.value.reason) == "slurm-time-limit-short"
-    assert f"time_limit is 0:{limit[3:]}" in error.value.reason
+    assert error.value.reason.code == "slurm-time-limit-short"
+    assert f"time_limit is 0:{limit[3:]}" in error.value.reason.sentence
 
 
 def test_what_a_single_gpu_does_without_needs_no_time() -> None:

@@ -12,6 +12,7 @@ from seatrial.config.notify import Notify, SlackNotify
 from seatrial.config.run import RUNS_URL, Run
 from seatrial.history.incident import outcome_of
 from seatrial.history.store import Store
+from seatrial.model.reason import uncoded
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.runs.run_state import RunState
@@ -57,7 +58,7 @@ def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: Alert
     names = [f"rack-{i // 32}-node-{i}" for i in range(1000)]
     judged = nights.bad(1).checks[1].judgements * 40
     checks = [replace(nights.bad(1).checks[1], judgements=judged)] * 3
-    huge = nights.bad(1, suspects=nights.suspected(*names), checks=checks, reason="; ".join(names))
+    huge = nights.bad(1, suspects=nights.suspected(*names), checks=checks, reason=uncoded("; ".join(names)))
     notified = night(huge, store, by_token)
     assert notified.summary == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
     (message,) = slack.posted
@@ -90,8 +91,8 @@ def test_secrets_in_a_log_stay_here(
     for number in (1, 2):
         run = Run(f"run-{number}", CLUSTER, load_suite("nightly"), tmp_path)
         trial = RunState(run, started=nights.bad(number).started, finished=nights.bad(number).finished)
-        suspect = replace(nights.suspected("node-1")[0], evidence=reason)
-        trial.add(Check("collectives", Verdict.FAIL, reason, 1.0, suspects=(suspect,)))
+        suspect = replace(nights.suspected("node-1")[0], evidence=uncoded(reason))
+        trial.add(Check("collectives", Verdict.FAIL, uncoded(reason), 1.0, suspects=(suspect,)))
         result = trial.result()
         written = record(result, run, store)
         notify(result, CLUSTER, store, by_token, written["report.html"])
