@@ -15,8 +15,10 @@ from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.campaign")
 
-PAUSES_S = (10.0, 60.0, 300.0)  # after tries in a row that brought no nodes up
+PAUSES_S = (10.0, 60.0, 300.0)  # after phases in a row that count for nothing
 _SLOW = frozenset({"tcp-node-slow", "tcp-link-slow", "gpu-slowed-down"})  # codes of nodes that are there, and slow
+# Codes of runs whose scheduler took the nodes away.
+_TAKEN = frozenset({"pod-preempted", "slurm-job-cancelled", "slurm-job-gone", "slurm-job-timed-out"})
 # Steps of a run in which no node is up.
 _WITHOUT_NODES = frozenset({"startup", "image", "launch", "teardown", "record", "upload", "metrics", "notify"})
 
@@ -48,12 +50,12 @@ class Loop:
             result = self._phase(
                 cluster.at(self.state.spent_s), self.suites[len(self.state.counted) % len(self.suites)]
             )
-            if held_s(result) or len(self.state.left_out) > before:
+            if self.state.phases[-1].seconds or len(self.state.left_out) > before:
                 tries = 0
                 continue
             if tries == len(PAUSES_S):
                 return Reason.of("campaign-stuck", tries=tries + 1, reason=result.reason)
-            log.warning("no nodes came up: %s; the next try is in %.0f s", result.reason, PAUSES_S[tries])
+            log.warning("the phase counts for nothing: %s; the next try is in %.0f s", result.reason, PAUSES_S[tries])
             self.wait(PAUSES_S[tries])
             tries += 1
         return None
@@ -72,7 +74,7 @@ class Loop:
         self._keep(self.state.begin(suite.name, run_id))
         result = self.run_phase(cluster, suite, run_id)
         began_s = self.state.phases[-1].began_s
-        phase = PhaseRun(suite.name, run_id, began_s, held_s(result), result.verdict, result.reason.code)
+        phase = PhaseRun(suite.name, run_id, began_s, counted_s(result), result.verdict, result.reason.code)
         self._keep(self.state.end(phase, self._lost(result, phase)))
         for line in self.state.lines():
             log.info("%s", line)
@@ -94,6 +96,12 @@ class Loop:
             return []
         since_s = phase.began_s + phase.seconds
         return [LeftOut(node, result.run_id, since_s, code) for node, code in sorted(lost.items())]
+
+
+def counted_s(result: RunResult) -> float:
+    """Seconds of the run that count for the campaign: none if its nodes were taken away before it could conclude."""
+    was_taken = result.verdict is Verdict.INCONCLUSIVE and result.reason.code in _TAKEN
+    return 0.0 if was_taken else held_s(result)
 
 
 def held_s(result: RunResult) -> float:

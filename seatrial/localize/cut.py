@@ -26,15 +26,17 @@ class Pairs:
 
     @classmethod
     def of(cls, tests: Sequence[GroupTest]) -> "Pairs":
-        nodes = [(i, tuple(sorted(set(test.nodes)))) for i, test in enumerate(tests) if len(test.nodes) > 1]
-        of_two = [(i, pair) for i, pair in nodes if len(pair) == 2]
         number: dict[tuple[str, ...], int] = {}
-        numbers = [number.setdefault(pair, len(number)) for _, pair in of_two]
+        places, numbers = [], []
+        for i, test in enumerate(tests):
+            pair = tuple(sorted(set(test.nodes)))
+            if len(pair) == 2:
+                places.append(i)
+                numbers.append(number.setdefault(pair, len(number)))
         names = sorted({node for pair in number for node in pair})
         place = {name: i for i, name in enumerate(names)}
         ends = np.array([[place[a], place[b]] for a, b in number], dtype=np.int64).reshape(-1, 2)
-        places = np.array([i for i, _ in of_two], dtype=np.int64)
-        return cls(names, ends, places, np.array(numbers, dtype=np.int64))
+        return cls(names, ends, np.array(places, dtype=np.int64), np.array(numbers, dtype=np.int64))
 
     def summed(self, weight: Floats) -> Floats:
         """The sum of a weight of each test, by pair."""
@@ -63,12 +65,13 @@ def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
     Each node begins alone; the two groups between which the sum is lowest become one, as long as it is below zero
     (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
     """
-    summed = pairs.summed(weight.clip(-_CAP, _CAP)).tolist()
     between: list[dict[int, float]] = [{} for _ in pairs.names]
-    for (a, b), sum_ in zip(pairs.ends.tolist(), summed, strict=True):
+    lowest = []
+    for (a, b), sum_ in zip(pairs.ends.tolist(), pairs.summed(weight.clip(-_CAP, _CAP)).tolist(), strict=True):
         between[a][b] = between[b][a] = sum_
-    members: list[list[int]] = [[node] for node in range(len(between))]
-    lowest = [(sum_, a, b) for (a, b), sum_ in zip(pairs.ends.tolist(), summed, strict=True) if sum_ < 0]
+        if sum_ < 0:
+            lowest.append((sum_, a, b))
+    members = [[node] for node in range(len(between))]
     heapify(lowest)
     while lowest:
         sum_, a, b = heappop(lowest)

@@ -109,6 +109,24 @@ def test_nodes_that_break_together_are_not_left_out(chain: Chain) -> None:
     assert result.verdict is Verdict.FAIL
 
 
+def test_a_phase_whose_nodes_were_taken_away_is_repeated(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    soak, phase = Soak(chain), Soak._phase
+    taken = Reason.of("slurm-job-cancelled", job="7", how="cancelled", detail="")
+
+    def second_is_taken(soak: Soak, run: Run) -> RunResult:
+        result = phase(soak, run)
+        if len(soak.phases) != 2:
+            return result
+        return replace(result, verdict=Verdict.INCONCLUSIVE, reason=taken)
+
+    monkeypatch.setattr(Soak, "_phase", second_is_taken)
+    result = soak.run(minutes=3)
+    assert [run.suite.name for run in soak.phases] == ["net", "burn", "burn", "net"]
+    assert soak.state.phases[1].code == "slurm-job-cancelled"
+    assert soak.state.spent_s == 180
+    assert result.checks[0].verdict is Verdict.PASS
+
+
 def test_a_killed_campaign_goes_on_where_it_was(chain: Chain) -> None:
     class Killed(BaseException):
         pass
