@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seatrial.checks.metrics import Doubt, Metric
+from seatrial.checks.taken_nodes import excused
 from seatrial.config.architecture import foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
@@ -237,7 +238,8 @@ def try_check(kind: CheckType, context: CheckContext) -> StepResult:
         raise MissingError(reason)
     if reason := too_small(context.run, context.testbed, kind.least_ranks):
         return StepResult(Check(kind.name, Verdict.NOT_RUN, reason), context.testbed)
-    return kind.run(context)
+    result = kind.run(context)
+    return replace(result, check=excused(result.check, context.testbed))
 
 
 def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> Reason | None:

