@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from seatrial.model.reason import code_of, join
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -22,15 +22,14 @@ def excused(check: Check, testbed: Testbed) -> Check:
     left = tuple(suspect for suspect, excuse in zip(check.suspects, excuses, strict=True) if not excuse)
     if len(left) == len(check.suspects):
         return check
-    why = [*dict.fromkeys(filter(None, excuses))]
     if left:
-        return replace(check, reason=join((check.reason, *why)), suspects=left)
-    return replace(check, verdict=Verdict.INCONCLUSIVE, reason=join(why), suspects=())
+        return replace(check, reason=join((check.reason, *excuses)), suspects=left)
+    return replace(check, verdict=Verdict.INCONCLUSIVE, reason=join(excuses), suspects=())
 
 
-def _excuse(suspect: Suspect, testbed: Testbed) -> str | None:
+def _excuse(suspect: Suspect, testbed: Testbed) -> Reason | None:
     """Why the platform took away the node, or an end of the link; None if it did not, or the node was reached."""
-    if code_of(suspect.evidence) not in _UNREACHED:
+    if suspect.evidence.code not in _UNREACHED:
         return None
     nodes = [node for node in testbed.nodes if node.name in suspect.name.split("--")]
     return next(filter(None, map(testbed.blameless_reason, nodes)), None)

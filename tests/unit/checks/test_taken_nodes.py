@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seatrial.checks.taken_nodes import excused
-from seatrial.model.reason import Reason, code_of
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
@@ -24,7 +24,7 @@ def failed(*suspects: Suspect) -> Check:
 def taken() -> Testbed:
     """Two nodes of which the platform took the first."""
 
-    def reason(node: Node) -> str | None:
+    def reason(node: Node) -> Reason | None:
         return ENDED if node.name == "node-0" else None
 
     return replace(make_testbed(nodes=2), blameless_reason=reason)
@@ -35,7 +35,7 @@ def test_a_node_that_was_taken_away_is_not_to_blame(taken: Testbed, name: str) -
     names = [node.name for node in taken.nodes]
     suspect = Suspect("link" if "--" in name else "node", name.format(*names), 1.0, LINK if "--" in name else REFUSED)
     check = excused(failed(suspect), taken)
-    assert (check.verdict, check.suspects, code_of(check.reason)) == (Verdict.INCONCLUSIVE, (), "slurm-job-cancelled")
+    assert (check.verdict, check.suspects, check.reason.code) == (Verdict.INCONCLUSIVE, (), "slurm-job-cancelled")
 
 
 def test_a_node_that_is_still_there_is_to_blame(taken: Testbed) -> None:
