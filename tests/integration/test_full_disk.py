@@ -85,7 +85,7 @@ def test_where_the_details_do_not_fit_the_verdict_does(run: Run, caplog: pytest.
     fill(run.out, leave_kib=16)
     record(result, run)
     document = json.loads((run.out / "run.json").read_text())
-    assert (document["verdict"], document["reason"]) == (result.verdict.value, result.reason)
+    assert (document["verdict"], document["reason"]) == (result.verdict.value, result.reason.sentence)
     assert document["notes"] == ["the details could not be written: No space left on device"]
     assert [check["name"] for check in document["checks"]] == [check.name for check in result.checks]
     assert "run.json has no details: No space left on device" in caplog.text

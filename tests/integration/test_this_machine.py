@@ -39,13 +39,13 @@ class TestPromises(Promises):
     """What every platform promises, as far as one node can keep it; and what is its own."""
 
     def test_it_is_this_machine_and_another_run_and_others_are_kept_out(
-        self, testbed: Testbed, platform: Platform, run: Run
+        self, launched: Testbed, platform: Platform, run: Run
     ) -> None:
-        (node,) = testbed.nodes
-        with connected(testbed, node, 10) as transport:
+        (node,) = launched.nodes
+        with connected(launched, node, 10) as transport:
             shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=120).output.split()
             ranks = run_command(transport, "mpirun --allow-run-as-root --oversubscribe -np 2 hostname", timeout_s=120)
-        assert shown == [socket.gethostname(), testbed.user]
+        assert shown == [socket.gethostname(), launched.user]
         assert ranks.output.split() == [socket.gethostname()] * 2
         listening = subprocess.run(["ss", "-Htln", f"sport = :{node.port}"], capture_output=True, text=True, check=True)
         assert {line.split()[3] for line in listening.stdout.splitlines()} == {f"127.0.0.1:{node.port}"}

@@ -58,6 +58,7 @@ OF_THE_SITE = {
         "fio",
         "all_reduce_perf",
         "go",
+        "cc",
         "helm",
         "shellcheck",
     ),

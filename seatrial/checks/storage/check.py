@@ -238,7 +238,7 @@ class _Trial:
         """Nodes that gave no answer; without a suspect where all did so, or where the space is spent."""
         failed = self.nodes.failed
         for name, error in failed.items():
-            if any(words in str(error.reason.values.get("problem")) for words in _FULL):
+            if any(words in error.reason.sentence for words in _FULL):
                 yield Problem(
                     Verdict.INCONCLUSIVE, Reason.of("storage-full", path=self.path, free="0 B", nodes=self.everyone)
                 )

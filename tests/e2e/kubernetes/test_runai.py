@@ -69,24 +69,24 @@ class TestPromises(Promises):
     """What every platform promises, and what RunAI's operator adds."""
 
     def test_the_nodes_train_by_what_the_operator_tells_them(
-        self, testbed: Testbed, run: Run, cluster: Cluster, namespace: str
+        self, launched: Testbed, run: Run, cluster: Cluster, namespace: str
     ) -> None:
         """PET_* of a real PyTorchJob is in every session, and all that one process on each node needs to train."""
-        contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 30))
+        contacts = on_each(launched.nodes, lambda node: set_up_node(launched, node, 30))
         for contact in contacts.values():
             assert isinstance(contact, NodeConnection)
             contact.transport.close()
-        environment, others = f"{Path(testbed.workdir).parent}/environment", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
+        environment, others = f"{Path(launched.workdir).parent}/environment", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
         program = f". {environment}; unset {others}; env | grep ^PET_; timeout 120 python3"
         options = "--device cpu --steps 4 --warmup 1 --batch 2 --timeout-s 120"
 
         def train(pod: str) -> str:
             # Debian's torch 1.13 sometimes hangs in destroy_process_group, after the summary; mpirun would end it.
-            shell = f"{program} {testbed.workdir}/training.py {options} 2>&1 || [ $? = 124 ]"
+            shell = f"{program} {launched.workdir}/training.py {options} 2>&1 || [ $? = 124 ]"
             return cluster.kubectl("exec", pod, "-n", namespace, "--", "sh", "-c", shell, timeout_s=300)
 
         with ThreadPoolExecutor() as pool:
-            printed = list(pool.map(train, [node.name for node in testbed.nodes]))
+            printed = list(pool.map(train, [node.name for node in launched.nodes]))
         for rank, text in enumerate(printed):
             variables = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("PET_"))
             assert (variables["PET_NNODES"], variables["PET_NODE_RANK"]) == (str(run.cluster.nodes), str(rank))

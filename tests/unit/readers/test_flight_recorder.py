@@ -157,7 +157,7 @@ def test_the_lines_of_the_watchdog_name_the_rank(tmp_path: Path) -> None:
     log.write_text(WATCHDOG)
     done = CliRunner().invoke(diagnose, [str(log)])
     assert done.exit_code == 1
-    assert done.output.splitlines()[0] == found.reason
+    assert done.output.splitlines()[0] == found.reason.sentence
 
 
 def test_diagnose_reads_a_folder_of_dumps(tmp_path: Path) -> None:

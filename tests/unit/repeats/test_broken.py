@@ -68,7 +68,7 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
 def test_a_node_that_was_taken_away_in_a_repeat_is_nobodys_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, roll: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    roll(problems=["node-2: preempted"])
+    roll(problems=[uncoded("node-2: preempted")])
     broken_sweeps(monkeypatch)
     repeated = repeat_checks(CheckContext(make_run(tmp_path), make_testbed()), BOTH)["collectives"]
     assert (repeated.problems, repeated.suspects, repeated.over) == ([], [], True)
