@@ -11,7 +11,7 @@ Value = str | int | float
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reason:
-    """A code and the values of its sentence; both are empty where there is nothing to say.
+    """A code and the values of its sentence. An empty reason has neither.
 
     `written` is the sentence where no code makes it, as of a reason that was read from a file. `parts` are the reasons
     that a joined one holds; it has the code of the first. `places` stand in front of the sentence: a check, a node or a

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 # idle: no job has the node, and none is planned for it. gated: it waits for a test. out: an operator or seatrial
-# took it out of service. named: no scheduler has it, and only who names it knows that it is free. busy: all else.
+# took it out of service. named: no scheduler manages it, and a command named it as free. busy: all else.
 State = Literal["idle", "gated", "out", "named", "busy"]
 
 
@@ -19,7 +19,7 @@ State = Literal["idle", "gated", "out", "named", "busy"]
 class ServiceNode:
     """A node and its state in the scheduler.
 
-    `group` is its leaf switch, block or rack; empty where the platform does not know. `why` is the scheduler's reason
+    `group` is its leaf switch, block or rack, or empty. `why` is the scheduler's reason
     if the node is not in service. `is_ours`: seatrial has taken it out of service. `has_failed`: it has failed a
     test since it came to the gate.
     """

@@ -84,6 +84,15 @@ def until_testing(console: Console, process: "subprocess.Popen[str]") -> None:
     assert process.poll() is None, process.communicate()
 
 
+def under_test(console: Console, file: Path, cluster: Cluster) -> "tuple[str, subprocess.Popen[str]]":
+    """Put a node to the gate, and start a pass that tests it."""
+    node = cluster.nodes[0]
+    cluster.kubectl("taint", "node", node, f"{GATE}=new:NoSchedule")
+    process = console.start("qualify", file, "--gated")
+    until_testing(console, process)
+    return node, process
+
+
 def pod(cluster: Cluster, namespace: str, node: str) -> dict[str, Any]:
     """A user's, called train, that needs a whole node and has no priority in particular."""
     container = {
@@ -141,10 +150,7 @@ def test_the_gate_lets_in_what_passes(console: Console, file: Path, own_cluster:
 def test_the_gate_keeps_out_a_node_that_dies_under_test(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
-    node = own_cluster.nodes[0]
-    own_cluster.kubectl("taint", "node", node, f"{GATE}=repaired:NoSchedule")
-    process = console.start("qualify", file, "--gated")
-    until_testing(console, process)
+    node, process = under_test(console, file, own_cluster)
     (own,) = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", OURS, "--output", "name").split()
     with suppress(AssertionError):  # what runs this ends with the rest
         own_cluster.kubectl("exec", "-n", namespace, own, "--", "sh", "-c", "kill -9 -1")
@@ -164,10 +170,7 @@ def test_the_gate_keeps_out_a_node_that_dies_under_test(
 def test_a_job_that_is_deleted_leaves_nothing_and_blames_nobody(
     console: Console, file: Path, own_cluster: Cluster, namespace: str
 ) -> None:
-    node = own_cluster.nodes[0]
-    own_cluster.kubectl("taint", "node", node, f"{GATE}=new:NoSchedule")
-    process = console.start("qualify", file, "--gated")
-    until_testing(console, process)
+    node, process = under_test(console, file, own_cluster)
     own_cluster.kubectl("delete", "jobs", "-n", namespace, "-l", OURS)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3, f"{out}\n{err}"
