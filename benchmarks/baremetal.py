@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from seatrial.checks.connectivity.check import connectivity
@@ -69,6 +70,10 @@ def measured(label: str, work: Callable[[], str | None]) -> None:
     print(f"{label:32}{time.perf_counter() - wall:8.1f} s {busy_s() - busy:8.1f} s of processors  {remark}", flush=True)
 
 
+def ran(command: list[str], environment: dict[str, str]) -> None:
+    subprocess.run(command, env=environment, check=True)
+
+
 def fan_out(hosts: Hosts, python: str | None) -> None:
     """The shortest of three tries is the best estimate on a machine that does other things."""
     names = ",".join(hosts.names)
@@ -95,9 +100,7 @@ def fan_out(hosts: Hosts, python: str | None) -> None:
         measured("fan-out, seatrial", seatrial)
         for name, command in commands.items():
             if shutil.which(command[0]):
-                measured(
-                    f"fan-out, {name}", lambda argv=command: subprocess.run(argv, env=environment, check=True) and None
-                )
+                measured(f"fan-out, {name}", partial(ran, command, environment))
 
 
 def whole_run(hosts: Hosts) -> None:

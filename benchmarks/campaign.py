@@ -23,6 +23,7 @@ from seatrial.history.campaigns import CampaignState, PhaseRun
 from seatrial.history.minutes import MetricMinutes
 from seatrial.history.store import Store
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 
@@ -63,7 +64,7 @@ def _write(store: Store, parts: Sequence[str], hours: int) -> CampaignState:
     for nth in range(hours * 60 // PHASE_MINUTES):
         at = started + timedelta(minutes=nth * PHASE_MINUTES)
         run_id = f"phase-{nth:04}"
-        store.save(RunResult(run_id, "fleet", "burn", at, at, Verdict.PASS, ""), Path("out"))
+        store.save(RunResult(run_id, "fleet", "burn", at, at, Verdict.PASS, Reason()), Path("out"))
         store.keep_minutes(run_id, _minutes(nth, parts, is_late=nth * PHASE_MINUTES > hours * 30))
         seconds = PHASE_MINUTES * 60.0
         phases.append(PhaseRun("burn", run_id, nth * seconds, seconds, Verdict.PASS))

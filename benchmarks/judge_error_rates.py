@@ -162,7 +162,7 @@ class Rates:
         sure = [suspect.name.partition("/")[0] for suspect in run.suspects if suspect.confidence >= SURE]
         self.sure.add(sum(name in faulty for name in sure), len(sure))
         self.watches += [
-            (int(sure) / 100, part.partition("/")[0] in faulty) for part, sure in _WATCH.findall(run.reason)
+            (int(sure) / 100, part.partition("/")[0] in faulty) for part, sure in _WATCH.findall(str(run.reason))
         ]
 
 

@@ -23,6 +23,7 @@ from seatrial.history import open_store
 from seatrial.history.past import Machines, past_runs
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup, hardware_by_node
 from seatrial.model.verdict import Verdict
@@ -47,14 +48,14 @@ def a_run(number: int, nodes: int, slow: int | None = None) -> RunResult:
         for (metric, unit), row in zip(METRICS.items(), values.tolist(), strict=True)
         for n, value in enumerate(row)
     )
-    judged = tuple(Judgement(m, Verdict.PASS, "", "history") for m in measured)
-    check = Check("devices", Verdict.PASS, "", 1.0, measured, judged)
+    judged = tuple(Judgement(m, Verdict.PASS, Reason(), "history") for m in measured)
+    check = Check("devices", Verdict.PASS, Reason(), 1.0, measured, judged)
     hardware = [
         {"name": f"node-{n:04}", "gpu_model": "H100", "hardware_ids": [f"{n:012x}{part:04x}" for part in range(9)]}
         for n in range(nodes)
     ]
     at = START + timedelta(days=number)
-    return RunResult(f"run-{number:02}", "lab", "nightly", at, at, Verdict.PASS, "", hardware, checks=[check])
+    return RunResult(f"run-{number:02}", "lab", "nightly", at, at, Verdict.PASS, Reason(), hardware, checks=[check])
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PROBES = Path(__file__).parents[1] / "seatrial" / "remote" / "probes"
-SHAPE = {"size": "1b", "sequence": 4096, "batch": 2}
+SIZE, SEQUENCE, BATCH = "1b", 4096, 2
 STEPS, WARMUP = 40, 10
 PEAK_TFLOPS = 989.5  # bf16 without sparsity: NVIDIA's data sheet of H100 SXM, and of H200
 
@@ -50,12 +50,12 @@ def plain(*, compiled: bool) -> dict[str, Any]:
     """The loop that a person writes: autocast, AdamW, no FSDP, no events; wall-clock time after the warm-up."""
     sys.path.insert(0, str(PROBES))
     import torch
-    from decoder import SIZES, Decoder, initialize
+    from decoder import SIZES, Decoder, initialize  # type: ignore[import-not-found]
     from torch.nn.functional import cross_entropy
 
-    size, sequence, batch = SIZES[SHAPE["size"]], SHAPE["sequence"], SHAPE["batch"]  # type: ignore[index]
+    size = SIZES[SIZE]
     with torch.device("meta"):
-        model = Decoder(size, sequence)
+        model = Decoder(size, SEQUENCE)
     model.to_empty(device="cuda")
     initialize(model, "", 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=True)
@@ -71,7 +71,7 @@ def plain(*, compiled: bool) -> dict[str, Any]:
         if step == WARMUP:
             torch.cuda.synchronize()
             began = time.perf_counter()
-        tokens = torch.randint(size.vocabulary, (batch, sequence + 1), generator=generator, device="cuda")
+        tokens = torch.randint(size.vocabulary, (BATCH, SEQUENCE + 1), generator=generator, device="cuda")
         with torch.autocast("cuda", torch.bfloat16):
             loss = run(tokens)
         loss.backward()
@@ -79,7 +79,7 @@ def plain(*, compiled: bool) -> dict[str, Any]:
         optimizer.zero_grad()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - began
-    rate = (STEPS - WARMUP) * batch * sequence / seconds
+    rate = (STEPS - WARMUP) * BATCH * SEQUENCE / seconds
     return {"tokens_s": rate, "memory_gb": torch.cuda.max_memory_allocated() / 1e9, "loss": float(loss.detach())}
 
 
@@ -107,7 +107,8 @@ def speed(report: Report) -> None:
         loop = json.loads(done.stdout.splitlines()[-1])
         report.add("plain", kind=kind, **loop)
         options = ["--compile"] if kind == "compiled" else []
-        mine = probe(*options, **SHAPE, steps=STEPS, warmup=WARMUP, precision="bf16", peak_tflops=PEAK_TFLOPS)
+        shape = {"size": SIZE, "sequence": SEQUENCE, "batch": BATCH}
+        mine = probe(*options, **shape, steps=STEPS, warmup=WARMUP, precision="bf16", peak_tflops=PEAK_TFLOPS)
         mine.pop("events", None)
         share = mine["tokens_s_per_gpu"] / loop["tokens_s"] if "tokens_s_per_gpu" in mine else None
         report.add("probe", kind=kind, share_of_plain=share, **mine)

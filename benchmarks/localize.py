@@ -11,7 +11,6 @@ with a second pass (cluster-health-scanner), and groups by topology with bisecti
 import argparse
 import math
 import random
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -231,7 +230,8 @@ def _same(part: Part, fleet: Fleet) -> Part:
     if kind != "cut":
         return part
     side = set(name.split())
-    return kind, " ".join(sorted(min(side, set(fleet.names) - side, key=lambda s: (len(s), sorted(s)))))
+    shorter = min(sorted(side), sorted(set(fleet.names) - side), key=lambda names: (len(names), names))
+    return kind, " ".join(shorter)
 
 
 def _holds(part: Part, truth: set[Part]) -> bool:
@@ -310,4 +310,4 @@ def _row(case: Case, score: Score) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

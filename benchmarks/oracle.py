@@ -133,7 +133,7 @@ class Lattice:
 
 def _points(sd: float) -> Floats:
     most = int(np.ceil(_FAR * sd / STEP))
-    return np.arange(-most, most + 1) * STEP
+    return STEP * np.arange(-most, most + 1, dtype=np.float64)
 
 
 def _normal(scaled: Floats) -> Floats:

@@ -32,7 +32,7 @@ from seatrial.history.node_tests import NodeTest, node_tests_of
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, uncoded
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -256,9 +256,9 @@ class Fleet:
 
     def _measured(self, suite: str, names: Sequence[str], began: float) -> RunResult:
         if suite == PAIRS or self.store is None:
-            check = Check("collectives", Verdict.PASS, "all_reduce: every result is right")
+            check = Check("collectives", Verdict.PASS, uncoded("all_reduce: every result is right"))
             return self._result(suite, names, began, [check])
-        check = Check("devices", Verdict.PASS, "", measurements=tuple(self._readings(names)))
+        check = Check("devices", Verdict.PASS, Reason(), measurements=tuple(self._readings(names)))
         facts = [self._facts(name) for name in names]
         context = RunContext("simulated", suite, {"driver": "1"}, self.now, facts)
         setup = Setup("made-up", len(names), _GPUS, _GPUS)

@@ -45,7 +45,7 @@ def recorded(file: Path, nodes: int) -> Iterator[Job]:
 def drawn(rng: random.Random) -> Iterator[Job]:
     """Jobs as published summaries have them."""
     sigma = math.sqrt(2 * math.log(_MEAN_S / _MEDIAN_S))
-    sizes, shares = zip(*_SIZES, strict=True)
+    sizes, shares = [size for size, _ in _SIZES], [share for _, share in _SIZES]
     while True:
         duration_s = min(rng.lognormvariate(math.log(_MEDIAN_S), sigma), MOST_S)
         yield Job(rng.expovariate(1.0), rng.choices(sizes, shares)[0], duration_s)
