@@ -1,5 +1,6 @@
 """Nodes that their platform took away in the middle of a check: they answer no more, and are not to blame."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from seatrial.model.reason import Reason, join
@@ -9,27 +10,29 @@ from seatrial.model.verdict import Verdict
 
 # Codes of nodes and links that could not be reached.
 _UNREACHED = frozenset({
-    "link-ssh-failed", "node-ssh-failed", "ssh-connection-lost", "ssh-handshake", "ssh-no-server", "ssh-refused",
+    "link-ssh-failed", "node-facts-timeout", "node-facts-unreadable", "node-probes-not-written", "node-ssh-failed",
+    "ssh-connection-lost", "ssh-handshake", "ssh-host-key", "ssh-key-rejected", "ssh-no-server", "ssh-refused",
     "ssh-session", "ssh-timeout", "ssh-unreachable",
 })  # fmt: skip
 
 
+def excuses(suspects: Iterable[Suspect], testbed: Testbed) -> dict[Suspect, Reason]:
+    """Return why the platform took away suspects that could not be reached, or one end of such links."""
+    nodes = {node.name: node for node in testbed.nodes}
+    taken: dict[Suspect, Reason] = {}
+    for suspect in suspects:
+        ends = suspect.name.split("--") if suspect.evidence.code in _UNREACHED else []
+        reasons = (testbed.blameless_reason(nodes[end]) for end in ends if end in nodes)
+        if reason := next(filter(None, reasons), None):
+            taken[suspect] = reason
+    return taken
+
+
 def excused(check: Check, testbed: Testbed) -> Check:
-    """The check without suspects that were taken away, and inconclusive if no other is left."""
-    if check.verdict is not Verdict.FAIL:
+    """Return the check without suspects that were taken away, and inconclusive if no other is left."""
+    taken = excuses(check.suspects, testbed) if check.verdict is Verdict.FAIL else {}
+    if not taken:
         return check
-    excuses = [_excuse(suspect, testbed) for suspect in check.suspects]
-    left = tuple(suspect for suspect, excuse in zip(check.suspects, excuses, strict=True) if not excuse)
-    if len(left) == len(check.suspects):
-        return check
-    if left:
-        return replace(check, reason=join((check.reason, *excuses)), suspects=left)
-    return replace(check, verdict=Verdict.INCONCLUSIVE, reason=join(excuses), suspects=())
-
-
-def _excuse(suspect: Suspect, testbed: Testbed) -> Reason | None:
-    """Why the platform took away the node, or an end of the link; None if it did not, or the node was reached."""
-    if suspect.evidence.code not in _UNREACHED:
-        return None
-    nodes = [node for node in testbed.nodes if node.name in suspect.name.split("--")]
-    return next(filter(None, map(testbed.blameless_reason, nodes)), None)
+    if left := tuple(suspect for suspect in check.suspects if suspect not in taken):
+        return replace(check, reason=join((check.reason, *taken.values())), suspects=left)
+    return replace(check, verdict=Verdict.INCONCLUSIVE, reason=join(taken.values()), suspects=())

@@ -14,7 +14,7 @@ from seatrial.checks.connectivity.rates import Findings
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.stages import peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import placed, uncoded
+from seatrial.model.reason import Reason, placed, uncoded
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node
 from seatrial.remote import line_probe
@@ -205,9 +205,11 @@ def test_the_program_that_measures_streams_is_started_once_and_asked_often(monke
 def test_nodes_that_their_scheduler_took_are_not_blamed_and_said_once(
     taken: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    refused = Reason.of("ssh-refused", address="10.0.0.1", port=222)
+
     def silent(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
-        findings.suspects += [Suspect("node", name, 1.0, uncoded("no answer")) for name in taken]
-        findings.problems += [placed(name, uncoded("no answer")) for name in taken]
+        findings.suspects += [Suspect("node", name, 1.0, refused) for name in taken]
+        findings.problems += [placed(name, refused) for name in taken]
         findings.testbed = findings.testbed.without(taken)
         return {}
 

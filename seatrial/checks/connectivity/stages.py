@@ -13,6 +13,7 @@ from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, m
 from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
 from seatrial.checks.contract import CheckContext, Repeated, TimeLeft, log_repeat
 from seatrial.checks.metrics import Doubt
+from seatrial.checks.taken_nodes import excuses
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import FloodError, LaunchError, NodesError, RemoteError
@@ -234,22 +235,18 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    return _excused(testbed, findings)
+    return _without_taken(testbed, findings)
 
 
-def _excused(testbed: Testbed, findings: Findings) -> RollCall:
-    by_name = {node.name: node for node in testbed.nodes}
-    excuses = {
-        suspect.name: blameless_reason
-        for suspect in findings.suspects
-        if suspect.name in by_name and (blameless_reason := testbed.blameless_reason(by_name[suspect.name]))
-    }
-    blamed = tuple(suspect for suspect in findings.suspects if suspect.name not in excuses)
-    problems = [each for each in (*findings.problems, *findings.doubts) if excuses.keys().isdisjoint(each.places)]
-    nodes_by_reason: dict[Reason, list[str]] = {}  # a job that ends takes all of its nodes away
-    for name, why in excuses.items():
-        nodes_by_reason.setdefault(why, []).append(name)
-    placed_excuses = [placed(host_list(sorted(names)), why) for why, names in nodes_by_reason.items()]
+def _without_taken(testbed: Testbed, findings: Findings) -> RollCall:
+    taken = excuses(findings.suspects, testbed)
+    blamed = tuple(suspect for suspect in findings.suspects if suspect not in taken)
+    names_by_reason: dict[Reason, list[str]] = {}  # a job that ends takes all of its nodes away
+    for suspect, why in taken.items():
+        names_by_reason.setdefault(why, []).append(suspect.name)
+    names = {suspect.name for suspect in taken}
+    problems = [each for each in (*findings.problems, *findings.doubts) if names.isdisjoint(each.places)]
+    placed_excuses = [placed(host_list(sorted(gone)), why) for why, gone in names_by_reason.items()]
     return RollCall(findings.testbed, blamed, (*problems, *placed_excuses))
 
 
