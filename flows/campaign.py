@@ -64,7 +64,7 @@ def run_campaign(
 
 
 def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
-    """The campaign that was killed, if it had the same plan; else a new one."""
+    """Return the state of the campaign that was killed, if it had the same plan; else a new one."""
     plan = hashlib.sha256(run.suite.model_dump_json().encode()).hexdigest()
     cluster, suite = run.cluster.name, run.suite.name
     earlier = store.campaign(cluster, suite)
@@ -75,7 +75,7 @@ def _state(run: Run, goal_s: float, store: "Store") -> CampaignState:
 
 
 def _phase(run: Run, chain: Chain) -> RunResult:
-    """The result of one phase; inconclusive if it could not even begin, such as on a full disk."""
+    """Return the result of one phase; inconclusive if it could not even begin, such as on a full disk."""
     secrets = secrets_of(run.cluster)
     try:
         set_aside(writable(run.out, "out"))
@@ -88,7 +88,7 @@ def _phase(run: Run, chain: Chain) -> RunResult:
 
 
 def _concluded(run: Run, loop: Loop, stopped: Reason | None, store: "Store") -> RunState:
-    """The campaign as a run: one check over all phases, and the nodes of the first."""
+    """Return the campaign as a run: one check over all phases, and the nodes of the first."""
     state = loop.state
     run_ids = [phase.run_id for phase in state.phases]
     rows = {row.run_id: row for row in store.runs_by_id(run_ids)}

@@ -198,7 +198,7 @@ def _run_suite(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResul
 
 
 def _run_json_if_killed(run: Run) -> str:
-    """The run.json of this run if its process is killed."""
+    """Return the run.json of this run if its process is killed."""
     run_state, reason = RunState(run), Reason.of("run-killed")
     run_state.add(Check("run", Verdict.INCONCLUSIVE, reason))
     return json.dumps(replace(run_state.result(), reason=reason).to_dict(), allow_nan=False)
@@ -237,7 +237,10 @@ def _chain(run: Run, notify: bool, rebuild: bool, wait_s: float, startup_s: floa
 
 
 def _busy_machine(run_state: RunState, others: OtherPrograms) -> str | None:
-    """Say that other programs took the processors of a machine that played all nodes; None if they took little."""
+    """Return a note if other programs took much of the processors of a machine that played all nodes.
+
+    None otherwise.
+    """
     cores = run_state.launched.shared_cores if run_state.launched else None
     taken = others.cores() if cores else 0.0
     if not cores or taken < _BUSY * cores:
@@ -286,7 +289,7 @@ def _run_checks(run_state: RunState) -> None:
 
 
 def _gave_way(run_state: RunState) -> bool:
-    """Whether a run of taken nodes had to give them back, after which it counts for nothing."""
+    """Return whether the run had to give back the nodes that it took, after which it counts for nothing."""
     why = gave_way(run_state.run, run_state.launched, run_state.checks)
     if why:
         run_state.count_for_nothing(why)
@@ -401,7 +404,7 @@ def rewrite_run_json(run_state: RunState) -> RunResult:
 
 
 def record_cut(run_state: RunState, cut: BaseException) -> None:
-    """Write and upload the run.json of a run that is interrupted or cancelled."""
+    """Write and upload the run.json of an interrupted or cancelled run."""
     cut_by = type(cut).__name__
     in_words = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}.get(cut_by, cut_by)
     reason = Reason.of("cut-off", how=f"cut off by {in_words} before it was through")

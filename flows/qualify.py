@@ -59,7 +59,7 @@ NodeName = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 def reap_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
-    """Take down the nodes of a pass whose process died; its tests are those whose process is gone."""
+    """Take down the nodes of a pass whose process died, also those of its tests."""
     reap(platform_for(load_cluster(Path(flow_run.parameters["cluster"]))))
 
 
@@ -112,7 +112,7 @@ def qualify(
 
 
 def settings_of(cluster: Cluster, file: str, at_once: int | None, max_age_days: float | None) -> Qualify:
-    """The section `qualify`, with what is given in its place. Raises InputError where the file has none."""
+    """Return the section `qualify`, with what is given in its place. Raises InputError where the file has none."""
     if cluster.qualify is None:
         raise InputError(f"{file}: qualify: is missing; its fields are in docs/qualify.md")
     given = {"at_once": at_once, "max_age_days": max_age_days}
@@ -184,7 +184,7 @@ def _wait(pause: timedelta) -> None:
 
 
 def unplaced(result: RunResult, names: Sequence[str]) -> list[NodeTest]:
-    """The tests of nodes that never came up: the run does not have them, and says nothing of any."""
+    """Return the tests of nodes that never came up, which the run has no record of."""
     code = result.reason.code or "no-node"
     ended = result.finished
     return [NodeTest(result.run_id, name, result.cluster, result.suite, ended, result.verdict, code) for name in names]

@@ -41,7 +41,10 @@ def reap(clusters: list[Annotated[str, Field(min_length=1)]]) -> "State[int]":
 
 
 def _reap(file: str | None) -> tuple[int, str | None]:
-    """Return how many runs' leftovers were removed, and the error; no file: of platforms that need none."""
+    """Remove leftovers; return of how many runs, and the error.
+
+    Without a cluster file, those of platforms that need none.
+    """
     try:
         chosen: list[Platform] = (
             [platform_for(load_cluster(Path(file)), Path(file))] if file else list(platforms().values())

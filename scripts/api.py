@@ -31,7 +31,7 @@ MODULES = (
 
 
 def page() -> str:
-    """The page in Markdown: each module with its public classes and functions, in the order of the source."""
+    """Return the page in Markdown: each module with its public classes and functions, in the order of the source."""
     lines = ["# API", "", "For [checks, platforms and readers of your own](extending.md).", ""]
     for name in MODULES:
         lines += _module(importlib.import_module(name))
@@ -64,5 +64,5 @@ def _signature(described: object) -> str:
 
 
 def _text(described: object) -> str:
-    """The docstring, with its angle brackets as text."""
+    """Return the docstring, with its angle brackets as text."""
     return (inspect.getdoc(described) or "").replace("<", "&lt;")

@@ -58,7 +58,7 @@ def measure(source: str, name: str) -> Measure:
 
 
 def _branches(function: ast.AST) -> int:
-    """Where a function goes one way or another; each further part of a condition counts."""
+    """Count the branches of a function; each further part of a condition counts."""
     nodes = list(ast.walk(function))
     parts = sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
     filters = sum(len(node.ifs) for node in nodes if isinstance(node, ast.comprehension))
@@ -70,7 +70,7 @@ def _holds_another(node: ast.AST) -> bool:
 
 
 def excesses(modules: dict[str, Measure]) -> list[str]:
-    """What is above its limit, a line for each."""
+    """Return what is above its limit, a line for each."""
     nodes, lines = sum(m.nodes for m in modules.values()), sum(m.lines for m in modules.values())
     nested = sum(m.nested for m in modules.values())
     measured: list[tuple[str, str, float, float]] = [
@@ -85,7 +85,7 @@ def excesses(modules: dict[str, Measure]) -> list[str]:
 
 
 def late_constants(source: str) -> list[str]:
-    """The constants that could stand before the first function or class of a module, and stand behind it."""
+    """Return the constants that could stand before the first function or class of a module, and stand behind it."""
     body = ast.parse(source).body
     first = next((place for place, node in enumerate(body) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))), len(body))
     bound = {name for node in body[first:] for name in _bound(node)}  # what a constant there may need
@@ -110,7 +110,7 @@ def _bound(node: ast.stmt) -> set[str]:
 
 
 def circles(imports: Mapping[str, Set[str]]) -> set[str]:
-    """The modules that import each other in a circle, or lie between circles; `imports` is by module."""
+    """Return the modules that import each other in a circle, or lie between circles; `imports` is by module."""
     left = dict(imports)
     while True:
         imported = set().union(*left.values())
@@ -121,7 +121,7 @@ def circles(imports: Mapping[str, Set[str]]) -> set[str]:
 
 
 def imports_of(package: str) -> dict[str, Set[str]]:
-    """The modules that each module imports, in functions too; not those whose names only types need."""
+    """Return the modules that each module imports, in functions too; not those whose names only types need."""
     graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
     return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
 

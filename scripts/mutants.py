@@ -62,14 +62,14 @@ class Mutant:
         return f"{self.file}:{self.line}"
 
     def apply(self, source: bytes) -> bytes:
-        """The mutated source; what follows keeps its lines."""
+        """Return the mutated source; what follows keeps its lines."""
         lines = b"\n" * source[self.start : self.end].count(b"\n")
         new = self.new.encode()
         return source[: self.start] + new[:-1] + lines + new[-1:] + source[self.end :]
 
 
 def mutants(file: str, source: bytes) -> Iterator[Mutant]:
-    """Every mutant of a file's functions, in the order of the file."""
+    """Yield every mutant of a file's functions, in the order of the file."""
     begins = [0]
     for text in source.splitlines(keepends=True):
         begins.append(begins[-1] + len(text))
@@ -83,7 +83,7 @@ def mutants(file: str, source: bytes) -> Iterator[Mutant]:
 
 
 def _expressions(node: ast.AST) -> Iterator[Any]:
-    """The expressions below a node, without those in f-strings, whose positions are not those in the file."""
+    """Yield the expressions below a node, without those in f-strings, whose positions are not those in the file."""
     if isinstance(node, ast.expr):
         yield node
     for child in ast.iter_child_nodes(node):
@@ -110,7 +110,7 @@ def _mutated(node: ast.expr) -> str | None:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Whether texts are joined, which no other operator can do."""
+    """Return whether texts are joined, which no other operator can do."""
     return any(
         isinstance(side, ast.JoinedStr) or (isinstance(side, ast.Constant) and isinstance(side.value, str))
         for side in (node.left, node.right)
@@ -156,7 +156,7 @@ class _Mutation:
         return True
 
     def _traced(self, session: pytest.Session) -> dict[str, dict[str, float]]:
-        """The tests that pass and execute each line, as `file:line`, with the seconds that they took."""
+        """Return the tests that pass and execute each line, as `file:line`, with the seconds that they took."""
         file = Path("lines.json")
         if (child := os.fork()) == 0:
             try:
@@ -223,7 +223,7 @@ def _end(mutant: Mutant, tests: list[pytest.Item], took: float) -> str:
 
 @contextmanager
 def _written(mutant: Mutant) -> Iterator[Path]:
-    """Have the mutant in its file, for what is imported later, and for other processes."""
+    """Write the mutant into its file within the context, for what is imported later and for other processes."""
     path, source = Path(mutant.file).absolute(), Path(mutant.file).read_bytes()
     path.write_bytes(mutant.apply(source))
     try:
@@ -233,7 +233,7 @@ def _written(mutant: Mutant) -> Iterator[Path]:
 
 
 def _run(tests: list[pytest.Item], took: float, changed: Path | None = None) -> tuple[str, int | None]:
-    """Run tests in a process of its own: what this shows, and the index of the first that fails."""
+    """Run tests in a forked process; return whether they notice the mutant, and the index of the first that fails."""
     result = Path("failing.json")
     result.unlink(missing_ok=True)
     if (child := os.fork()) == 0:

@@ -62,7 +62,10 @@ def warnings_of(source: str) -> Iterator[Warning]:
 
 
 def normalized(text: str) -> str:
-    """A format with `*` for what varies, on one line and without escapes; empty where nothing of it stays the same."""
+    """Return a format on one line, without escapes and with `*` for each variable part.
+
+    Empty if nothing is constant.
+    """
     first = text.replace("%%", "\0").split("\\n")[0]
     line = _CONVERSION.sub("*", first.replace('\\"', '"').replace("%s", "*"))
     line = re.sub(r"\*+", "*", " ".join(line.replace("\0", "%").split()))
@@ -70,7 +73,7 @@ def normalized(text: str) -> str:
 
 
 def result_after(code: str) -> str | None:
-    """The result that the code returns in its next statements, before its block ends or it warns again."""
+    """Return the result that the code returns in its next statements, before its block ends or it warns again."""
     statements = re.split(r"\bWARN\s*\(|\n\s*\}", code.partition(";")[2])[0]
     if match := _RETURNED.search(statements):
         return match[1]
@@ -78,7 +81,7 @@ def result_after(code: str) -> str | None:
 
 
 def releases(clone: str, library: str) -> list[tuple[tuple[int, ...], str]]:
-    """The tags of releases, oldest first, as version and tag."""
+    """Return the tags of releases, oldest first, as version and tag."""
     tags = git(clone, "tag").split()
     found = [(tuple(map(int, match.groups())), tag) for tag in tags if (match := re.fullmatch(TAGS[library], tag))]
     return sorted(entry for entry in found if entry[0][:2] >= OLDEST[library])
@@ -90,7 +93,7 @@ def git(clone: str, *arguments: str) -> str:
 
 
 def read_library(clone: str, library: str) -> dict[str, dict[str, str]]:
-    """The rows of one library by format, without their class."""
+    """Return the rows of one library by format, without their class."""
     rows: dict[str, dict[str, str]] = {}
     for version, tag in releases(clone, library):
         name = ".".join(map(str, version))

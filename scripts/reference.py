@@ -51,7 +51,7 @@ _OF_AREA = {  # of the runbook
 
 
 def pages() -> dict[Path, str]:
-    """Each made page, as it should be."""
+    """Return each made page, as it should be."""
     made = {
         "cluster-file.md": "\n".join(_reference(Cluster)),
         "suite-file.md": "\n".join([*_reference(SuiteFile), *_suites()]),
@@ -67,14 +67,14 @@ def pages() -> dict[Path, str]:
 
 
 def _tools() -> Iterator[str]:
-    """The outputs that `judge` reads beside nccl-tests', and what it finds in them."""
+    """Yield the outputs that `judge` reads beside nccl-tests', and what it finds in them."""
     for reader in READERS:
         if reader.prints:
             yield f"- {reader.prints}: {reader.finds}"
 
 
 def _json_schema(model: type[BaseModel]) -> str:
-    """What an editor checks a file by: the name may be left out, since the file has one."""
+    """Return what an editor checks a file by: the name may be left out, since the file has one."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
     return json.dumps({**schema, "required": [name for name in schema["required"] if name != "name"]}, indent=1) + "\n"
 
@@ -91,7 +91,7 @@ def _suites() -> Iterator[str]:
 
 
 def _checks() -> Iterator[str]:
-    """A section for each check of the table, in the order in which a run tries them."""
+    """Yield a section for each check of the table, in the order in which a run tries them."""
     for kind in CHECKS:
         purpose = _first_paragraph(kind.section.__doc__ or "")
         yield from (f"## {kind.name}", "", f"{purpose} [Settings](suite-file.md#{kind.name}).", "")
@@ -110,7 +110,7 @@ def _checks() -> Iterator[str]:
 
 
 def _metrics(metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """A line for each metric, those that are judged first."""
+    """Yield a line for each metric, those that are judged first."""
     judged = [name for name, metric in metrics.items() if not metric.meaning.endswith(_RECORDED)]
     recorded = [name for name in metrics if name not in judged]
     for title, names in (("Metrics:", judged), ("Recorded, not judged:", recorded)):
@@ -126,7 +126,10 @@ def _first_paragraph(text: str) -> str:
 
 
 def _reference(model: type[BaseModel]) -> Iterator[str]:
-    """A list of the model's fields and for each model in it; fields that an earlier section has are named beside it."""
+    """Yield a list of the model's fields and for each model in it.
+
+    Fields that an earlier section has are named beside it.
+    """
     before: dict[Field, Section] = {}
     for section in sections(model, _link):
         yield from (f"## {section.title}", "", _purpose(section), "")
@@ -148,14 +151,14 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _purpose(section: Section) -> str:
-    """What the section is for; what a check does is on the page of checks."""
+    """Return what the section is for; what a check does is on the page of checks."""
     if section.title in _CHECK_NAMES:
         return f"[What it does](checks.md#{section.title})."
     return _linked(_first_paragraph(section.purpose))
 
 
 def _which(fields: Sequence[Field], there: Sequence[Field]) -> str:
-    """Which fields of an earlier section a section has too: their names, or those that it lacks if they are fewer."""
+    """Return which fields of an earlier section a section has too, or those that it lacks if they are fewer."""
     shared = [f"`{field.name}`" for field in there if field in fields]
     lacking = [f"`{field.name}`" for field in there if field not in fields]
     if not lacking:
@@ -164,7 +167,10 @@ def _which(fields: Sequence[Field], there: Sequence[Field]) -> str:
 
 
 def _meaning(field: Field) -> str:
-    """What it means, with its values or the sections of its models, where they are few; `explain` has the bounds."""
+    """Return what it means, with its values or the sections of its models, where they are few.
+
+    `explain` has the bounds.
+    """
     values = "" if "text like" in field.legal or field.legal == "`true`, `false`" else field.legal
     if "](" in values:
         values = values.removeprefix("text or ").removeprefix("list of ").replace(" or [", ", [")
@@ -173,7 +179,7 @@ def _meaning(field: Field) -> str:
 
 
 def _linked(text: str) -> str:
-    """The text with a link in place of each page that it names, if there is one."""
+    """Return the text with a link in place of each page that it names, if there is one."""
     return _PAGE.sub(lambda page: f"[{page[1]}]({page[1]}.md)" if (DOCS / f"{page[1]}.md").exists() else page[0], text)
 
 
@@ -183,7 +189,7 @@ def _link(title: str) -> str:
 
 
 def _codes() -> Iterator[str]:
-    """A line for each code of a reason."""
+    """Yield a line for each code of a reason."""
     texts = {cause.code: cause.cause for cause in reversed(LOG_CAUSES)}
     for area, reasons in AREAS.items():
         yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
@@ -192,7 +198,7 @@ def _codes() -> Iterator[str]:
 
 
 def _said(reason: Explanation) -> str:
-    """The sentence of a reason, or its meaning where the sentence is all values."""
+    """Return the sentence of a reason, or its meaning where the sentence is all values."""
     return reason.pattern if sum(map(str.isalpha, reason.pattern)) > 5 else reason.meaning
 
 

@@ -23,7 +23,7 @@ LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?![a-z]+:|#)[^)#\s]+)(?P<a
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """A folder in the nav stands for its pages, in the order of their names."""
+    """Expand a folder in the nav to its pages, in the order of their names."""
     for entry in config.nav or ():
         for title, target in entry.items():
             if isinstance(target, str) and target.endswith("/"):
@@ -38,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links as they are in the repository become links of the site; what is no page of it becomes its name."""
+    """Turn the repository's links into links of the site, and links to files outside it into their names."""
     uri = page.file.src_uri
     here = ELSEWHERE.get(uri, f"docs/{uri}")
     return LINK.sub(lambda link: _site_link(link, here, posixpath.dirname(uri), files), markdown)

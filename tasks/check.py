@@ -35,7 +35,10 @@ STATES = {0: Completed, 1: Failed, 3: Crashed}  # by exit status
 
 
 def _is_no_dump(record: logging.LogRecord) -> bool:
-    """Prefect logs a bad state with all that is in it, and then once more with its message, which is enough."""
+    """Return false for the record in which Prefect dumps a bad state with its data.
+
+    Its message gets a record of its own.
+    """
     return not record.getMessage().startswith("Task run failed with state: ")
 
 
@@ -43,9 +46,9 @@ logging.getLogger("prefect.task_runs").addFilter(_is_no_dump)
 
 
 def shown(value: T, checks: Iterable[Check | None]) -> T:
-    """The task's final state, which has `value`, and the reasons of the checks that did not pass as its message.
+    """Return the task's final state, which has `value`, and as its message the reasons of the checks that did not pass.
 
-    Its type is that of `value`, as Prefect has it of a task that returns a state.
+    Its type is that of `value`, as Prefect declares it for a task that returns a state.
     """
     bad = [check for check in checks if check and check.verdict is not Verdict.PASS]
     message = "; ".join(f"{check.name} {check.verdict.value}: {check.reason}" for check in bad)
@@ -54,7 +57,7 @@ def shown(value: T, checks: Iterable[Check | None]) -> T:
 
 
 def value_of(state: "State[T]") -> T:
-    """The result of the task. Raises what the task raised."""
+    """Return the result of the task. Raises what the task raised."""
     value = state.result(raise_on_failure=False)
     if isinstance(value, BaseException):
         raise value
@@ -82,10 +85,10 @@ def compare(
 ) -> list[Check]:
     """Return the checks with their judgements, verdicts, reasons and suspects.
 
-    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, a repeat adds nothing, it
-    is `until`, of time.monotonic, or the repeats have taken as long as the checks. The check whose repeats take the
-    least goes first. Without a store, the catalog, physics and peers remain. Raises SeatrialError when the store
-    cannot be read: a run that silently forgets its history would pass what it should not.
+    A measurement in doubt is repeated until its judgement is certain, a suspect explains it, or a repeat adds nothing;
+    and no longer than `until` (of time.monotonic) or than the checks took. The check whose repeats take the least goes
+    first. Without a store, the catalog, physics and peers remain. Raises SeatrialError if the store cannot be read: a
+    run without its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
     judge = RunJudge(checks, knowledge)
@@ -121,12 +124,12 @@ class RepeatBudget:
         self._spent_s = dict.fromkeys(self._next_s, 0.0)
 
     def affordable(self, doubts: Mapping[str, list[Doubt]]) -> dict[str, list[Doubt]]:
-        """The doubts by check whose next repeat would end in time."""
+        """Return the doubts by check whose next repeat would end in time."""
         left_s = self.until - time.monotonic()
         return {name: some for name, some in doubts.items() if self._next_s[name] < left_s}
 
     def next_of(self, doubts: Iterable[str]) -> str:
-        """The check whose repeats will have taken the least after one more; of equals the first."""
+        """Return the check whose repeats will have taken the least time after one more; of equals the first."""
         return min(doubts, key=lambda name: self._spent_s[name] + self._next_s[name])
 
     def spend(self, name: str, seconds: float) -> None:
@@ -140,7 +143,7 @@ def _extended(checks: Sequence[Check], repeats: Mapping[str, Repeated]) -> list[
 
 
 def _often_of_all(doubts: Mapping[str, Sequence[Doubt]]) -> set[str]:
-    """The numbers of all nodes together that were measured as often as a judgement takes."""
+    """Return the measurements of all nodes together that were taken as often as a judgement needs."""
     every = (doubt for some in doubts.values() for doubt in some)
     return {d.measurement.series() for d in every if d.measurement.subject.kind == "cluster" and d.taken >= AGREEING}
 

@@ -37,9 +37,10 @@ class Image:
 
 
 def image(run: Run, rebuild: bool = False) -> Image:
-    """The image that the run's nodes use, built if need be; local nodes are this machine's own and run what it has.
+    """Return the image that the run's nodes use, built if need be.
 
-    Raises MissingError when there is no such image or it cannot run on the nodes, LaunchError when a build fails.
+    Local nodes are this machine's own and run what it has. Raises MissingError when there is no such image or it cannot
+    run on the nodes, LaunchError when a build fails.
     """
     config = run.cluster.image
     reference: str | None = None
@@ -57,7 +58,7 @@ def image(run: Run, rebuild: bool = False) -> Image:
 
 
 def _image_for(run: Run, config: Configured, rebuild: bool) -> BuiltImage:
-    """The image, found or built. What is for another architecture is not even launched."""
+    """Return the image, found or built. What is for another architecture is not even launched."""
     cluster = run.cluster
     nodes = node_architecture(cluster, platform.machine())
     if isinstance(config, Recipe):

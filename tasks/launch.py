@@ -44,7 +44,7 @@ _FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a 
 
 
 def launch(run: Run) -> Testbed:
-    """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
+    """Return the run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
     if lacking := open_files_problem(len(run.cluster.node_names())):
         raise MissingError(Reason.of("open-files", problem=lacking))
     testbed = platform_for(run.cluster).launch(run)
@@ -59,7 +59,7 @@ def teardown(cluster: Cluster, run_id: str) -> None:
 
 
 def keep(run: Run, verdict: Verdict) -> str | None:
-    """Leave the nodes up where the cluster file says so; returns how to use and to end them. None: take them down."""
+    """Leave the nodes up if the cluster file says so; return how to use and to end them, or None to take them down."""
     keep_s = run.cluster.keep
     if keep_s == "never" or (keep_s == "on_failure" and verdict is Verdict.PASS):
         return None
@@ -76,9 +76,9 @@ def keep(run: Run, verdict: Verdict) -> str | None:
 
 
 def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
-    """Take nodes that are surely at fault out of service, where the cluster file says so; returns a line for each.
+    """Take nodes that are surely at fault out of service if the cluster file says so; return a line for each.
 
-    At most a third of the `nodes`: more are rather a fault that they share.
+    At most a third of the `nodes`: more probably share one fault.
     """
     settings = run.cluster.isolate
     if settings is None:
@@ -101,7 +101,7 @@ def isolate(run: Run, checks: Sequence[Check], nodes: int) -> list[str]:
 
 
 def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> Reason | None:
-    """Why a run that is not passed and had taken its nodes has none any more: another job, by its name, or a person.
+    """Return why a run that has not passed lost the nodes it had taken: another job, by its name, or a person.
 
     None if it still has them.
     """
@@ -122,7 +122,7 @@ def gave_way(run: Run, testbed: Testbed | None, checks: Sequence[Check]) -> Reas
 
 
 def _who_has(run: Run) -> str | None:
-    """The job that has one of the nodes that the run took, if any is known to."""
+    """Return the job that has one of the nodes that the run took, if any is known to."""
     assert run.taken is not None
     try:
         nodes = node_service(run.cluster).nodes()
@@ -176,7 +176,7 @@ launch_task = task(name="launch", cache_policy=NO_CACHE)(launch)
 
 
 def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> None:
-    """The platform's logs of the run, and NCCL's from the nodes, into `run.logs`. What cannot be had is a warning.
+    """Fetch the platform's logs of the run, and NCCL's from the nodes, into `run.logs`; failures are warnings.
 
     `testbed` is None if none came up; the platform's logs say why.
     """
@@ -190,7 +190,7 @@ def collect(run: Run, testbed: Testbed | None, timeout_s: float = COLLECT_S) -> 
 
 @contextmanager
 def _as_far_as_possible() -> Iterator[None]:
-    """Whatever goes wrong, the nodes must still be taken down."""
+    """Log any error and go on: whatever goes wrong, the nodes must still be taken down."""
     try:
         yield
     except Exception as error:
@@ -199,7 +199,7 @@ def _as_far_as_possible() -> Iterator[None]:
 
 
 def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets) -> None:
-    """The end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
+    """Fetch the end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
     # No links: another user could point one at a file that only the run's user may read.
     show = f'[ -f "$file" ] && [ ! -L "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
     command = f"for file in {as_glob(pattern)}; do {show}; done | head -c {_NODE_BYTES}"
@@ -221,6 +221,6 @@ def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: floa
 
 
 def as_glob(pattern: str) -> str:
-    """The shell's words for the files of one node: NCCL puts the host's name for %h and the process's id for %p."""
+    """Return a glob for the files of one node: NCCL puts the host's name for %h and the process's id for %p."""
     parts = {"%h": '"$(uname -n | cut -d. -f1)"', "%p": "*", "%%": "%"}
     return "".join(parts.get(part, shlex.quote(part)) for part in re.split(r"(%[hp%])", pattern) if part)

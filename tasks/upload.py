@@ -35,8 +35,8 @@ SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
 def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
     """Upload the run's files; return a note with their address, None without an upload or after an error.
 
-    What an earlier run left in the same folder, before `started`, stays here. fsspec's file systems try again by
-    themselves what is worth it; what is not through in time is given up.
+    Files of an earlier run in the same folder, from before `started`, are left out. fsspec's file systems retry by
+    themselves; what does not get through in time is given up.
     """
     if run.cluster.upload is None:
         return None
@@ -55,7 +55,7 @@ def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
 
 
 def stage(run: Run, folder: Path, secrets: Secrets) -> list[str]:
-    """Write what is to be uploaded below `folder`, without secrets; the names there, the most telling first."""
+    """Copy the files to upload below `folder`, without secrets; return their names there, the most useful first."""
     logs = log_files(run.out)
     section = run.suite.section(Collectives)
     operations = [run.logs / f"{name}.log" for name in (section.operations if section else ())]
@@ -117,7 +117,10 @@ def _within(timeout_s: float, folder: Path, names: Sequence[str], target: str) -
 
 
 def _put(folder: Path, names: Sequence[str], target: str) -> None:
-    """All at once where the file system can. Folders are not made: object stores have none, and would make a bucket."""
+    """Upload all files at once if the file system can.
+
+    Folders are not made: object stores have none, and would make a bucket.
+    """
     import fsspec
     from fsspec.implementations.local import LocalFileSystem
 

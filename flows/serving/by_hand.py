@@ -48,9 +48,9 @@ class _Terminated(BaseException):
 
 
 class _Listening:
-    """SIGINT, SIGTERM and SIGHUP until the end of this process: the first one interrupts, later ones are the same wish.
+    """Handlers of SIGINT, SIGTERM and SIGHUP until this process ends: the first signal interrupts, others are ignored.
 
-    `number` is the first one, also where it came while Python could not raise what it raises.
+    `number` is the first signal, also if it came while Python could not raise an exception for it.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,10 @@ class _Listening:
             sys.__unraisablehook__(error)
 
     def end(self) -> None:
-        """Ignore them from now on: Python gives them back to the kernel as it ends, and the kernel ends the process."""
+        """Ignore signals from now on.
+
+        Python restores the default handlers as it ends, and a signal would kill the process.
+        """
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 

@@ -31,7 +31,7 @@ def close_killed_runs() -> list[RunResult]:
 
 
 def _closed(run: RunAtWork) -> list[RunResult]:
-    """The result of a run that was killed; none if it had written its own before. Raises SeatrialError."""
+    """Return the result of a run that was killed; none if it had written its own before. Raises SeatrialError."""
     if (run.out / "run.json").exists():  # it was killed after its verdict
         run.remove()
         return []
@@ -50,7 +50,7 @@ def _closed(run: RunAtWork) -> list[RunResult]:
 
 
 def _last_sign(log_file: Path) -> datetime:
-    """When the run last wrote to its log."""
+    """Return when the run last wrote to its log."""
     with suppress(OSError):
         return datetime.fromtimestamp(log_file.stat().st_mtime, UTC)
     return datetime.now(UTC)

@@ -69,7 +69,7 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
 
 @contextmanager
 def _slot(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
-    """Hold the slot of the cluster's limit; without an answer of the server at the start, hold none."""
+    """Hold the slot of the cluster's limit; hold none if the server does not answer at the start."""
     stack = ExitStack()
     try:
         _make_limit(cluster)
@@ -105,7 +105,7 @@ def _name(cluster: str) -> str:
 
 
 def _take(stack: ExitStack, cluster: str) -> bool:
-    """Enter the limit unless another run has its slot; a server that is away later is no reason to stop."""
+    """Enter the limit unless another run has its slot; a lease that cannot be renewed later stops nothing."""
     if _is_taken(cluster):  # Prefect logs an error for each slot that it does not get
         return False
     held = concurrency(
@@ -127,7 +127,7 @@ def _is_taken(cluster: str) -> bool:
 
 
 def _take_later(stack: ExitStack, cluster: str) -> bool:
-    """The same for a run that waits: no answer does not mean that the cluster is free."""
+    """Enter the limit as a run that waits: no answer does not mean that the cluster is free."""
     try:
         return _take(stack, cluster)
     except _NO_ANSWER as error:

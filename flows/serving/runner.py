@@ -35,9 +35,10 @@ from seatrial.flows.serving.signals import end_runs, end_with_parent, starts_run
 
 class _Runner(Runner):
     def handle_sigterm(self, *_: Any, **__: Any) -> None:
-        """End when the runs have taken their nodes down; Prefect's own kills them after 30 s and calls them cancelled.
+        """End when the runs have taken their nodes down.
 
-        In a signal's handler: the event loop waits, and what is due meanwhile is for the next runner.
+        Prefect's own handler kills them after 30 s and calls them cancelled. The event loop waits meanwhile, and what
+        is due is left to the next runner.
         """
         end_runs(os.getpid())
         os._exit(0)

@@ -55,7 +55,7 @@ def uninterrupted() -> AbstractContextManager[None]:
 
 
 def first_signal_alone(is_served: bool = False) -> AbstractContextManager[None]:
-    """Pass one signal on to its handler within the context, and ignore later ones: they are the same wish.
+    """Pass one signal on to its handler within the context, and ignore repeated ones.
 
     People press Ctrl-C twice, and `kill` reaches a process group. A served run keeps Prefect's handler of SIGTERM,
     without which Prefect takes a cancelled run for a crashed one.
@@ -73,7 +73,7 @@ def first_signal_alone(is_served: bool = False) -> AbstractContextManager[None]:
 
 
 def starts_runs() -> None:
-    """Have the processes that this one starts know it: see `end_with_parent`."""
+    """Set the variable by which processes that this one starts know it, for `end_with_parent`."""
     os.environ[_STARTER] = str(os.getpid())
 
 
@@ -93,17 +93,17 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def end_soon() -> None:
-    """Have the kernel end this process in a while: Prefect's client asks a server that has gone for minutes.
+    """Have the kernel end this process soon: Prefect's client retries for minutes if the server is gone.
 
-    The server itself takes a run for crashed whose heartbeat stops.
+    The server itself marks a run as crashed whose heartbeat stops.
     """
     signal.alarm(_REPORT_S)
 
 
 def _be_quiet(console: Console) -> None:
-    """Print nothing more; rich's own answer ends the process, even while its nodes are being taken down.
+    """Print nothing more after a broken pipe, on which rich would end the process while nodes are being taken down.
 
-    What Python still holds for the pipe goes nowhere, or the flush at the exit would fail and the status be 120.
+    Point the file descriptor to /dev/null: otherwise the flush at exit would fail and the exit status be 120.
     """
     console.quiet = True
     with suppress(OSError, ValueError):  # a stream without a file

@@ -107,9 +107,10 @@ def show_campaign(cluster: str, lines: Sequence[str]) -> None:
 
 
 def state_of(result: RunResult, require_baseline: bool = False, message: str | None = None) -> "State[RunResult]":
-    """Return the final state for a result; only Completed has it, since Prefect takes the others' data for errors.
+    """Return the final state for a result.
 
-    Its message is the result's line, unless another one is given, which begins with the verdict too.
+    Only a pass is Completed, since Prefect takes the data of other states for errors. The message is the result's line,
+    unless another one is given, which begins with the verdict too.
     """
     results.append(result)
     status = exit_status(result.verdict, result.coverage, require_baseline)
@@ -128,7 +129,7 @@ def crashed_state(error: Exception) -> "State[Exception]":
 
 
 def _ended(state: "State[Any]") -> "State[Any]":
-    """Return the state, and keep a process that a runner or worker started from printing the traceback of its end."""
+    """Return the state; in a process that a runner or worker started, suppress the traceback of its end."""
     for name in ("prefect.engine", "prefect.flow_runs"):
         logging.getLogger(name).addFilter(_is_no_end)
     return state
@@ -146,9 +147,9 @@ def has_verdict(state: "State[Any]") -> bool:
 
 @contextmanager
 def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
-    """Send the log to Prefect whatever its settings are, without `secrets`, or those of the environment.
+    """Send the log to Prefect whatever its settings are, without `secrets` (default: those of the environment).
 
-    They are taken out of the log of Prefect's engine, too, and out of its tracebacks.
+    Also remove them from the log of Prefect's engine and from its tracebacks.
     """
     logger, handler = logging.getLogger("seatrial"), APILogHandler()
     formatter = RedactingFormatter("%(message)s", secrets or Secrets.of(os.environ))

@@ -147,9 +147,10 @@ def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:
 
 
 def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> ASGIApp:
-    """`app` for requests to those hosts, from pages of those origins or from no page.
+    """Return `app` for requests to those hosts, from pages of those origins or from no page.
 
-    Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
+    It wraps the app from outside: Prefect's automations call the app within this process, by a host name that is not
+    ours.
     """
     return TrustedHostMiddleware(_OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False)
 
@@ -162,7 +163,7 @@ def own_names(environment: Mapping[str, str]) -> list[str]:
 
 
 def _is_no_late_heartbeat(record: logging.LogRecord) -> bool:
-    """Drop the line that the server logs when a heartbeat belongs to a run that has ended."""
+    """Return false for the line that the server logs when a heartbeat belongs to a run that has ended."""
     return "already in terminal state" not in record.getMessage()
 
 

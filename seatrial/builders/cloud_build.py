@@ -133,7 +133,7 @@ class LogCopy:
         self._debug(self._log.write(self._decoder.decode(text)))
 
     def close(self) -> None:
-        """Write what was held back."""
+        """Write the rest that is held back for redaction."""
         self._debug(self._log.close())
 
     @staticmethod
@@ -150,7 +150,7 @@ class CloudBuildImage:
 
     @cached_property
     def _google(self) -> GoogleClients:
-        """Google's clients, which what is rendered does not need. Raises MissingError without Google's packages."""
+        """Google's clients; rendering does not need them. Raises MissingError without Google's packages."""
         return GoogleClients(self._config.own_project)
 
     def reference(self, tag: str) -> str:
@@ -297,7 +297,7 @@ def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
 
 @contextmanager
 def archive(plan: BuildPlan) -> Iterator[IO[bytes]]:
-    """Pack the context without owners and with only the executable bit of modes, as its hash has it."""
+    """Pack the context without owners and with only the executable bit of modes, as `context_hash` counts them."""
     context = plan.config.context
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w:gz") as tar:

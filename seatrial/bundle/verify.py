@@ -64,7 +64,7 @@ class BoundedStream(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Forward only, by reading; past the end it stays at the end."""
+        """Seek forward by reading; past the end, stay at the end."""
         if whence != io.SEEK_SET or offset < self._position:
             raise OutOfBoundsError("leads back to what was read before")
         while self._position < offset and self.read(min(CHUNK, offset - self._position)):
@@ -98,7 +98,7 @@ class _Content:
     folders: set[str] = field(default_factory=set)
 
     def is_folder_too(self, path: PurePosixPath, *, is_folder: bool) -> bool:
-        """Whether a member makes a name both a file's and a folder's."""
+        """Return whether a member makes the same name both a file and a folder."""
         above = [str(parent) for parent in (path, *path.parents)[0 if is_folder else 1 :]]
         self.folders.update(above)
         small = {f"{self.top}/{name}" for name in self.small}
@@ -135,7 +135,7 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
 
 
 def _read_folder(folder: Path) -> _Content:
-    """Read the files of a folder, through no link, as far as possible."""
+    """Read the files of a folder as far as possible, without following links."""
     content = _Content(top=_HERE)
     deadline = time.monotonic() + MAX_SECONDS
     for parent, folders, names in os.walk(folder):

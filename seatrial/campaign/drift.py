@@ -1,6 +1,6 @@
 """Numbers that are worse at the end of a campaign than at its beginning. Pure.
 
-A node is held against the others of each phase, so that what slows all of them down at once names none.
+A node is compared with the others of each phase, so that a slowdown of all nodes at once blames none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,9 +51,10 @@ class _Group:
 
 
 def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Sequence[PhaseNumbers] = ()) -> Check:
-    """The check `drift`; `minutes` are what devices reported, which alone do not show that a cluster is as it was.
+    """Judge whether numbers of the `phases` got worse during the campaign.
 
-    `is_shared`: one machine plays all nodes, so that what slows all of them says nothing.
+    `minutes` are readings that devices reported; without enough phases they are not judged. `is_shared`: one machine
+    plays all nodes, so that a slowdown of all of them is not judged.
     """
     long = [each for each in phases if len(each.began_s) >= LEAST_PHASES]
     if not long:
@@ -83,7 +84,7 @@ def phase_numbers(state: CampaignState, store: "Store") -> list[PhaseNumbers]:
 
 
 def _table(store: "Store", run_ids: Sequence[str], series: Sequence[Measurement]) -> "NDArray[np.float64]":
-    """The median of each series in each run; NaN where it was not measured."""
+    """Return the median of each series in each run; NaN where it was not measured."""
     import pandas as pd
 
     stored = store.readings(run_ids, [m.series() for m in series])
@@ -128,7 +129,7 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
 
 
 def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """How far each part fell below its like, in their robust spreads; 0 for few parts."""
+    """Return how far each part fell below like parts, in units of their robust spread; 0 for few parts."""
     known = kept[np.isfinite(kept)]
     if len(known) < _LEAST_SPREAD:
         return np.zeros(len(kept))
@@ -138,7 +139,7 @@ def _scores(kept: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def _medians(table: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """The median of each column; NaN where it has no reading."""
+    """Return the median of each column; NaN where it has no reading."""
     found = np.full(table.shape[1], np.nan)
     known = np.isfinite(table).any(axis=0)
     found[known] = np.nanmedian(table[:, known], axis=0)
@@ -157,7 +158,7 @@ def _groups(series: Sequence[Measurement]) -> Iterator[_Group]:
 
 
 def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:
-    """The phases of the first and of the last hour; of a campaign that is shorter than three hours, thirds."""
+    """Return the phases of the first and of the last hour; of a campaign that is shorter than three hours, thirds."""
     length = began_s[-1] - began_s[0]
     end = min(_HOUR_S, length / 3)
     return began_s <= began_s[0] + end, began_s >= began_s[-1] - end

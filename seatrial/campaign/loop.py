@@ -61,7 +61,7 @@ class Loop:
         return None
 
     def _cluster(self) -> Cluster | None:
-        """The cluster with the nodes that are left; None if they are too few."""
+        """Return the cluster with the nodes that are left; None if they are too few."""
         names = [out.node for out in self.state.left_out]
         if not names:
             return self.cluster
@@ -85,7 +85,7 @@ class Loop:
         self.keep(state)
 
     def _lost(self, result: RunResult, phase: PhaseRun) -> list[LeftOut]:
-        """The nodes to leave out from now on; none if so many broke at once that they share a cause."""
+        """Return the nodes to leave out from now on; none if so many broke at once that they share a cause."""
         known = {out.node for out in self.state.left_out}
         lost = {node: code for node, code in broken_nodes(result).items() if node not in known}
         nodes = self.cluster.nodes - len(known)
@@ -99,20 +99,23 @@ class Loop:
 
 
 def counted_s(result: RunResult) -> float:
-    """Seconds of the run that count for the campaign: none if its nodes were taken away before it could conclude."""
+    """Return the seconds of the run that count for the campaign.
+
+    None if its nodes were taken away before it could conclude.
+    """
     was_taken = result.verdict is Verdict.INCONCLUSIVE and result.reason.code in _TAKEN
     return 0.0 if was_taken else held_s(result)
 
 
 def held_s(result: RunResult) -> float:
-    """Seconds that the run had its nodes up, by a clock that does not jump; 0 if none came up."""
+    """Return seconds that the run had its nodes up, by a clock that does not jump; 0 if none came up."""
     if not result.nodes:
         return 0.0
     return sum(seconds for step, seconds in result.timings.items() if step not in _WITHOUT_NODES)
 
 
 def broken_nodes(result: RunResult) -> dict[str, str | None]:
-    """The nodes that a check could not use or that computed wrongly, with the code; a slow one is not broken."""
+    """Return the nodes that a check could not use or that computed wrongly, with the code; a slow one is not broken."""
     broken: dict[str, str | None] = {}
     for check in result.checks:
         for suspect in check.raw.suspects:
@@ -124,7 +127,7 @@ def broken_nodes(result: RunResult) -> dict[str, str | None]:
 
 
 def resumed(state: CampaignState) -> CampaignState:
-    """The state without a phase that was at work when the campaign was killed: it is named, and counts for nothing."""
+    """Return the state in which the phase that was killed with the campaign is inconclusive, with 0 seconds."""
     phases = tuple(
         phase if phase.verdict else replace(phase, verdict=Verdict.INCONCLUSIVE, code="run-killed", seconds=0.0)
         for phase in state.phases

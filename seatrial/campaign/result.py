@@ -16,7 +16,7 @@ CAMPAIGN = "campaign"
 def campaign_check(
     state: CampaignState, runs: Mapping[str, RunRow], stopped: Reason | None, notes: Sequence[Reason]
 ) -> Check:
-    """The check `campaign`; `runs` are the phases by run id, `stopped` is why it ended before its time."""
+    """Return the check `campaign`; `runs` are the phases by run id, `stopped` is why it ended before its time."""
     bad = list(_failed(state, runs))
     suspects = tuple(_left_out(state))
     reasons = [stopped, *(placed(each.name, each.evidence) for each in suspects), *notes, *bad]
@@ -58,7 +58,7 @@ def _left_out(state: CampaignState) -> Iterator[Suspect]:
 
 
 def _judgements(state: CampaignState, runs: Mapping[str, RunRow]) -> Iterator[Judgement]:
-    """Yield the hours against the suite's, and how many phases passed that were compared with nothing."""
+    """Yield judgements of the campaign's hours, and of the number of passed phases without a baseline."""
     whole = Subject("cluster", state.cluster)
     hours, goal = state.spent_s / 3600, state.goal_s / 3600
     verdict = Verdict.PASS if state.is_over else Verdict.INCONCLUSIVE

@@ -55,7 +55,7 @@ def series_of(state: CampaignState, store: "Store", metric: str) -> Series:
 
 
 def minutes_check(found: Sequence[Series]) -> tuple[Check, list[Reason]]:
-    """The check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
+    """Return the check `minutes`, and notes of what rose without being a fault, and of the worst minutes."""
     found = [series for series in found if series.readings.size]
     if not found:
         return Check(MINUTES, Verdict.NOT_RUN, Reason.of("minutes-missing")), []
@@ -91,7 +91,7 @@ def _judged(series: Series) -> Iterator[Judgement]:
 
 
 def risen(series: Series) -> "NDArray[np.float64]":
-    """How much each part rose; a counter that began anew counts from there. Of a state, the minutes that it held."""
+    """Return how much each part rose: a counter in spite of resets, a state by the minutes it held."""
     readings = series.readings.astype(float)
     if series.metric == "slowdown":
         return np.asarray(np.nansum(readings, axis=0))
@@ -102,7 +102,7 @@ def risen(series: Series) -> "NDArray[np.float64]":
 
 
 def _filled(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """The readings with the last known one in each gap."""
+    """Return the readings with the last known one in each gap."""
     rows = np.where(np.isfinite(readings), np.arange(len(readings))[:, None], 0)
     np.maximum.accumulate(rows, axis=0, out=rows)
     return readings[rows, np.arange(readings.shape[1])]
@@ -127,7 +127,7 @@ def _worst_minute(series: Series) -> Reason | None:
 
 
 def hourly(series: Series) -> PhaseNumbers | None:
-    """The medians of each hour of a metric that falls where a device slows; None for another metric."""
+    """Return the hourly medians of a metric that falls when a device slows down; None for another metric."""
     if series.metric not in _DRIFTING or not len(series.times_s):
         return None
     length = series.times_s[-1] - series.times_s[0]
@@ -148,6 +148,6 @@ def _medians(readings: "NDArray[np.float32]") -> "NDArray[np.float32]":
 
 
 def _kind_of(part: str) -> tuple[Literal["node", "gpu"], str]:
-    """The kind and name of the subject that a part belongs to: a GPU, or the node of a port or of processors."""
+    """Return the kind and name of the subject that a part belongs to: a GPU, or the node of a port or of processors."""
     node, _, rest = part.partition("/")
     return ("gpu", part) if rest.startswith("gpu-") else ("node", node)

@@ -89,7 +89,7 @@ _Record = TypeVar("_Record", Reference, DeviceFigure, TrainingFigure)
 
 
 def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
-    """The rows of a shipped file, each cell converted to the type of its field."""
+    """Return the rows of a shipped file, each cell converted to the type of its field."""
     kinds = {field.name: field.type for field in fields(record)}
     records = []
     with (_FOLDER / name).open(encoding="utf-8") as rows:
@@ -99,7 +99,7 @@ def _read(name: str, record: type[_Record]) -> tuple[_Record, ...]:
 
 
 def _value(cell: str, kind: Any) -> Any:
-    """An empty number is None."""
+    """Convert a cell; an empty number is None."""
     if kind == float | None:
         return float(cell) if cell else None
     return kind(cell)

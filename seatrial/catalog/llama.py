@@ -61,7 +61,10 @@ def _figure(row: dict[str, str]) -> LlamaFigure:
 
 
 def from_llama(measurement: Measurement, hardware: str, ranks: int) -> Baseline | None:
-    """The baseline of a rate whose model, hardware, count and options a source has measured; None without one."""
+    """Return the baseline of a rate whose model, hardware, count and options a source has measured.
+
+    None without one.
+    """
     if (measurement.metric, measurement.unit) != (_METRIC, _UNIT):
         return None
     for row in llamas():
@@ -72,7 +75,10 @@ def from_llama(measurement: Measurement, hardware: str, ranks: int) -> Baseline 
 
 
 def beside_llama(measurement: Measurement, hardware: str, ranks: int) -> str | None:
-    """The published rate on that hardware that comes nearest, and how it differs; None where one judges, or without."""
+    """Return the nearest published rate on that hardware and how it differs.
+
+    None if a published rate judges the training, or none is known.
+    """
     of_hardware = [row for row in llamas() if row.hardware == hardware]
     if (measurement.metric, measurement.unit) != (_METRIC, _UNIT) or not of_hardware:
         return None

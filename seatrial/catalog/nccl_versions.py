@@ -16,7 +16,7 @@ def _first() -> dict[str, str]:
 
 
 def older_nccl(hardware: str, version: str | None) -> Reason | None:
-    """The reason that this version of NCCL does not know the GPU; None where it does, or where either is unknown."""
+    """Return the reason if this version of NCCL does not know the GPU; None if it does, or if either is unknown."""
     first = _first().get(hardware.partition("-")[0])
     if version is None or first is None or _parts(version) >= _parts(first):
         return None

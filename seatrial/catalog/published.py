@@ -268,7 +268,7 @@ def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
 
 
 def beside(measurement: Measurement, setup: Setup) -> str | None:
-    """The published figure that comes nearest to a throughput that none judges, and how it differs; None without."""
+    """Return the nearest published throughput and how it differs, for one that no figure judges; None without one."""
     if not _is_throughput(measurement) or from_training(measurement, setup):
         return None
     model = _kind(_trained(measurement))
@@ -287,12 +287,12 @@ def _is_throughput(measurement: Measurement) -> bool:
 
 
 def _kind(model: str) -> str:
-    """The name that a model begins with: of a transformer its size follows."""
+    """Return the name that a model begins with: of a transformer its size follows."""
     return model.partition(" ")[0]
 
 
 def _trained(measurement: Measurement) -> str:
-    """The model as a row names it, with all that is not usual of its size: "transformer 12x1024, heads 16"."""
+    """Return the model as a row names it, with all that is not usual of its size: "transformer 12x1024, heads 16"."""
     conditions = measurement.conditions
     others = [f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions]
     return ", ".join((str(conditions.get("model", "tiny")), *others))
@@ -317,7 +317,7 @@ def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) ->
 
 
 def figures_beside(check: Check, setup: Setup) -> list[Reason]:
-    """Each figure once, in words."""
+    """Return the published figures that do not judge a number of the check, each once, in words."""
     notes: list[Reason] = []
     for m in check.measurements:
         note = beside(m, setup) or beside_llama(m, setup.hardware, ranks_of(m, setup))
@@ -329,7 +329,7 @@ def figures_beside(check: Check, setup: Setup) -> list[Reason]:
 
 
 def _of_devices(m: Measurement, setup: Setup) -> Iterator[str]:
-    """Single GPUs: what others reached is the best of many shapes or tools, so it is no bound."""
+    """Yield figures of single GPUs as words; they are the best of many shapes or tools, so they do not judge."""
     metric = f"{m.metric}_{_DTYPES.get(str(m.conditions['dtype']))}" if "dtype" in m.conditions else m.metric
     for row in devices():
         if (row.hardware, row.metric) == (setup.hardware, metric):

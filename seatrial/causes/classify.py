@@ -204,7 +204,7 @@ class Classifier:
         return finding and replace(finding, evidence=evidence_of(joined))
 
     def _raised(self, text: str, rank: int | None, finding: Finding | None) -> Finding | None:
-        """The last line of a traceback, where no cause of the table is in it."""
+        """Return the last line of a traceback, where no cause of the table is in it."""
         if text.lstrip().startswith("Traceback (most recent call last)"):
             self._traceback = True
         elif self._traceback and _RAISED.match(text):
@@ -214,7 +214,7 @@ class Classifier:
         return None
 
     def _unlisted(self, text: str, rank: int | None) -> Finding | None:
-        """A line that calls itself an error, or a warning of NCCL, and is none of the known ones."""
+        """Return a line that calls itself an error, or a warning of NCCL, and is none of the known ones."""
         if " NCCL INFO " in text:
             return None
         if prefix := _NCCL.search(text) if " NCCL " in text or "Last error: " in text else None:
@@ -250,7 +250,7 @@ class Classifier:
 
 
 def classify(lines: Iterable[str]) -> list[Finding]:
-    """The causes that `lines` of a log name, earliest primary cause first, then what followed from them."""
+    """Return the causes that `lines` of a log name, earliest primary cause first, then what followed from them."""
     classifier = Classifier()
     for raw in lines:
         for line in unwrapped(raw):
@@ -259,12 +259,18 @@ def classify(lines: Iterable[str]) -> list[Finding]:
 
 
 def telling(text: str) -> Finding | None:
-    """The cause in a message of several lines, such as a kubelet's or a driver's tool; None where none ends a run."""
+    """Return the cause in a message of several lines, such as a kubelet's or a driver's tool.
+
+    None where none ends a run.
+    """
     return next((finding for finding in classify(text.splitlines()) if finding.severity == "fatal"), None)
 
 
 def _first(text: str, rank: int | None, programs: frozenset[str] | None = None) -> Finding | None:
-    """The first cause of the table that a line shows; all needles are looked for at once, since most show none."""
+    """Return the first cause of the table that a line shows.
+
+    All needles are looked for at once, since most show none.
+    """
     lower = text.lower()
     if not _NEEDLES.is_any_in(lower):
         return None
@@ -292,7 +298,7 @@ def _match_nccl(cause: Cause, text: str, prefix: re.Match[str]) -> re.Match[str]
 
 @cache
 def compiled(cause: Cause, before: str | None = None) -> re.Pattern[str]:
-    """The pattern with what stands before it, else with what may stand before a line of its program."""
+    """Return the pattern with what stands before it, else with what may stand before a line of its program."""
     place = ("" if cause.program == "nccl" else _PLACES.get(cause.program, _START)) if before is None else before
     return lazy(f"{place}(?:{cause.pattern})", re.IGNORECASE)
 
@@ -319,18 +325,18 @@ def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None, pr
 
 
 def _with_evidence(finding: Finding, words: str) -> Finding:
-    """The finding with what else the log shows of it before the line."""
+    """Return the finding with what else the log shows of it before the line."""
     return replace(finding, evidence=evidence_of(f"{words}; {finding.evidence}")) if words else finding
 
 
 def nccl_version(number: int) -> str:
-    """The version that a number of NCCL stands for: 22703 is 2.27.3; until 2.8 it had one digit less."""
+    """Return the version that a number of NCCL stands for: 22703 is 2.27.3; until 2.8 it had one digit less."""
     major = 10_000 if number >= 10_000 else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings without those of a kernel's line that names no device, if another line of the same cause does."""
+    """Return the findings without kernel lines that name no device, if another line of the same cause names one."""
     found = list(findings)
     named = {(each.code, each.host) for each in found if _PCI.search(each.cause)}
     return [
@@ -341,13 +347,13 @@ def without_unnamed_devices(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _writer(text: str) -> str | None:
-    """The host whose NCCL, MPI or kernel wrote the line."""
+    """Return the host whose NCCL, MPI or kernel wrote the line."""
     match = _WRITER.search(text)
     return match[match.lastindex or 0] if match else None
 
 
 def weight(finding: Finding) -> tuple[bool, int, bool]:
-    """The order of findings: causes before statuses, notes and consequences, and unlisted errors last.
+    """Return the order of findings: causes before statuses, notes and consequences, and unlisted errors last.
 
     A warning of NCCL that is known by its class alone stands behind the causes that a line names.
     """

@@ -22,7 +22,7 @@ class Flaps:
         self._events: dict[tuple[str, str], list[tuple[str, datetime]]] = {}
 
     def take(self, text: str) -> None:
-        """Take one line; any but those of ports with a time are passed over."""
+        """Take one line; only those of ports with a time count."""
         if "NET/IB" not in text or "async" not in text:
             return
         event = _EVENT.search(text)
@@ -38,7 +38,7 @@ class Flaps:
             events.append((event["state"], datetime.fromisoformat(f"{day}T{time[2]}")))
 
     def words(self, host: str | None, port: str) -> str:
-        """The times of a port that went down more than once or came up again; empty without those."""
+        """Return the times of a port that went down more than once or came up again; empty without those."""
         events = self._events.get((host or "", port), [])
         if len(events) < 2:
             return ""
@@ -53,7 +53,7 @@ class Flaps:
 
 
 def _words_of(state: str, time: datetime, before: datetime | None) -> str:
-    """The event with the time of day; of one that brings the port up within an hour, how long it took."""
+    """Return the event with the time of day; of one that brings the port up within an hour, how long it took."""
     if state == "error":
         return f"down {time:%H:%M:%S}"
     seconds = -1.0

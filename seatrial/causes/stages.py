@@ -1,4 +1,4 @@
-"""How far NCCL's ranks came while they connected, as `NCCL_DEBUG=INFO` says it. Pure."""
+"""How far NCCL's ranks got while connecting, by `NCCL_DEBUG=INFO`. Pure."""
 
 import re
 
@@ -20,7 +20,7 @@ class Stages:
         self._reached: dict[str, set[str]] = {stage: set() for stage in _STAGES}
 
     def take(self, text: str) -> None:
-        """Take one line; any but those of a stage are passed over."""
+        """Take one line; only those of a stage count."""
         if " NCCL INFO " not in text:
             return
         stage = next((stage for stage in _STAGES if stage in text), None)
@@ -29,7 +29,10 @@ class Stages:
             self._reached[stage].add(rank[1])
 
     def unfinished(self) -> str | None:
-        """The stage that no or not every rank reached after one that they did; None where no rank is behind."""
+        """Say which ranks lag behind the last stage that any rank reached, or that none went on.
+
+        None if no rank is behind.
+        """
         reached = [(stage, ranks) for stage, ranks in self._reached.items() if ranks]
         if not reached or self._reached["Init COMPLETE"] >= set().union(*self._reached.values()):
             return None

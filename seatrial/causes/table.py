@@ -89,7 +89,7 @@ class Finding:
 
     @property
     def fatal(self) -> bool:
-        """Whether a run does not go on."""
+        """Whether it ends a run."""
         return self.severity != "note"
 
     @property
@@ -113,13 +113,13 @@ class Finding:
         return f"{self.place}: {self.evidence}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The object that `seatrial judge --json` prints."""
+        """Return the object that `seatrial judge --json` prints."""
         fields = ("code", "cause", "severity", "host", "rank", "evidence", "next_step")
         return {name: getattr(self, name) for name in fields}
 
 
 def _read() -> tuple[Cause, ...]:
-    """The table; a cause and its next step stand in the first line of its code."""
+    """Return the table; a cause and its next step stand in the first line of its code."""
     with (Path(__file__).parent / "causes.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     first: dict[str, dict[str, str]] = {}
@@ -144,7 +144,7 @@ register(REASONS)
 
 
 def other(code: str, text: str, host: str | None, rank: int | None) -> Finding:
-    """A finding that no line of the table has."""
+    """Make a finding that is not in the table."""
     severity: Severity = "status" if code == TRACEBACK else "note"
     cause, step = _OTHERS[code]
     return Finding(cause, evidence_of(text), host, rank, code, "", severity, "node", step)

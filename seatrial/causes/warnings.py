@@ -26,7 +26,7 @@ class Format(NamedTuple):
 
 
 def warned(text: str, message: str, host: str | None, rank: int | None) -> Finding:
-    """The finding of a warning: `message` is what stands behind NCCL's prefix in the line `text`."""
+    """Return the finding of a warning: `message` is what stands behind NCCL's prefix in the line `text`."""
     said = " ".join(message.rpartition("NCCL WARN ")[2].split())
     known = _format_of(said) or _format_of(_HIP.sub("cuda", said))
     if known is None:
@@ -35,7 +35,7 @@ def warned(text: str, message: str, host: str | None, rank: int | None) -> Findi
 
 
 def _format_of(said: str) -> Format | None:
-    """The format with the most words among those that have all of them in `said`, in their order."""
+    """Return the format with the most words among those that have all of them in `said`, in their order."""
     candidates = (each for start in _STARTS for each in _formats().get(said[:start], ()))
     return max((each for each in candidates if _says(said, each.words)), key=_length, default=None)
 
@@ -56,7 +56,7 @@ def _length(known: Format) -> int:
 
 @cache
 def _formats() -> dict[str, list[Format]]:
-    """The table by the first characters of the formats, an empty text for those that begin with what varies."""
+    """Return the table by the first characters of the formats, an empty text for those that begin with what varies."""
     by_start: dict[str, list[Format]] = {}
     with (Path(__file__).parent / "warnings.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -35,7 +35,7 @@ class Watchdog:
         self._operations: dict[int, str] = {}
 
     def take(self, text: str) -> None:
-        """Take one line; any but the watchdog's are passed over."""
+        """Take one line; only those of the watchdog count."""
         if "Rank " not in text or (" work" not in text and "SeqNum=" not in text):
             return
         who = _RANK.search(text)
@@ -75,7 +75,7 @@ class Watchdog:
         return Behind(words, ranks, self._lines[key, ranks[0]])
 
     def _all_alike(self, key: str, ranks: list[int], what: str) -> Behind:
-        """The words for ranks that are all in one collective, or have all completed it."""
+        """Return the words for ranks that are all in one collective, or have all completed it."""
         if all((key, rank) in self._idle for rank in ranks):
             words = f"{named(ranks)} completed {what} and entered no other collective"
             return Behind(words, tuple(ranks), None)
@@ -83,7 +83,7 @@ class Watchdog:
 
 
 def _group_of(text: str) -> str:
-    """The number of a process group, empty where the line names none."""
+    """Return the number of a process group, empty where the line names none."""
     match = _GROUP.search(text)
     if match is None:
         return ""
@@ -91,6 +91,6 @@ def _group_of(text: str) -> str:
 
 
 def named(ranks: list[int] | tuple[int, ...]) -> str:
-    """The first few ranks in words."""
+    """Format the first few ranks."""
     few = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
     return f"rank{'s' if len(ranks) > 1 else ''} {few}"

@@ -1,4 +1,4 @@
-"""Xids and SXids in the kernel's log: what each number means, on which GPU, and which of them others follow. Pure.
+"""Xids and SXids in the kernel's log: what each number means, on which GPU, and which follow from others. Pure.
 
 Source: NVIDIA's catalog of Xids (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).
 """
@@ -64,19 +64,19 @@ def with_other_gpus(finding: Finding, findings: Iterable[Finding]) -> Finding:
 
 @cache
 def _listed(kind: str, number: int) -> Cause:
-    """The line of an Xid or SXid; the last one of its kind has all that are not listed."""
+    """Return the table's line of an Xid or SXid; numbers without one share the last line of their kind."""
     rows = [row for row in XIDS if row.program == kind.lower()]
     return next(row for row in rows if re.fullmatch(row.pattern, str(number)))
 
 
 def _said(rest: str) -> str:
-    """The words behind the number of an Xid: the action of 154, unit and link of 144 to 150."""
+    """Return what follows the number of an Xid: the action of 154, unit and link of 144 to 150."""
     if match := _ACTION.search(rest) or _SUBCODE.match(rest):
         return f": {', '.join(match.groups())}"
     return ""
 
 
 def meaning_of(kind: str, number: int, text: str) -> tuple[str, str]:
-    """The meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
+    """Return the meaning of an Xid or an SXid that the kernel's log reports in `text`, and the next step."""
     row, match = _listed(kind, number), _XID.search(text)
     return row.cause + (_said(match["rest"]) if match else ""), row.next_step

@@ -200,7 +200,7 @@ def _readings(requirement: Requirement, tried: _Tried, gaps: list[Reason]) -> It
 
 
 def _matches(requirement: Requirement, measurement: Measurement) -> bool:
-    """Whether the measurement has metric, kind of subject and conditions; null is a condition that it lacks."""
+    """Return whether the measurement has metric, kind of subject and conditions; null is a condition that it lacks."""
     if measurement.metric != requirement.metric:
         return False
     if requirement.subject not in (None, measurement.subject.kind):
@@ -212,12 +212,12 @@ def _matches(requirement: Requirement, measurement: Measurement) -> bool:
 
 
 def _equal(measured: ConditionValue | None, wanted: Condition) -> bool:
-    """Whether two conditions are equal; true is not 1, as in the file."""
+    """Return whether two conditions are equal; true is not 1, as in the file."""
     return measured == wanted and isinstance(measured, bool) == isinstance(wanted, bool)
 
 
 def _is_unusable(judgement: Judgement) -> bool:
-    """Whether the number is none, or one that was not measured properly."""
+    """Return whether the value is not a number, or was not measured properly."""
     if not judgement.measurement.finite or judgement.verdict in (*_UNMEASURED, Verdict.CORRUPT):
         return True
     return judgement.source in ("sanity", "physics") and judgement.verdict.is_fault

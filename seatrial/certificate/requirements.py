@@ -61,7 +61,7 @@ class Limit(Strict):
         return self.equals or ""
 
     def is_met_by(self, value: Fraction) -> bool:
-        """Whether a number in the limit's unit is within it; exact, without rounding."""
+        """Return whether a number in the limit's unit is within it; exact, without rounding."""
         if self.at_least is not None:
             return value >= exact(self.at_least)
         return self.at_most is not None and value <= exact(self.at_most)

@@ -65,7 +65,7 @@ class PlannedPart:
 
 
 def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
-    """All of a check in one part, for one that says nothing else: it takes a start, and its timeout at most."""
+    """Plan a check as a single part: the usual time to start ranks, and at most its timeout."""
     usual_s = START_S[nodes.gpus]
     most_s = float(getattr(section, "timeout_s", usual_s))
     description = " ".join((type(section).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
@@ -96,7 +96,7 @@ class Repeated:
         self.check = later.check or self.check
 
     def added_to(self, check: Check) -> Check:
-        """The raw check with the repeated measurements, and with the problems and suspects of the repeats."""
+        """Return the raw check with the repeated measurements, and with the problems and suspects of the repeats."""
         own = self.check or check
         return replace(
             own,
@@ -125,7 +125,7 @@ class TimeLeft:
         return time.monotonic() >= self.until
 
     def limit(self, usual_s: float) -> float:
-        """The time limit of what begins now, in seconds."""
+        """Return the time limit of what begins now, in seconds."""
         return min(usual_s, max(self.until - time.monotonic(), 0.0) + _GRACE_S)
 
 
@@ -135,7 +135,7 @@ def was_cut(began: float, limit_s: float, usual_s: float) -> bool:
 
 
 def unused_label(logs: Path, name: str) -> str:
-    """A label whose log is not there yet: `all_reduce-again-1`."""
+    """Return a label without a log so far: `all_reduce-again-1`."""
     return next(label for n in count(1) if not (logs / f"{(label := f'{name}-again-{n}')}.log").exists())
 
 
@@ -162,7 +162,7 @@ class CheckContext:
         return next((each for each in self.kept if isinstance(each, model)), None)
 
     def section(self, model: type[Section]) -> Section:
-        """The suite's section of that model. Raises LookupError where the suite leaves it out."""
+        """Return the suite's section of that model. Raises LookupError where the suite leaves it out."""
         section = self.run.suite.section(model)
         if section is None:
             raise LookupError(f"suite {self.run.suite.name} has no section {model.__name__}")

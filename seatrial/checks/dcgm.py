@@ -66,7 +66,7 @@ def dcgm(context: CheckContext) -> StepResult:
 
 
 def diagnose(testbed: Testbed, node: Node, section: Dcgm) -> list[Diagnosis]:
-    """The results on one node. Raises RemoteError if there are none, with DCGM's own words."""
+    """Return the results on one node. Raises RemoteError if there are none, with DCGM's own words."""
     command = shlex.join(["dcgmi", "diag", "-r", str(section.level), "-j"])
     with connected(testbed, node, 30) as transport:
         done = run_command(transport, command, timeout_s=section.timeout_s)

@@ -1,8 +1,8 @@
 """Why an mpirun of a probe or of nccl-tests failed, and which nodes its lost ranks were on. Pure.
 
-The node of a lost rank is up: only its rank or its device failed, so no node is named where most ranks have the same
-sign. What ends one rank ends all of them, so a rank that went first is half a proof. A rank that never answered the
-others is a better one, and so is an error of its device.
+The node of a lost rank is up: only its rank or its device failed, so no node is named if most ranks have the same sign.
+What ends one rank ends all of them, so it is weak evidence that a rank ended first. Stronger is that a rank never
+answered the others, or an error of its device.
 """
 
 import re
@@ -63,7 +63,10 @@ _PEER = lazy(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read e
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """The node that mpirun's mapping by slot puts the rank on; the host name that it reports if there is none."""
+    """Return the node that mpirun's mapping by slot puts the rank on.
+
+    The host name that it reports if there is none.
+    """
     return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
 
 
@@ -73,11 +76,12 @@ def _slots(testbed: Testbed) -> list[tuple[str, int]]:
 
 
 def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reason] = ()) -> tuple[Verdict, Reason]:
-    """The verdict and the reason of a run without a usable result; `began`: the ranks reported that they had met.
+    """Return the verdict and the reason of a run without a usable result.
 
-    not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped silently. fail:
-    the cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time. `messages` are
-    causes that were read as the output came, for where the lines that were kept name none.
+    `began`: the ranks reported that they had met. not_run: a program is missing. inconclusive: it could not be started
+    as asked, or it stopped silently. fail: the cluster broke it: a rank died, a GPU is gone, a connection was lost, it
+    did not end in time. `messages` are causes that were read as the output came, for where the lines that were kept
+    name none.
     """
     if result.not_started is not None:
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
@@ -101,7 +105,7 @@ def classify_failure(result: MpiResult, *, began: bool, messages: Sequence[Reaso
 
 
 def unwitnessed(result: MpiResult) -> tuple[Verdict, Reason] | None:
-    """The verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
+    """Return the verdict and the reason of a result that lacks the report of a rank; None if all ranks took part."""
     if not result.ok or not result.unreported:
         return None
     ranks = some_of(map(str, result.unreported))
@@ -109,7 +113,7 @@ def unwitnessed(result: MpiResult) -> tuple[Verdict, Reason] | None:
 
 
 def _not_started(result: MpiResult) -> tuple[Verdict, Reason] | None:
-    """The verdict and the reason where mpirun's daemon failed on a node, or a program does not know an option.
+    """Return the verdict and the reason where mpirun's daemon failed on a node, or a program does not know an option.
 
     What mpirun prints of other daemons then is that it ends them.
     """
@@ -134,12 +138,12 @@ def _of_themselves(pattern: re.Pattern[str], result: MpiResult) -> list[re.Match
 
 
 def gave_up(line: str) -> bool:
-    """Whether a rank of a probe says in `line` that it ends for want of something: no result follows."""
+    """Return whether a rank of a probe says in `line` that it lacks something and ends: no result follows."""
     return bool(_COMPLAINT.search(line) or CANNOT_START.search(line))
 
 
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
-    """Whether nothing that follows can be measured: nothing ends in time, or the nodes are not reached at all."""
+    """Return whether nothing more can be measured: nothing ends in time, or no node is reached."""
     complaints = _complaints(result)
     waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not silences(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
@@ -175,7 +179,7 @@ def _fault(
 
 
 def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Complaints) -> Reason | None:
-    """The reason of a rank that ended first with an error; None if there is a cause to tell."""
+    """Return the reason of a rank that ended first with an error; None if there is a cause to tell."""
     first = first_to_leave(result)
     if not first or complaints or any(not finding.secondary for finding in findings):
         return None
@@ -185,12 +189,12 @@ def _left_first(result: MpiResult, findings: Sequence[Finding], complaints: Comp
 
 
 def starved_reason(result: MpiResult) -> Reason:
-    """Reason of an mpirun that the machine of all nodes was too busy for, which says nothing of the nodes."""
+    """Return the reason for an mpirun whose machine, which plays all nodes, was too busy; no node is to blame."""
     return Reason.of("machine-too-busy", seconds=f"{result.seconds:.0f}", waited=f"{result.waited_s:.0f}")
 
 
 def _without_teardown(result: MpiResult) -> Sequence[Finding]:
-    """The findings without a crash of mpirun itself, as Open MPI 4.1 may when it ends what a rank has left.
+    """Return the findings without a crash of mpirun itself, as Open MPI 4.1 may when it ends what a rank has left.
 
     It names no rank, and ranks had given up before; one before that may be why they did.
     """
@@ -228,7 +232,7 @@ def _rank_gave_up(complaints: Complaints) -> Reason:
 
 
 def silences(complaints: Complaints) -> list[re.Match[str]]:
-    """Return those that name ranks that never answered the others."""
+    """Return the complaints that name ranks which never answered the others."""
     return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
@@ -237,12 +241,12 @@ def _complaints(result: MpiResult) -> Complaints:
 
 
 def log_reason(finding: Finding) -> Reason:
-    """The cause with the line that shows it, which may hold a secret."""
+    """Return the cause with the line that shows it, which may hold a secret."""
     return Reason.of(finding.code, cause=finding.place, evidence=Secrets().out_of_line(finding.evidence))
 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
-    """The nodes, by the clearest sign that there is; none without a sign, or if most ranks have it."""
+    """Return the nodes of lost ranks, by the clearest sign; empty without a sign, or if most ranks have it."""
     complaints = _complaints(result)
     signs = (
         _without_daemon(result),
@@ -262,7 +266,7 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
 
 
 def _without_daemon(result: MpiResult) -> Iterator[Suspect]:
-    """Nodes on which mpirun's daemon did not start."""
+    """Yield nodes on which mpirun's daemon did not start."""
     for session in result.sessions:
         if session.failed:
             evidence = Reason.of("mpi-daemon-failed", node=session.node, status=session.exit_status, said="")
@@ -278,12 +282,12 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
 
 
 def _gave_a_cause(complaints: Complaints) -> bool:
-    """Whether a rank ended for a reason of its own: then all others were ended with it."""
+    """Return whether a rank ended for a reason of its own: all others were ended with it."""
     return any(not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD) for c in complaints)
 
 
 def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Ranks that a signal ended. Who still had something to say was ended with the others, as all are at the end."""
+    """Yield ranks that a signal ended without a word; others were ended when the job ended."""
     if result.timed_out:
         return
     spoke = {int(complaint["rank"]) for complaint in complaints}
@@ -296,7 +300,7 @@ def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iter
 
 
 def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], complaints: Complaints) -> Iterator[Suspect]:
-    """srun kills all others with the first rank that ends badly, and says so of each: the first one counts."""
+    """Yield the rank that srun reports as killed first; srun kills all others with it, and reports each."""
     of_srun = [line for line in result.lines if rank_of(line) is None]
     tasks = [match for match in map(_BY_SRUN.search, of_srun) if match]
     yield from (
@@ -310,7 +314,7 @@ def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], compla
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
-    """Ranks that had no memory to start with; the others were ended before they could say a word."""
+    """Yield ranks that had no memory to start; the others were ended before they could report anything."""
     for match in _of_themselves(CANNOT_START, result):
         if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
             cause = match["cause"]
@@ -318,7 +322,7 @@ def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
 
 
 def _failed_by_own_word(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Ranks that say that their memory is full, or that their device fails, where others only lost them."""
+    """Yield ranks that report a full memory or a failing device, if the others only lost their peers."""
     causes = {int(complaint["rank"]): complaint for complaint in complaints if _code(complaint["cause"])}
     spoke = {int(complaint["rank"]) for complaint in complaints}
     if len(causes) == len(spoke) or 2 * len(causes) > testbed.world_size:
@@ -345,7 +349,7 @@ def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
 
 
 def _left_in_silence(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """The rank that mpirun says ended first, where neither it nor another one says why."""
+    """Yield the rank that mpirun reports as the first to end, if no rank says why."""
     spoke = {int(complaint["rank"]) for complaint in complaints}
     has_cause = _gave_a_cause(complaints) or any(not finding.secondary for finding in result.findings)
     first = first_to_leave(result)
@@ -354,7 +358,7 @@ def _left_in_silence(result: MpiResult, testbed: Testbed, complaints: Complaints
 
 
 def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
-    """The rank that ended first with an error and its exit status, as mpirun says; None if it says neither."""
+    """Return the rank that ended first with an error and its exit status, as mpirun says; None if it says neither."""
     if result.timed_out:
         return None
     of_mpirun = "\n".join(line for line in result.lines if rank_of(line) is None)
@@ -363,7 +367,7 @@ def first_to_leave(result: MpiResult) -> tuple[int, int] | None:
 
 
 def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
-    """Nodes to which others lost their connection, and of which no rank says a word: it went first."""
+    """Yield nodes to which others lost their connection, and whose ranks report nothing: they ended first."""
     if result.timed_out or _gave_a_cause(complaints) or _of_themselves(CANNOT_START, result):
         return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}

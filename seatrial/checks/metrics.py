@@ -136,15 +136,15 @@ def add_metrics(metrics: Mapping[str, Metric]) -> None:
 
 
 def unit_of(metric: str) -> str | None:
-    """The unit that a metric is measured in; None for an unknown one."""
+    """Return the unit that a metric is measured in; None for an unknown one."""
     known = _ALL.get(metric)
     return known.unit if known else None
 
 
 def tolerance_of(measurement: Measurement) -> Tolerance:
-    """The check's own for that metric and kind of subject.
+    """Return the tolerance of a metric for a kind of subject.
 
-    Else one message size is a few timed iterations, and all else averages many.
+    Without one in the table: a message size is a few timed iterations, all else averages many.
     """
     usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
     metric = _ALL.get(measurement.metric)
@@ -154,5 +154,5 @@ def tolerance_of(measurement: Measurement) -> Tolerance:
 
 
 def is_repeated_only_low(measurement: Measurement, check: str) -> bool:
-    """Whether a reading that looks well is not worth another one, though few runs are known."""
+    """Return whether a reading that looks well is not repeated even if few runs are known."""
     return check in REPEATED_WHOLE or tolerance_of(measurement).coarse

@@ -33,7 +33,7 @@ _TAKEN = {*Suite.model_fields, "campaign", "launch", "localize", *(kind.name for
 
 
 def _accepted(name: str, check: Any) -> CheckType:
-    """The check of another package. Raises ValueError."""
+    """Return the check of another package. Raises ValueError."""
     if not isinstance(check, CheckType) or check.name != name or name in _TAKEN or not name.isidentifier():
         raise ValueError("must be a CheckType with the name of the entry point, a-z and _, which is not taken")
     if check.after != CONNECTIVITY.name:
@@ -105,5 +105,5 @@ def _compares(doubt: Doubt, testbed: Testbed) -> bool:
 
 
 def judged_by(check: Check, kind_by_node: Mapping[str, str]) -> Sequence[Judgement]:
-    """The check's own judgements of the numbers that it blames nodes for."""
+    """Return the check's own judgements of the numbers that it blames nodes for."""
     return next((kind.judged(check, kind_by_node) for kind in CHECKS if kind.name == check.name), ())

@@ -75,7 +75,7 @@ def fabrics(context: click.Context) -> Iterable[str]:
 
 @Completion
 def codes(context: click.Context) -> Iterable[str]:
-    """The codes of reasons, then the words of results, then the fields of cluster and suite files."""
+    """Yield the codes of reasons, then the words of results, then the fields of cluster and suite files."""
     from seatrial.checks.suites import SuiteFile
     from seatrial.config.cluster import Cluster
     from seatrial.config.fields import sections
@@ -98,7 +98,7 @@ def examples(context: click.Context) -> Iterable[str]:
 
 
 def _recorded() -> list[Any]:
-    """The newest rows of the history."""
+    """Return the newest rows of the history."""
     from seatrial.history import open_store
 
     with open_store() as store:
@@ -117,7 +117,7 @@ def runs(context: click.Context) -> Iterable[str]:
 
 @Completion
 def runs_up(context: click.Context) -> Iterable[str]:
-    """The runs whose nodes are up on this machine, newest first."""
+    """Return the runs whose nodes are up on this machine, newest first."""
     from seatrial.platforms import state as states
 
     return reversed(states.run_ids())
@@ -125,7 +125,7 @@ def runs_up(context: click.Context) -> Iterable[str]:
 
 @Completion
 def nodes_of_run(context: click.Context) -> Iterable[str]:
-    """The nodes of the run that is named before them."""
+    """Yield the nodes of the run that is named before them."""
     from seatrial.platforms import state as states
     from seatrial.runs.login import folder_of
 
@@ -136,7 +136,7 @@ def nodes_of_run(context: click.Context) -> Iterable[str]:
 
 @Completion
 def nodes_of_cluster(context: click.Context) -> Iterable[str]:
-    """The nodes that the last run of the cluster file had."""
+    """Yield the nodes that the last run of the cluster file had."""
     from seatrial.config.cluster import load_cluster
     from seatrial.history import open_store
 

@@ -44,7 +44,7 @@ def diagnose(files: tuple[Path, ...], ranks: int | None, as_json: bool) -> NoRet
 
 
 def _merged(files: tuple[Path, ...]) -> "Iterator[RankTrace]":
-    """One trace for each rank; a later file's replaces an earlier one's."""
+    """Yield one trace for each rank; a later file's replaces an earlier one's."""
     by_rank = {}
     for path in _plain_files(files):
         for trace in _read(path):
@@ -53,13 +53,13 @@ def _merged(files: tuple[Path, ...]) -> "Iterator[RankTrace]":
 
 
 def _plain_files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """The files, and those in the folders."""
+    """Yield the files, and those in the folders."""
     for path in paths:
         yield from sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else (path,)
 
 
 def _read(path: Path) -> "list[RankTrace]":
-    """The traces in a file. Raises InputError for one that cannot be read, or that is no dump and no log."""
+    """Return the traces in a file. Raises InputError for one that cannot be read, or that is no dump and no log."""
     from seatrial.checks.training.stuck import read_stuck
     from seatrial.readers.flight_recorder import NoDump, read_dump, read_watchdog
 
@@ -84,7 +84,7 @@ def _read(path: Path) -> "list[RankTrace]":
 
 
 def _show(found: "list[Late]", traces: "list[RankTrace]") -> None:
-    """A line for each rank, and its next step."""
+    """Print a line for each rank, with its next step."""
     from seatrial.model.reason import Reason
     from seatrial.model.result import NextStep, next_line
     from seatrial.readers.flight_recorder import circle

@@ -61,7 +61,7 @@ def explain(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _fields_named(name: str) -> list[dict[str, Any]]:
-    """Each field with that path or name."""
+    """Return each field with that path or name."""
     found: dict[tuple[str, Field], list[str]] = {}
     for path, field, file in _fields():
         if name in (path, field.name):
@@ -70,7 +70,7 @@ def _fields_named(name: str) -> list[dict[str, Any]]:
 
 
 def _fields() -> "Iterator[tuple[str, Field, str]]":
-    """The path of each field, and the kind of file that has it."""
+    """Yield the path of each field, and the kind of file that has it."""
     from seatrial.checks.suites import SuiteFile
     from seatrial.config.cluster import Cluster
     from seatrial.config.fields import sections

@@ -56,7 +56,7 @@ def localize(logs: tuple[str, ...], history: str | None, days: int, html: Path |
 
 
 def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
-    """The tests in the logs. Raises InputError for a log that cannot be read, or if none lists its devices."""
+    """Return the tests in the logs. Raises InputError for a log that cannot be read, or if none lists its devices."""
     from seatrial.checks.localize.sources import files_of
 
     files = [file for path in paths for file in files_of(path)]
@@ -84,7 +84,7 @@ def _check_parts(tests: "list[GroupTest]") -> None:
 
 
 def _of_log(path: str) -> "list[GroupTest]":
-    """The tests in a log; none where nothing that is known was written."""
+    """Return the tests in a log; none where nothing that is known was written."""
     from seatrial.checks.localize.logs import tests_of
     from seatrial.checks.localize.sources import tests_of_file
     from seatrial.nccl import parse_text
@@ -106,7 +106,7 @@ def _stored(cluster: str, days: int) -> "list[GroupTest]":
 
 
 def _show(found: "Localization") -> None:
-    """The matrices, a line for each finding with the tests that convince, the next step, and the verdict last."""
+    """Print the matrices, each finding with the tests that convince, the next step, and the verdict last."""
 
     from seatrial.model.result import NextStep, next_line
     from seatrial.report.pairs import NODES_SHOWN

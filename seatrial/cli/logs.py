@@ -136,7 +136,7 @@ def judge(
 
 
 def _hints(read: "list[Log]") -> list[str]:
-    """The command that compares logs of parts of a cluster with each other, which a judge of one run does not."""
+    """Return the command to compare logs of parts of a cluster, which a judge of one run does not."""
     from seatrial.logs.cluster import are_of_parts
 
     if not are_of_parts([sweep for log in read for sweep in log.sweeps]):

@@ -41,7 +41,7 @@ _LOG = Path("logs", "run.log")
 
 
 def single_file(name: str) -> bytes:
-    """A zip archive that Python runs as a script; the same bytes each time.
+    """Return a zip archive that Python runs as a script; the same bytes each time.
 
     It holds the probe, those that it starts, and those that any of them imports.
     """
@@ -61,7 +61,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _with_imports(path: Path) -> Iterator[Path]:
-    """The file and the probes that it imports, and those that they import; no two import each other."""
+    """Yield the file and the probes that it imports, and those that they import; no two import each other."""
     yield path
     siblings = {sibling.stem: sibling for sibling in probes.PROBES}
     for node in ast.walk(ast.parse(path.read_text())):

@@ -93,7 +93,7 @@ def _not_passed(context: click.Context, run: str, suite: str, only: Sequence[str
 
 
 def _leave_on_signals() -> None:
-    """Have SIGTERM and SIGHUP end this process with their status while nothing is up; later ones are the same wish."""
+    """Have the first SIGTERM or SIGHUP end this process with its status while nothing is up; ignore later ones."""
 
     def leave(number: int, frame: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

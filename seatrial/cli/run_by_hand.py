@@ -138,7 +138,7 @@ def _steps(cluster: Cluster, suite: Suite, notify: bool) -> dict[str, str]:
 
 
 def _learn(handler: TerminalHandler, cluster: str, suite: str) -> None:
-    """Have the terminal say how long each step took last time, if the history knows."""
+    """Tell the terminal how long each step took last time, if the history knows."""
     with suppress(Exception), open_store() as store:  # the run itself says what is wrong with it
         if last := store.last_run(cluster, suite):
             handler.usual_s = load_result(Path(last.out)).timings
@@ -146,7 +146,7 @@ def _learn(handler: TerminalHandler, cluster: str, suite: str) -> None:
 
 @contextmanager
 def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
-    """Show what the logger `seatrial` says on standard error, and keep Prefect's own console quiet."""
+    """Show the records of the logger `seatrial` on standard error, and keep Prefect's own console quiet."""
     logger = logging.getLogger("seatrial")
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.addHandler(handler)
@@ -160,7 +160,7 @@ def _progress(handler: TerminalHandler, verbose: bool) -> Iterator[Console]:
 
 
 def _show(result: RunResult, folder: Path, as_json: bool, quiet: bool) -> None:
-    """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
+    """Print the summary; with `as_json` to standard error, and run.json alone to standard output."""
     from seatrial.report.terminal import closing_lines, show_summary, unwrapped
 
     console = unwrapped(Terminal(stderr=as_json, quiet=quiet))

@@ -268,7 +268,7 @@ class PlatformSettings(Strict):
 
 
 def _accepted(kind: str, model: Any) -> Any:
-    """The settings of another package's platform. Raises ValueError."""
+    """Return the settings of another package's platform. Raises ValueError."""
     if not issubclass(model, PlatformSettings) or get_args(model.model_fields["kind"].annotation) != (kind,):
         raise ValueError(f"must be PlatformSettings whose field kind is Literal[{kind!r}]")
     return model
@@ -366,15 +366,15 @@ class Cluster(Strict):
         yield from (f"faults: {problem}" for problem in fault_problems(self.faults, self.node_names()))
 
     def node_names(self) -> list[str]:
-        """The names nodes have when the platform does not give them others."""
+        """Return the names nodes have when the platform does not give them others."""
         return self.platform.node_names(self.nodes)
 
     def at(self, elapsed_s: float) -> "Cluster":
-        """The cluster after so much of a campaign: without the faults that begin later."""
+        """Return the cluster at a time of the campaign: without the faults that begin later."""
         return self.model_copy(update={"faults": tuple(f for f in self.faults if f.minute * 60 <= elapsed_s)})
 
     def without(self, names: Collection[str]) -> "Cluster | None":
-        """The cluster without those nodes; None if its platform cannot leave nodes out, or no node is left."""
+        """Return the cluster without those nodes; None if its platform cannot leave nodes out, or no node is left."""
         platform = self.platform.without(names, self.node_names())
         if platform is None or len(names) >= self.nodes:
             return None

@@ -90,7 +90,10 @@ def _place_all(
 
 
 def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
-    """`platform.volumes`; where other fields have the same path, of which holder: `platform.mounts, kind docker`."""
+    """Return where each section is: `platform.volumes`.
+
+    If fields share a path, with the kind of holder: `platform.mounts, kind docker`.
+    """
     held = Counter(path for of_model in places.values() for path, _ in of_model)
     titles = {}
     for name, of_model in places.items():
@@ -111,7 +114,7 @@ def _kind(model: Schema) -> str:
 
 
 def _references(field: Any) -> list[str]:
-    """The names of the models that a field may hold."""
+    """Return the names of the models that a field may hold."""
     if isinstance(field, dict):
         own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
         inner = (value for key, value in field.items() if key not in ("discriminator", "default"))

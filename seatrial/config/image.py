@@ -128,7 +128,7 @@ def _legal_build(value: str) -> str:
 
 
 def _folder(build: str) -> Path:
-    """A name under images/, or a path from where the command is run."""
+    """Return a name under images/, or a path from where the command is run."""
     return Path(build).expanduser() if "/" in build or build in (".", "..") else IMAGES / build
 
 

@@ -52,7 +52,7 @@ def problems(errors: Sequence[Any], model: type[BaseModel], document: yaml.Node 
 
 
 def _is_misspelt_field(error: Any, errors: Sequence[Any]) -> bool:
-    """Whether a field is missing because its name is misspelt, which is an error of its own."""
+    """Return whether a field is missing because its name is misspelt, which is an error of its own."""
     at, name = error["loc"][:-1], error["loc"][-1:]
     unknown = (e["loc"][-1] for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == at)
     return error["type"] == "missing" and any(nearest_of(str(other), name) for other in unknown)
@@ -247,7 +247,7 @@ def _mapping(text: str, path: Path) -> dict[str, Any]:
 
 
 class _UniqueKeyLoader(Loader):
-    """YAML silently keeps the last of two equal keys; a cluster file that says `nodes` twice is a mistake."""
+    """A loader that refuses duplicate keys; YAML silently keeps the last of two."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()

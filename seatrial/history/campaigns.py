@@ -73,12 +73,12 @@ class CampaignState:
         return replace(self, phases=(*self.phases[:-1], phase), left_out=(*self.left_out, *lost))
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as `seatrial status --json` prints it."""
+        """Return the state as `seatrial status --json` prints it."""
         times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "seen")}
         return {**asdict(self), **times, "spent_s": self.spent_s}
 
     def lines(self) -> list[str]:
-        """What `seatrial status` says of it."""
+        """Return what `seatrial status` shows of it."""
         hours, goal = self.spent_s / 3600, self.goal_s / 3600
         where = "ended" if self.ended else f"hour {hours:.2f} of {goal:.2f}"
         lines = [f"campaign {self.suite}: {where}, {len(self.counted)} phases"]

@@ -28,13 +28,13 @@ class MetricMinutes:
     readings: "NDArray[np.float32]"
 
     def packed(self) -> bytes:
-        """The readings in bytes, those of one place in the number together, which a compressor makes small."""
+        """Return the readings in bytes, those of one place in the number together, which a compressor makes small."""
         rounded = np.round(self.readings, _DIGITS).astype("<f4")
         return zlib.compress(rounded.view(np.uint8).reshape(-1, _BYTES).T.tobytes(), _LEVEL)
 
 
 def unpacked(metric: str, parts: Sequence[str], times_s: Sequence[float], packed: bytes) -> MetricMinutes:
-    """The readings of a row. Raises ValueError where they are not what the row says."""
+    """Return the readings of a row. Raises ValueError where they are not what the row says."""
     raw = zlib.decompressobj().decompress(packed, len(parts) * len(times_s) * _BYTES + 1)
     planes = np.frombuffer(raw, np.uint8).reshape(_BYTES, -1)
     readings = np.ascontiguousarray(planes.T).view("<f4").reshape(len(times_s), len(parts))

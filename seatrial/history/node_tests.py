@@ -62,8 +62,10 @@ def node_tests_of(result: RunResult) -> Iterator[NodeTest]:
 
 
 def _blamed(result: RunResult) -> dict[str, tuple[Verdict, str | None]]:
-    """The verdict and code of each node that a suspect names; inconclusive where it is not sure, or two nodes share
-    it."""
+    """Return the verdict and code of each node that a suspect names.
+
+    Inconclusive if the suspect is not sure, or two nodes share it.
+    """
     found: dict[str, tuple[Verdict, str | None]] = {}
     for suspect in merge_suspects(result.checks):
         own = suspect.verdict or result.verdict
@@ -78,7 +80,7 @@ def _blamed(result: RunResult) -> dict[str, tuple[Verdict, str | None]]:
 
 
 def _nodes_of(suspect: Suspect) -> list[str]:
-    """The nodes that a suspect is part of; none for a switch."""
+    """Return the nodes that a suspect is part of; none for a switch."""
     if suspect.kind == "switch":
         return []
     ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name]
@@ -86,7 +88,7 @@ def _nodes_of(suspect: Suspect) -> list[str]:
 
 
 def _unblamed(result: RunResult, *, is_alone: bool) -> tuple[Verdict, str | None]:
-    """The verdict and code of the nodes that nothing names."""
+    """Return the verdict and code of the nodes that no suspect names."""
     if result.verdict is Verdict.PASS:
         return Verdict.PASS, NOT_COMPARED if result.coverage.extent in (None, "none") else None
     if is_alone:

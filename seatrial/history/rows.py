@@ -35,7 +35,7 @@ class RunRow:
         return self.verdict is Verdict.PASS and self.judged not in (None, "all")
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as `seatrial history --json` prints it."""
+        """Return the row as `seatrial history --json` prints it."""
         times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "finished")}
         return {
             **asdict(self),

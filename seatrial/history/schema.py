@@ -58,7 +58,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    """`text` as a CleanText column keeps it."""
+    """Return `text` as a CleanText column stores it."""
     if text.isascii() and "\0" not in text:  # nearly all is
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
@@ -133,7 +133,7 @@ series = Table(
 
 
 def _place() -> list[Column[Any]]:
-    """Columns of a reading's key: run, series, and number within the series. Rows of one run lie together."""
+    """Return columns of a reading's key: run, series, and number within the series. Rows of one run lie together."""
     return [
         Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
         Column("series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False),

@@ -87,7 +87,7 @@ class RunJudge:
         return JudgedSeries(self._series, self._series.outcome()) if self._place else None
 
     def _number(self, name: str) -> Judgement | None:
-        """The judgement by what is known from elsewhere: physics, a pin, the catalog or the model."""
+        """Return the judgement by what is known from elsewhere: physics, a pin, the catalog or the model."""
         taken, pin = self._taken[name], self._knowledge.pinned.get(name)
         m = once(taken)[0]
         pinned = from_pin(m, pin) if pin else None
@@ -103,7 +103,7 @@ class RunJudge:
         return place is not None and self._judged is not None and self._judged.has_reference[place]
 
     def _judgement(self, name: str) -> Judgement | None:
-        """The harsher of the two, what is wrong with the number itself first."""
+        """Return the harsher judgement; a defect of the number itself comes first."""
         number = self._numbers[name]
         if not self._has_reference(name) or self._judged is None:
             return number
@@ -115,7 +115,7 @@ class RunJudge:
         return number if number.verdict.severity < own.verdict.severity or not is_noisy(number) else own
 
     def doubts(self) -> dict[str, list[Doubt]]:
-        """By check what to measure once more."""
+        """Return by check what to measure once more."""
         doubts: dict[str, list[Doubt]] = defaultdict(list)
         wanted = set() if self._judged is None else self._in_doubt(self._judged)
         for name, number in self._numbers.items():
@@ -127,7 +127,10 @@ class RunJudge:
         return dict(doubts)
 
     def _in_doubt(self, judged: JudgedSeries) -> set[str]:
-        """Numbers that take a whole check or show only large losses are repeated if they read low, others if unsure."""
+        """Return numbers to repeat.
+
+        Those that take a whole check, or show only large losses, are repeated if they read low; others if unsure.
+        """
         outcome, first = judged.outcome, judged.table.first
         low = outcome.doubtful & (outcome.value < outcome.expected - outcome.limit / 3)
         places = np.flatnonzero(outcome.doubtful | outcome.young).tolist()
@@ -136,7 +139,7 @@ class RunJudge:
         return {name for i, name in names.items() if low[i] or i not in only_low}
 
     def judged(self, checks: Sequence[Check]) -> list[Check]:
-        """The checks with what their numbers make of them."""
+        """Return the checks with the judgements of their numbers."""
         judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
         found = self._findings()
         blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
@@ -155,7 +158,7 @@ class RunJudge:
         ]
 
     def _findings(self) -> list[Finding]:
-        """What is found of this run's own series; that peers of other runs have moved as well is no news of today."""
+        """Return findings about this run's own series, without peers from other runs, which are not news."""
         if self._judged is None:
             return []
         found = []
@@ -172,7 +175,7 @@ class RunJudge:
     def _judged_check(
         self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[Reason]
     ) -> Check:
-        """`missing` says which numbers some nodes lack."""
+        """Judge one check; `missing` says which numbers some nodes lack."""
         judgements = self._with_own(check, judgements)
         recorded = {j.measurement.series() for j in check.judgements}
         new = {n: self._changed(j) for n, j in judgements.items() if not (is_sanity_pass(j) and n in recorded)}
@@ -200,7 +203,7 @@ class RunJudge:
         )
 
     def _with_own(self, check: Check, judgements: Mapping[str, Judgement]) -> Mapping[str, Judgement]:
-        """The harsher of the judge's judgements and the check's own of what it blames nodes for."""
+        """Return the harsher of the judge's judgements and the check's own for numbers it blames nodes for."""
         if not check.raw.suspects:
             return judgements
         from seatrial.checks.table import judged_by  # every check, with its way to the nodes
@@ -217,14 +220,14 @@ class RunJudge:
         return self._judged.table.first[place].series()
 
     def _changed(self, judgement: Judgement) -> Judgement:
-        """A bad number with what has changed of the software since the last pass, the first thing to look at."""
+        """Add to a bad number the software that has changed since the last pass, the first thing to look at."""
         past = self._knowledge.past
         if not past or not past.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
             return judgement
         return replace(judgement, reason=extended(judgement.reason, f"; changed with {past.changed}"))
 
     def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> Reason:
-        """What the votes say, with the groups of nodes that were compared apart, and what is watched."""
+        """Sum up the votes; name groups of nodes that were compared separately, and what is watched."""
         is_of_nodes = any(judgement.measurement.subject.nodes for judgement in new)
         groups = uncoded(self._knowledge.groups.words if is_of_nodes else "")
         names = {judgement.measurement.series() for judgement in new}
@@ -233,7 +236,7 @@ class RunJudge:
 
 
 def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
-    """Whether fewer than two readings agree on a number that is bad."""
+    """Return whether fewer than two readings agree on a number that is bad."""
     low, high = j.expected.low, j.expected.high
     outside = [(low is not None and m.value < low) or (high is not None and m.value > high) for m in taken]
     if len(taken) == 1:
@@ -242,7 +245,7 @@ def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
 
 
 def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:
-    """Who is to blame for the findings, and the nodes, GPUs and links that moved nothing while others did."""
+    """Return the suspects of the findings, and nodes, GPUs and links that measured 0 while others did not."""
     suspects = [suspect for finding in found for suspect in finding.suspects]
     measured = [j.measurement for j in judgements]
     moving = {(m.metric, m.unit, m.subject.kind) for m in measured if m.value > 0}

@@ -15,13 +15,13 @@ from seatrial.text.words import number, some_of
 
 
 def blamed_nodes(checks: Iterable[Check]) -> set[str]:
-    """The nodes that a check blames by itself: it may have taken them out, and its verdict says so."""
+    """Return the nodes that the check itself blames: it may have taken them out, and its verdict says so."""
     suspects = (suspect for check in checks for suspect in check.raw.suspects)
     return {node for suspect in suspects for node in Subject(cast(SubjectKind, suspect.kind), suspect.name).nodes}
 
 
 def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: set[str]) -> Iterator[Reason]:
-    """One reason per metric that some of the `nodes` (names, or how many) lack and other nodes have.
+    """Yield one reason per metric that some of the `nodes` (names, or how many) lack and other nodes have.
 
     Nothing is said of a check that did not pass by itself: it has said what it could not measure.
     """

@@ -43,7 +43,7 @@ def earlier_peers(
     hardware: Mapping[str, NodeHardware],
     measured: Sequence[Measurement],
 ) -> EarlierPeers | None:
-    """What to compare a run of few nodes with; None for a run that has peers, and where no other node was tested.
+    """Return what to compare a run of few nodes with; None if it has peers, or no other node was tested.
 
     Raises SeatrialError when the store cannot be read.
     """
@@ -75,7 +75,7 @@ def earlier_peers(
 
 
 def _readings(store: "Store", run_by_node: Mapping[str, str], measured: Sequence[Measurement]) -> Iterator[Measurement]:
-    """The newest accepted reading of each number, on each of the nodes."""
+    """Yield the newest accepted reading of each number, on each of the nodes."""
     shapes = list(_shapes(measured))
     wanted = [(run_id, _on_node(shape, node)) for node, run_id in run_by_node.items() for shape in shapes]
     run_ids = list(dict.fromkeys(run_by_node.values()))
@@ -89,7 +89,7 @@ def _readings(store: "Store", run_by_node: Mapping[str, str], measured: Sequence
 
 
 def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:
-    """One measurement for each number that a node and its GPUs have, whatever the node."""
+    """Yield one measurement for each number that a node and its GPUs have, whatever the node."""
     seen = set[tuple[object, ...]]()
     for m in measured:
         if m.subject.kind not in _PEER_KINDS:
@@ -102,6 +102,6 @@ def _shapes(measured: Sequence[Measurement]) -> Iterator[Measurement]:
 
 
 def _on_node(m: Measurement, node: str) -> Measurement:
-    """The same number of another node, or of the same GPU there."""
+    """Return the same number of another node, or of the same GPU there."""
     _, slash, part = m.subject.name.partition("/")
     return replace(m, subject=replace(m.subject, name=f"{node}{slash}{part}"))

@@ -53,14 +53,14 @@ class JudgedSeries:
 
     @property
     def bad(self) -> Bools:
-        """Which series read too low, by themselves or with their peers: they teach nothing."""
+        """Mask of the series that read too low, by themselves or with their peers; nothing is learned from them."""
         bad = self.outcome.bad.copy()
         for shift in self.outcome.shifts:
             bad[shift.members] |= shift.moved < -shift.limit
         return bad
 
     def judgement(self, i: int) -> Judgement:
-        """The judgement of a series that has a reference."""
+        """Return the judgement of a series that has a reference."""
         m, bad = self.table.first[i], self._bad[i]
         unproven = bool(self.unproven[i])
         code = "low-unproven" if unproven else f"worse-than-{self.source(i)}" if bad else "within-limit"
@@ -87,7 +87,7 @@ class JudgedSeries:
         )
 
     def measurement(self, i: int) -> Measurement:
-        """The series with the median of its readings."""
+        """Return the series with the median of its readings."""
         m = self.table.first[i]
         if self._times[i] < 2 and m.finite:
             return m
@@ -103,17 +103,17 @@ class JudgedSeries:
         return Verdict.FAIL if self._value[i] < self._low[i] - math.log(FAIL_FACTOR) else Verdict.DEGRADED
 
     def _distance(self, i: int) -> float:
-        """How much lower than expected the series reads, on average since it does."""
+        """Return how much lower than expected the series has read on average since the change."""
         start = int(self.outcome.start[i])
         return -float(self.outcome.loss[i]) if start else float(self._value[i] - self._centre[i])
 
     def _since(self, i: int) -> str:
-        """Since when a series is lower, and how sure that is; "" if it is since this run."""
+        """Say since when a series is lower, and how sure that is; "" if it is since this run."""
         start = int(self.outcome.start[i])
         return f", since {start + 1} runs ({self.confidence(i):.0%} sure)".replace("%", " %") if start else ""
 
     def watches(self, names: Container[str] | None = None) -> Iterator[Reason]:
-        """Yield what looks lower, and not surely enough to be bad, of the series `names` or of all."""
+        """Yield series that look lower but not surely enough to be bad, among `names` or all."""
         for i in np.flatnonzero(self.outcome.watched).tolist():
             m, runs = self.measurement(i), int(self.outcome.start[i]) + 1
             if names is not None and m.series() not in names:
@@ -131,7 +131,7 @@ class JudgedSeries:
         return "history" if self._runs[i] else "peers"
 
     def confidence(self, i: int) -> float:
-        """How sure it is that the series has become lower."""
+        """Return how sure it is that the series has become lower."""
         return round(float(self.outcome.confidence[i]), 2)
 
     def _against(self, i: int) -> str:
@@ -151,7 +151,7 @@ class JudgedSeries:
 
 
 def percent_words(distance: float, m: Measurement) -> str:
-    """How far a value is from another one, given the distance of their logs; of times, how much longer."""
+    """Format a ratio, given as the distance of logs, as percent lower or, of times, longer."""
     return f"{round(100 * abs(math.exp(-distance if m.better == 'lower' else distance) - 1), 1):g}"
 
 
@@ -164,7 +164,7 @@ def _side(m: Measurement) -> str:
 
 
 def findings(judged: JudgedSeries) -> list[Finding]:
-    """What is wrong: the worst first, and of equals what names a node, GPU or link."""
+    """Return the findings, the worst first, and of equals those that name a node, GPU or link."""
     outcome = judged.outcome
     found = [_moved_together(judged, shift) for shift in outcome.shifts if shift.moved < -shift.limit]
     alike, alone = _alike(judged, np.flatnonzero(outcome.bad).tolist())
@@ -184,7 +184,10 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 
 
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
-    """A finding for each group of peers of which more than a third, or all that share a fact, are low; and the rest."""
+    """Return a finding for each group of peers of which more than a third, or all that share a fact, are low.
+
+    And the rest.
+    """
     found, left = [], []
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
@@ -204,7 +207,7 @@ def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], lis
 
 
 def _holders(subjects: Iterable[Subject]) -> set[str]:
-    """The nodes of GPUs and nodes; links by their own names."""
+    """Return the nodes of GPUs and nodes; links by their own names."""
     return {subject.name if subject.kind == "link" else subject.nodes[0] for subject in subjects if subject.nodes}
 
 
@@ -241,7 +244,7 @@ def _without_nodes(m: Measurement) -> tuple[object, ...]:
 
 
 def _names(subjects: Sequence[Subject]) -> str:
-    """node-1, node-2 and 3 more; "gpu-0 of each" where it is the same GPU of many nodes."""
+    """Format names: "node-1, node-2 and 3 more", or "gpu-0 of each" for the same GPU of many nodes."""
     parts = {subject.name.partition("/")[2] for subject in subjects}
     if len(subjects) > 1 and len(parts) == 1 and "" not in parts:
         return f"{parts.pop()} of {len(subjects)} nodes"
@@ -249,7 +252,7 @@ def _names(subjects: Sequence[Subject]) -> str:
 
 
 def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
-    """One finding for each node, GPU, link or number of the whole cluster."""
+    """Yield one finding for each node, GPU, link or number of the whole cluster."""
     distance = judged.outcome.value - judged.outcome.expected
     by_subject: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
@@ -268,7 +271,10 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
 
 
 def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
-    """Who explains each bad number: a node for its own, for two and more of its GPUs and for most of its links."""
+    """Return the culprit of each bad number.
+
+    A node, for its own number, for two or more of its GPUs, and for most of its links.
+    """
     subjects = [judged.table.first[i].subject for i in bad]
     links = {subject.name for subject in subjects if subject.kind == "link"}
     measured: dict[str, set[str]] = defaultdict(set)

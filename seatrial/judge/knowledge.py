@@ -47,7 +47,7 @@ class Knowledge:
     peers: Sequence[Measurement] = ()
 
     def past_of(self, table: SeriesTable) -> Past:
-        """What earlier runs measured of the series of `table`, as logs."""
+        """Return what earlier runs measured of the series of `table`, as logs."""
         count = len(table.first)
         if self.past is None or not self.past.runs:
             none = np.empty((0, count))
@@ -68,8 +68,10 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """Which earlier runs compare: those of the same cluster and suite, before `started`. `nodes` are those of the run,
-    as run.json has them; `fingerprint` is its software."""
+    """The runs to compare with: those of the same cluster and suite, before `started`.
+
+    `nodes` are those of the run, as run.json has them; `fingerprint` is its software.
+    """
 
     cluster: str
     suite: str
@@ -79,7 +81,7 @@ class RunContext:
 
 
 def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext | None) -> Knowledge:
-    """What the store and the cluster's facts say about the measurements of `checks`."""
+    """Collect what the store and the cluster's facts say about the measurements of `checks`."""
     setup = with_links(setup)
     if context is None:
         return Knowledge(setup)
@@ -111,8 +113,10 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
 def _over_other_ranks(
     past: PastRuns, series: Sequence[Measurement], setup: Setup, store: "Store", context: RunContext
 ) -> PastRuns:
-    """The past with that of the same collective over another number of ranks where a series has none itself, carried
-    over by what the links allow of each."""
+    """Fill series without a past with that of the same collective over another number of ranks.
+
+    It is scaled by what the links allow for either number.
+    """
     empty = [i for i, m in enumerate(series) if is_busbw(m) and past.good[:, i].sum() < AGREEING] if past.runs else []
     earlier = at_other_ranks(store, context.cluster, [series[i] for i in empty]) if empty else {}
     at = [i for i in empty if earlier.get(series[i].series())]
@@ -130,13 +134,13 @@ def _over_other_ranks(
 
 
 def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
-    """The number of ranks that is nearest to that of `m`, with the name of its series."""
+    """Return the number of ranks that is nearest to that of `m`, with the name of its series."""
     ranks = int(m.conditions["ranks"])
     return min(earlier.items(), key=lambda item: abs(item[0] - ranks))
 
 
 def _rate(m: Measurement, then: int, setup: Setup) -> float:
-    """What the links allow of a busbw over what they allow of it over `then` ranks; 1 where they are unknown."""
+    """Return the ratio of what the links allow of a busbw now and over `then` ranks; 1 if unknown."""
     slots = max(1, setup.slots_per_node)
     earlier = replace(m, conditions={**m.conditions, "ranks": then})
     now_gb_s, then_gb_s = (
@@ -147,8 +151,10 @@ def _rate(m: Measurement, then: int, setup: Setup) -> float:
 
 
 def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
-    """The judged checks with what each plateau is of what the links allow; where nothing published compares, the
-    reason says what comes nearest."""
+    """Add to the judged checks which share of the links each plateau reaches.
+
+    If nothing published compares, the reason says what comes nearest.
+    """
     shown = [with_shares(check, setup) for check in checks]
     if not setup.gpus_per_node:
         return shown

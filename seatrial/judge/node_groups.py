@@ -26,11 +26,11 @@ class NodeGroups:
     facts_by_node: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def of(self, subject: Subject) -> tuple[str, ...]:
-        """The groups that the subject is part of: one, and of a link those of both ends."""
+        """Return the groups that the subject is part of: one, and of a link those of both ends."""
         return tuple(sorted({self.name_by_node.get(node, "") for node in subject.nodes}))
 
     def name_of(self, nodes: Iterable[str]) -> str:
-        """The name of the group that has these nodes and no others; "" if there is none."""
+        """Return the name of the group that has these nodes and no others; "" if there is none."""
         some = set(nodes)
         names = {self.name_by_node.get(node, "") for node in some}
         whole = [name for name in names if some == {n for n, its in self.name_by_node.items() if its == name}]
@@ -39,7 +39,7 @@ class NodeGroups:
         return self._shared_by(some)
 
     def _shared_by(self, some: set[str]) -> str:
-        """The fact that all of these nodes have, and few or none of the others of the run; "" if there is none."""
+        """Return the fact that all of these nodes share, and few or no others of the run; "" without one."""
         facts = set.intersection(*(set(self.facts_by_node.get(node, ())) for node in some)) if some else set()
         for fact in sorted(facts):
             holders = sum(fact in its for its in self.facts_by_node.values())
@@ -49,7 +49,7 @@ class NodeGroups:
 
     @property
     def words(self) -> str:
-        """2 groups by GPU model: 58 x H100, 6 x A100; "" where all nodes are alike."""
+        """The groups in words: "2 groups by GPU model: 58 x H100, 6 x A100"; "" if all nodes are alike."""
         sizes = Counter(self.name_by_node.values()).most_common()
         if len(sizes) < 2:
             return ""
@@ -61,10 +61,11 @@ class NodeGroups:
 
 
 def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
-    """Nodes of another model are another group, however few. Those of another driver or clock are one where they are
-    enough; a few stay with the others of their model, because a wrong driver or clock is a fault and no kind of node.
+    """Group nodes that are alike.
 
-    Nodes without a known model are held against the commonest one.
+    Nodes of another model are another group, however few. Those of another driver or clock are one if they are enough;
+    a few stay with the others of their model, because a wrong driver or clock is a fault and no kind of node. Nodes
+    without a known model are compared with the commonest one.
     """
     if not hardware:
         return NodeGroups()

@@ -42,7 +42,7 @@ _ROUNDED = 3  # readings for each distinct value, from which on they are rounded
 
 
 def members(group: Ints) -> list[Ints]:
-    """The places of the series of each group."""
+    """Return the places of the series of each group."""
     if not group.size:
         return []
     order = np.argsort(group, kind="stable")
@@ -50,7 +50,7 @@ def members(group: Ints) -> list[Ints]:
 
 
 def median_of(rows: Floats) -> Floats:
-    """The median of each column without its NaN; NaN for a column that has nothing else."""
+    """Return the median of each column without its NaN; NaN for a column that has nothing else."""
     count = np.isfinite(rows).sum(axis=0)
     if not count.any():
         return np.full(rows.shape[1], np.nan)
@@ -67,7 +67,7 @@ def finite(values: Floats) -> Floats:
 
 
 def typical(distances: Floats) -> float:
-    """The standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
+    """Return the standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
 
     If most are equal, readings are rounded, and the farthest tenth gives the scale.
     """
@@ -81,7 +81,7 @@ def typical(distances: Floats) -> float:
 
 
 def unsure(count: float) -> float:
-    """How much wider a limit is because its scale is learned from `count` distances.
+    """Return the factor by which a limit is wider because its scale is learned from `count` distances.
 
     The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6 count, because steps
     share readings (Cornish and Fisher, "Moments and cumulants in the specification of distributions", 1937).
@@ -90,9 +90,9 @@ def unsure(count: float) -> float:
 
 
 def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """The standard deviation of one reading of each series, and how many degrees of freedom it is known to.
+    """Return the standard deviation of one reading of each series, and the degrees of freedom it is known to.
 
-    It is that of its group, and more where the series is louder. `own` (M) are the medians of accepted runs.
+    It is that of its group, and more if the series is noisier. `own` (M) are the medians of accepted runs.
     """
     firsts = past.accepted(past.first)
     steps = np.abs(np.diff(np.vstack([firsts, tonight]), axis=0))
@@ -113,9 +113,9 @@ def noise_of(past: "Past", own: Floats, tonight: Floats, assumed: Floats, groups
 
 
 def _surer(steps: int, squares: float, degrees: float) -> float:
-    """By how much less than from `steps` alone the noise of a group is, since all its readings tell it as well.
+    """Return the factor by which the noise of a group shrinks because all its readings are evidence, not `steps` alone.
 
-    They do so if they scatter as much within runs as the first readings do from run to run.
+    They count if they scatter as much within runs as the first readings do from run to run.
     """
     as_known = squares * unsure(steps) ** 2  # in variances of the steps
     if not 1 / _ALIKE < as_known / max(degrees, 1) < _ALIKE:
@@ -126,7 +126,7 @@ def _surer(steps: int, squares: float, degrees: float) -> float:
 
 
 def _own_squares(past: "Past", rest: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """(M) the squares of the readings of each series in standard deviations, and their degrees of freedom."""
+    """Return the sum of squares of each series' readings (M), in standard deviations, and its degrees of freedom."""
     more = np.maximum(past.count - 1, 0) * past.good
     within = np.minimum(past.accepted(past.within) / noise**2, _MOST_WITHIN * more)
     once = past.good & (past.count == 1)
@@ -136,7 +136,7 @@ def _own_squares(past: "Past", rest: Floats, noise: Floats) -> tuple[Floats, Flo
 
 
 def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floats:
-    """(M) how many degrees of freedom the noise of peers counts for: the more, the less peers differ in it.
+    """Return (M) the degrees of freedom that the noise of peers counts for: the more, the less peers differ.
 
     From the scatter of the logs of variances beyond that of chance, which is 2 / degrees (Smyth, 2004), winsorised
     (Phipson et al., "Robust hyperparameter estimation protects against hypervariable genes", 2016).
@@ -160,9 +160,9 @@ def _prior_degrees(squares: Floats, degrees: Floats, groups: list[Ints]) -> Floa
 
 
 def moderated(squares: Floats, degrees: Floats, prior: Floats) -> tuple[Floats, Floats]:
-    """By how much each series is louder than its noise so far, known to `prior` degrees, and to how many it is then.
+    """Return by which factor each series is noisier than assumed, and the degrees of freedom; those so far are `prior`.
 
-    One that is louder than chance makes of any of them by itself counts with the least prior.
+    A series that is noisier than chance allows for any of them counts with the least prior.
     """
     mean = squares / np.maximum(degrees, 1)
     spread = 2 / (9 * np.maximum(degrees, 1))
@@ -173,7 +173,7 @@ def moderated(squares: Floats, degrees: Floats, prior: Floats) -> tuple[Floats, 
 
 
 def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> float:
-    """The noise of a group: by its steps from run to run, else by what peers differ by in this run, else as assumed."""
+    """Return the noise of a group: from its steps between runs, else from its peers in this run, else as assumed."""
     if tonight.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
         distances = finite(np.abs(rest))
         return typical(distances) * unsure(distances.size) if distances.size >= ENOUGH else assumed
@@ -185,11 +185,11 @@ def _scale(steps: Floats, rest: Floats, tonight: Floats, assumed: float) -> floa
 
 
 def shared(first: Floats, rest: Floats, count: Ints, readings: Ints, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """(G) the share of the noise's variance that all readings of a run have in common, and its standard error: that
-    of all groups together, but for a group that shows more than chance makes of that.
+    """Return (G) the share of the noise's variance that all readings of a run have in common, and its standard error.
 
-    `first` (T, M) are readings and `rest` the means of `count` others of the same runs, in standard deviations from the
-    mean of all `readings` (M) of the series, which makes their product less by one over that number.
+    It is that of all groups together, unless a group differs from it by more than chance. `first` (T, M) are readings
+    and `rest` the means of `count` others of the same runs, in standard deviations from the mean of all `readings` (M)
+    of the series, which makes their product less by one over that number.
     """
     both = np.isfinite(first) & np.isfinite(rest) & (np.abs(first) < STRAYING)
     x = np.where(both, first, 0.0) * np.sqrt(count)
@@ -205,7 +205,7 @@ def shared(first: Floats, rest: Floats, count: Ints, readings: Ints, groups: lis
 
 
 def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Ints]) -> Floats:
-    """(G) the variance of the location of several readings, over that of their mean if the noise were normal.
+    """Return (G) the variance of the location of several readings, over that of their mean with normal noise.
 
     It is 0.7 for Student's t with 4 degrees of freedom, and above 1 for noise of two humps. `scaled` (T, M) are
     locations of `count` readings in standard deviations of one from the mean of all runs.
@@ -225,9 +225,9 @@ def location_factor(scaled: Floats, count: Ints, share: Floats, groups: list[Int
 
 
 def healthy_readings(scaled: Floats, tonight: Floats, groups: list[Ints]) -> tuple[list[Floats], Floats]:
-    """By group what healthy readings are like, in standard deviations from what they should be, and how many stray.
+    """Return by group the deviations of healthy readings, in standard deviations, and the share that stray.
 
-    Few of a group stand for themselves together with those of all groups, and with this run's.
+    Few readings of a group are joined by those of all groups, and of this run.
     """
     everywhere = np.concatenate([*map(finite, (scaled, tonight))])
     healthy, strays = list[Floats](), np.empty(len(groups))
@@ -240,13 +240,13 @@ def healthy_readings(scaled: Floats, tonight: Floats, groups: list[Ints]) -> tup
 
 
 def share_of_strays(healthy: Floats) -> float:
-    """How many of such readings stray, in standard deviations from what they should be."""
+    """Return how many of such readings stray, given in standard deviations from what they should be."""
     beyond = int((np.abs(healthy) > STRAYING).sum())
     return max((beyond + 0.25) / (healthy.size + _PRIOR_READINGS), LEAST_STRAYS)
 
 
 def steps_of(rows: Floats, groups: list[Ints]) -> Floats:
-    """(G) how far two neighbours of rounded readings (T, M) are apart, on logs; 0 where readings are not rounded."""
+    """Return (G) the distance of neighbouring values of rounded readings (T, M), on logs; 0 if they are not rounded."""
     steps = np.zeros(len(groups))
     for number, at in enumerate(groups):
         values = finite(rows[:, at])

@@ -41,7 +41,7 @@ def judge_number(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | N
 
 
 def from_pin(measurement: Measurement, pin: "Pin") -> Baseline | None:
-    """The baseline of `pin`; None where it leaves the bad side open or speaks of another unit."""
+    """Return the baseline of `pin`; None where it leaves the bad side open or speaks of another unit."""
     bound = pin.high if measurement.better == "lower" else pin.low
     if bound is None or pin.unit != measurement.unit:
         return None
@@ -51,7 +51,7 @@ def from_pin(measurement: Measurement, pin: "Pin") -> Baseline | None:
 
 
 def _insane(m: Measurement) -> Judgement | None:
-    """Numbers that no cluster yields; None for those that one does."""
+    """Return a judgement of a number that no cluster yields; None for any other."""
     if not m.finite:
         return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=measured(m)))
     if not m.above_zero or m.value > 0:
@@ -67,7 +67,7 @@ def _insane(m: Measurement) -> Judgement | None:
 
 
 def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
-    """A value that the links have no room for was not measured over those links."""
+    """Return a judgement of a value above what the links allow: it was not measured over those links."""
     for limit in baselines:
         if limit.source == "physics" and limit.high is not None and m.value > limit.high:
             reason = Reason.of("above-physics", comparison=_compared(m, limit))

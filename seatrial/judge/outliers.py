@@ -116,7 +116,7 @@ def judge(reference: Reference, readings: Floats) -> Outcome:
 
 
 def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:
-    """Which peers moved together; by how much each of M series moved with them, and the error of that."""
+    """Return which peers moved together; by how much each of M series moved with them, and the error of that."""
     shifts, moved, unsure = list[Shift](), np.zeros(distance.shape[1]), np.zeros(distance.shape[1])
     # Few runs may all have been strays, so that peers are two lots by their past alone.
     apart = distance + np.where(reference.runs < ENOUGH, reference.expected - reference.peers, 0.0)
@@ -144,8 +144,11 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
 
 
 def _parted(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None:
-    """The slower ones of peers that are two lots: a third at least on either side of a gap that is far wider than what
-    readings of one series differ by. A median and its scale are no help there, since both break down at a half."""
+    """Return the slower group if peers form two groups.
+
+    Each has at least a third of the peers, and the gap between them is far wider than readings of one series differ by.
+    A median and its scale do not show that, since both break down at a half.
+    """
     values, few = median_of(distance[:, at]), max(AGREEING, int(np.ceil(MINORITY * at.size)))
     if at.size < 2 * few or len(distance) < 2 or not np.isfinite(values).all():
         return None
@@ -170,7 +173,10 @@ def _parted(distance: Floats, at: Ints, known: bool, cap: float) -> Shift | None
 
 
 def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, against: Against) -> Shift:
-    """Whether the median of `members` is below the limit in enough rounds of readings, or in the run before as well."""
+    """Return how `members` moved together.
+
+    It is bad if their median is below the limit in enough rounds of readings, or in the run before as well.
+    """
     limit = min(limit, float(reference.cap[members[0]]))
     taken = 2 * np.isfinite(distance[:, members]).sum(axis=1) >= members.size
     rounds = median_of(distance[taken][:, members].T) if taken.any() else np.zeros(1)

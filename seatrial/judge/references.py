@@ -59,15 +59,18 @@ class Past:
         return np.where(self.good, rows, np.nan)
 
     def less(self, season: Floats) -> Self:
-        """The same without `season` (T, M)."""
+        """Return the past less `season` (T, M)."""
         first, rest, location = (rows - season for rows in (self.first, self.rest, self.location))
         return replace(self, first=first, rest=rest, location=location)
 
 
 @dataclass(frozen=True, slots=True)
 class ThisRun:
-    """The M series of a run: the first two readings, which series are peers (`group`, numbered from 0), the noise that
-    is `assumed` where data are too few, and how far (`cap`, on logs) a limit may lie from what is expected."""
+    """The M series of a run.
+
+    `first` and `second` are readings, `group` numbers the peers from 0, `assumed` is the noise if data are too few, and
+    `cap`, on logs, is how far a limit may be from what is expected.
+    """
 
     first: Floats
     second: Floats
@@ -76,7 +79,7 @@ class ThisRun:
     cap: Floats
 
     def less(self, season: Floats) -> Self:
-        """The same without `season` (M)."""
+        """Return the run less `season` (M)."""
         return replace(self, first=self.first - season, second=self.second - season)
 
 
@@ -125,7 +128,7 @@ class Reference:
 
 
 def learn(past: Past, current: ThisRun) -> Reference:
-    """The references of this run's series."""
+    """Return the references of this run's series."""
     groups = members(current.group)
     seasons = seasons_of(past.location, past.good, past.weekday, groups)[:, current.group]
     past, current = past.less(seasons[:-1]), current.less(seasons[-1])
@@ -163,13 +166,12 @@ def learn(past: Past, current: ThisRun) -> Reference:
 
 
 def _has_past(runs: Ints, group: Ints) -> Bools:
-    """Whether the group of each series is small, or more than one of it was measured before."""
+    """Return whether the group of each series is small, or more than one of it was measured before."""
     return np.asarray((np.bincount(group, runs > 0) > 1) | (np.bincount(group) < ENOUGH))[group]
 
 
 def _lasting(share: Floats, doubt: Floats, runs: int) -> Floats:
-    """(S, G) how far what lasts for runs takes the mean since each start from the level before, over the noise's
-    variance.
+    """Return (S, G) the variance that lasting noise adds to the mean since each start, over the noise's variance.
 
     `share` of that is how far it takes runs from the mean of all of them, which is less, because what lasts moves that
     mean as well. Of a share that its error explains nothing is left (James and Stein, positive part), but half of that.
@@ -187,7 +189,7 @@ def _lasting(share: Floats, doubt: Floats, runs: int) -> Floats:
 
 
 def _levels(accepted: Floats, weights: Floats, peers: Floats, spread: Floats, lasting: Floats) -> tuple[Floats, Floats]:
-    """(S, M) the level before each start, and the standard deviation of a healthy one around it."""
+    """Return (S, M) the level before each start, and the standard deviation of a healthy one around it."""
     means, sums, runs = _means(accepted, weights)
     levels, doubts = np.full((len(STARTS), peers.size), np.nan), np.full((len(STARTS), peers.size), np.nan)
     for nth, start in enumerate(STARTS[len(accepted) >= STARTS].tolist()):
@@ -199,7 +201,7 @@ def _levels(accepted: Floats, weights: Floats, peers: Floats, spread: Floats, la
 
 
 def _means(accepted: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """(T + 1, M) the Huber mean of the first 0, 1, ... runs, the sum of their weights, and how many they are.
+    """Return (T + 1, M) the Huber mean of the first 0, 1, ... runs, the sum of their weights, and their number.
 
     A run that read low was read more often. The mean by number of readings stays right for all that (Wald, "On
     cumulative sums of random variables", 1944), as a median of runs does not.
@@ -215,7 +217,7 @@ def _means(accepted: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _drawn(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """The level drawn to that of the peers, and the part of its own in it; NaN where too little is known."""
+    """Return the level shrunk towards that of the peers, and the weight of its own; NaN if too little is known."""
     weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
     # Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
     most = error * np.maximum(ENOUGH / np.maximum(runs, 1), 1.0)

@@ -113,7 +113,7 @@ class Tonight:
         )  # fmt: skip
 
     def _losses(self) -> tuple[Floats, Floats, Floats]:
-        """(S, M) by start: the loss, its standard error, and what of that no further reading of this run takes away."""
+        """Return (S, M) by start: the loss, its standard error, and the part of it that no further reading reduces."""
         reference, past = self.reference, self.reference.past
         weights = _weight(self.count, self.noise, reference)
         sums = weights * self.location
@@ -135,7 +135,7 @@ class Tonight:
         return np.stack(losses), np.stack(errors), np.stack(kept)
 
     def _less_common(self, loss: Floats, error: Floats, alone: Floats) -> tuple[Floats, Floats, Floats]:
-        """The same less what the known peers lost on average beyond chance, which is the fault of none of them.
+        """Subtract the loss that all known peers have on average beyond chance: none of them is at fault.
 
         Fleets that have not drifted yet are not taken to drift (empirical Bayes), but for what is beyond two standard
         deviations of that.
@@ -156,14 +156,14 @@ class Tonight:
         return loss, error, alone
 
     def _agree(self, best: Ints) -> Bools:
-        """Whether there are three readings at least since the start."""
+        """Return whether there are three readings at least since the start."""
         past, total = self.reference.past.count, self.count.copy()
         for i in np.flatnonzero(STARTS[best] > 0).tolist():
             total[i] += past[-STARTS[best[i]] :, i].sum()
         return np.asarray(total >= AGREEING)
 
     def _ratio(self, i: int, nth: int, loss: float) -> float:
-        """The log likelihood ratio of a loss against none, of the readings of series `i` since that start.
+        """Return the log likelihood ratio of a loss against none, of the readings of series `i` since that start.
 
         It is that of noise with long tails, less what healthy readings of the group yield on average, so that noise of
         another shape is not taken for a loss.
@@ -189,7 +189,7 @@ class Tonight:
 
 
 def _discount(margins: Floats) -> float:
-    """By how much less evidence is enough since several series have it: the log of their number.
+    """Return by how much less evidence is enough because several series have it: the log of their number.
 
     Of k series that are blamed, k times as many may be false ones (Benjamini and Hochberg, "Controlling the false
     discovery rate", 1995). `margins` are the log likelihood ratios less what one series needs.
@@ -201,18 +201,18 @@ def _discount(margins: Floats) -> float:
 
 
 def _weight(count: Ints, noise: Floats, reference: Reference) -> Floats:
-    """One over the variance of the location of so many readings of each series."""
+    """Return one over the variance of the location of so many readings of each series."""
     factor = np.where(count >= AGREEING, reference.factor[reference.group], 1.0)
     return np.asarray(count / (factor * noise**2))
 
 
 def _needed(confidence: float, quantile: float) -> float:
-    """The square of the distance, in standard errors, from which on a change may reach that confidence."""
+    """Return the square of the distance, in standard errors, that a change of that confidence needs at least."""
     return float(max(quantile**2 - 2 * np.log(SURE / (1 - SURE) / (confidence / (1 - confidence))), 0.0))
 
 
 def _locations(readings: Floats, count: Ints) -> Floats:
-    """The location of the readings of each column, of which the first `count` were taken."""
+    """Return the location of the readings of each column, of which the first `count` were taken."""
     located = np.full(count.shape, np.nan)
     for taken in np.unique(count[count > 0]).tolist():
         at = np.flatnonzero(count == taken)
@@ -221,7 +221,7 @@ def _locations(readings: Floats, count: Ints) -> Floats:
 
 
 def _log_ratio(scaled: Floats | float, loss: Floats | float) -> Floats:
-    """The log likelihood ratio of readings, in standard deviations from their level, of a loss against none.
+    """Return the log likelihood ratio of readings, in standard deviations from their level, of a loss against none.
 
     Of Student's t with `_TAILS` degrees of freedom (Lange, Little and Taylor, "Robust statistical modeling using the t
     distribution", 1989): what lies far below the loss says little about it.
@@ -231,18 +231,18 @@ def _log_ratio(scaled: Floats | float, loss: Floats | float) -> Floats:
 
 
 def _if_stray(loss: Floats | float, share: Floats | float) -> Floats:
-    """The log of the likelihood ratio that healthy readings have on average, were all strays as low as the loss."""
+    """Return the log of the mean likelihood ratio of healthy readings if all strays were as low as the loss."""
     return np.asarray(np.log1p(share * np.exp(_log_ratio(-loss, loss))))
 
 
 def _healthy_yield(healthy: Floats, loss: float, strays: float) -> float:
-    """The same, or that of `healthy` readings where it is more."""
+    """Return the mean log likelihood ratio of healthy readings: as computed or as `healthy` shows, the larger one."""
     seen = float(np.mean(np.exp(_log_ratio(healthy, loss)))) if healthy.size else 1.0
     return max(float(_if_stray(loss, strays)), math.log(seen))
 
 
 def _with_scatter(reference: Reference, distance: Floats, value: Floats, count: Ints) -> Floats:
-    """The noise, larger where this run's own readings of a series scatter more."""
+    """Return the noise, increased if this run's own readings of a series scatter more."""
     squares = np.nansum((distance - value) ** 2, axis=0) / reference.noise**2
     many = count >= AGREEING
     louder, _ = moderated(np.where(many, squares, 0.0), np.where(many, count - 1, 0), reference.degrees)

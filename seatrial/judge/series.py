@@ -34,7 +34,7 @@ class SeriesTable:
 
     @classmethod
     def of(cls, first: Sequence[Measurement], groups: NodeGroups) -> Self:
-        """Nodes, GPUs and links of like nodes that measure the same are peers; anything else is alone."""
+        """Make the table; nodes, GPUs and links of like nodes that measure the same are peers, all else is alone."""
         numbers: dict[object, int] = {}
         keys = (peer_key(m, groups) if m.subject.kind in PEERS else i for i, m in enumerate(first))
         tolerances = [tolerance_of(m) for m in first]
@@ -52,12 +52,12 @@ class SeriesTable:
         return np.asarray(self.sign * np.log(np.where((values > 0) & np.isfinite(values), values, np.nan)))
 
     def value(self, i: int, log: float) -> float:
-        """The value of series `i` in its unit."""
+        """Return the value of series `i` in its unit."""
         return math.exp(float(self.sign[i]) * log)
 
 
 def peer_key(m: Measurement, groups: NodeGroups) -> tuple[object, ...]:
-    """What peers have in common."""
+    """Return what peers have in common."""
     return m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items()), groups.of(m.subject)
 
 
@@ -72,7 +72,7 @@ class SeriesJudge:
 
     @property
     def reference(self) -> Reference:
-        """What the series should read. Learned from the first two readings of this run as well, and then kept."""
+        """What the series should read, learned from the past and the first two readings of this run, and then kept."""
         if self._reference is None:
             rows = np.vstack([self.readings[:2], np.full((2, len(self.table.first)), np.nan)])
             self._reference = learn(
@@ -98,7 +98,7 @@ class SeriesJudge:
 
 
 def carried(place: int, series: Sequence[Measurement], known: Bools) -> int:
-    """The place of the same collective over another number of ranks that is `known`, the last one; else `place`.
+    """Return the last place of the same collective over another number of ranks that is `known`; else `place`.
 
     A ring's busbw is what its links carry, whatever their number, so it is the same.
     """

@@ -25,7 +25,7 @@ UNKNOWN_DAY = -1
 
 
 def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
-    """(T, G) from (T, M): by how much the known peers of each group moved together; 0 where they are too few."""
+    """Return (T, G) by how much the known peers of each group moved together, from (T, M); 0 if they are too few."""
     shifts = np.zeros((len(distance), len(groups)))
     for number, at in enumerate(groups):
         known = at[runs[at] > 0]
@@ -38,13 +38,15 @@ def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
 
 
 def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
-    """The shifts without what chance makes of them: nothing is left of one below two standard errors (James and Stein,
-    positive part)."""
+    """Shrink shifts by what chance explains (James and Stein, positive part).
+
+    Those below two standard errors become 0.
+    """
     return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2))
 
 
 def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
-    """(G) how far a group's median lies from its past by chance, one standard deviation; runs teach it."""
+    """Return (G) the standard deviation by chance of a group's median from its past, learned from earlier runs."""
     together = np.empty(len(groups))
     for number, at in enumerate(groups):
         seen = finite(np.where(shifts[:, number] != 0, shifts[:, number], np.nan))
@@ -56,7 +58,7 @@ def scatter_of(shifts: Floats, noise: Floats, assumed: Floats, groups: list[Ints
 
 
 def drift_of(shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups: list[Ints]) -> Floats:
-    """(G) the standard deviation of what peers move by together: the scatter of their medians less that of chance.
+    """Return (G) the standard deviation of common moves of peers: the scatter of their medians less that of chance.
 
     By the method of moments, and one standard error more.
     """
@@ -75,7 +77,7 @@ def drift_of(shifts: Floats, count: Ints, noise: Floats, assumed: Floats, groups
 
 
 def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints]) -> Floats:
-    """(T + 1, G) what the weekday of each run and of this one adds to the readings of peers, or of a series alone.
+    """Return (T + 1, G) what the weekday of each run, and of this one, adds to readings of peers or of a lone series.
 
     The median of the runs of a weekday less that of all weekdays, as in the seasonal part of STL (Cleveland et al.,
     1990), without what chance makes of it. It takes two runs of the weekday.
@@ -102,6 +104,6 @@ def seasons_of(location: Floats, good: Bools, weekday: Ints, groups: list[Ints])
 
 
 def _median_of_two(values: Floats) -> float:
-    """The median of two values or more; NaN of fewer."""
+    """Return the median of two values or more; NaN of fewer."""
     known = finite(values)
     return float(np.median(known)) if known.size > 1 else np.nan

@@ -27,7 +27,7 @@ class Slope:
 
 
 def theil_sen(times: "NDArray[np.float64]", readings: "NDArray[np.float64]") -> Slope:
-    """The slope of one series; NaN is no reading. Raises ValueError for fewer than two readings."""
+    """Return the slope of one series; NaN is no reading. Raises ValueError for fewer than two readings."""
     known = np.isfinite(readings)
     times, readings = times[known], readings[known]
     first, second = np.triu_indices(len(times), 1)
@@ -42,7 +42,7 @@ def theil_sen(times: "NDArray[np.float64]", readings: "NDArray[np.float64]") -> 
 
 
 def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """The two-sided p of no trend, for each column of `readings`, whose rows are in the order of time."""
+    """Return the two-sided p of no trend, for each column of `readings`, whose rows are in the order of time."""
     first, second = np.triu_indices(len(readings), 1)
     at_once = max(1, _AT_ONCE // max(1, len(first)))
     score = np.zeros(readings.shape[1])
@@ -58,5 +58,5 @@ def mann_kendall(readings: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 
 def _variance(count: int) -> float:
-    """The variance of Kendall's score without a trend and without ties."""
+    """Return the variance of Kendall's score without a trend and without ties."""
     return count * (count - 1) * (2 * count + 5) / 18

@@ -22,7 +22,7 @@ _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
 
 
 def summary(check: Check, judged: Sequence[Judgement], counted: Sequence[Judgement], *notes: Reason) -> Reason:
-    """The check's own words first, then the worst judgement, or what all of them rest on, with `notes`."""
+    """Return the check's own words first, then the worst judgement, or what all of them rest on, with `notes`."""
     if not counted:
         rest = join((check.reason, rests_on(judged), *notes))
         return rest if check.verdict is Verdict.PASS else check.reason
@@ -40,7 +40,7 @@ def is_sanity_pass(judgement: Judgement) -> bool:
 
 
 def rests_on(judgements: Sequence[Judgement]) -> Reason:
-    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
+    """Say what a passing check was compared with, what was repeated, and which single sizes were let pass."""
     sources = sorted({j.source for j in judgements if j.compared})
     compared = {_named(j) for j in judgements if j.compared}
     without = [name for name in dict.fromkeys(map(_named, judgements)) if name not in compared]
@@ -58,12 +58,12 @@ def rests_on(judgements: Sequence[Judgement]) -> Reason:
 
 
 def _named(judgement: Judgement) -> str:
-    """What a judgement is of, as a check counts what has no baseline."""
+    """Return what a judgement is of, as a check counts numbers without a baseline."""
     return judgement.measurement.operation or metric_name(judgement.measurement.metric)
 
 
 def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """The judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
+    """Return the judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
     alone, votes = [], defaultdict(list)
     for judgement in judgements:
         if _is_vote(judgement):
@@ -79,14 +79,14 @@ def _is_vote(judgement: Judgement) -> bool:
 
 
 def _sweep(judgement: Judgement) -> tuple[object, ...]:
-    """What the sizes of one sweep have in common; its latency is the smallest size over again."""
+    """Return what the sizes of one sweep have in common; its latency is a repeat of the smallest size."""
     m = judgement.measurement
     shared = tuple(m.conditions.get(key) for key in ("operation", "arm", "dtype", "ranks"))
     return (m.subject, *shared)
 
 
 def _agreeing(group: list[Judgement]) -> list[Judgement]:
-    """The bad sizes of one sweep at the verdict that at least half of its sizes (and two, if it has two) reach."""
+    """Return the bad sizes of one sweep, at the verdict that half of its sizes reach (at least two, if it has two)."""
     sizes = {_size(j) for j in group}
     needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
     for verdict in (Verdict.FAIL, Verdict.DEGRADED):
@@ -101,7 +101,7 @@ def _size(judgement: Judgement) -> object:
 
 
 def _order(judgement: Judgement) -> tuple[int, bool, float]:
-    """Worst verdict first, numbers that count alone before single sizes, the largest factor first."""
+    """Return a sort key: the worst verdict, numbers that count alone before single sizes, the largest factor."""
     ratio = 1 + (judgement.deviation or 0.0)
     distance = abs(log(ratio)) if ratio > 0 else float("inf")
     return judgement.verdict.severity, _is_vote(judgement), -distance

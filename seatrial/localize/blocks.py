@@ -17,7 +17,7 @@ _EXPECTED = 0.3  # in a fleet with a fault
 
 
 def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
-    """The best set of nodes for each address and each socket, where it has enough of them and not all."""
+    """Return the best set of nodes for each address and each socket, where it has enough of them and not all."""
     ends = _ends(observed.tests)
     times = Counter(node for test in observed.tests for node in dict.fromkeys(test.nodes))
     sets = _sets(ends)
@@ -43,7 +43,7 @@ def block_columns(observed: Observed, likelihood: Likelihood) -> list[Column]:
 
 
 def _uplink(block: Column, tests: tuple[GroupTest, ...]) -> list[Column]:
-    """The same block where tests are fine whose nodes all are in it with the same GPUs: only its uplinks are slow."""
+    """Return the block with only its tests to the outside, if it has others too: then only its uplinks are slow."""
     inside = set(block.cause.nodes)
     outside = [i for i in block.tests.tolist() if tests[i].crossed or not inside.issuperset(tests[i].nodes)]
     if not 0 < len(outside) < len(block.tests):
@@ -52,7 +52,7 @@ def _uplink(block: Column, tests: tuple[GroupTest, ...]) -> list[Column]:
 
 
 def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:
-    """The tests in which a node took part with an address."""
+    """Return the tests in which a node took part with an address."""
     ends: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, test in enumerate(tests):
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
@@ -62,7 +62,7 @@ def _ends(tests: tuple[GroupTest, ...]) -> dict[tuple[str, str], list[int]]:
 
 
 def _sets(ends: dict[tuple[str, str], list[int]]) -> list[tuple[str, ...]]:
-    """Each address, those that always took part together as one, and those of each socket."""
+    """Return each address, those that always took part together as one, and those of each socket."""
     where: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for (node, address), tests in ends.items():
         where[address] += [(node, test) for test in tests]
@@ -76,7 +76,7 @@ def _sets(ends: dict[tuple[str, str], list[int]]) -> list[tuple[str, ...]]:
 
 
 def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) -> tuple[Ints, Ints, list[str]]:
-    """Pairs of a test and a node with one of the addresses, and the names of these nodes."""
+    """Return pairs of a test and a node with one of the addresses, and the names of these nodes."""
     by_node: dict[str, set[int]] = defaultdict(set)
     for (node, address), where in ends.items():
         if address in addresses:
@@ -88,7 +88,7 @@ def _places(ends: dict[tuple[str, str], list[int]], addresses: tuple[str, ...]) 
 
 
 def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: float) -> Bools:
-    """The nodes that the tests speak for: first those slow by themselves, then each by what only it explains.
+    """Return the nodes of a block: first those slow by themselves, then each by tests that it alone explains.
 
     Fewer than `least` are left as they are.
     """
@@ -113,12 +113,12 @@ def _members(ratio: Floats, tests: Ints, nodes: Ints, count: int, least: float) 
 
 
 def _least(of: int, addresses: int) -> float:
-    """The number of nodes, of all with the addresses, that are more likely one fault than a few single ones."""
+    """Return the number of nodes from which one fault is likelier than a few single ones."""
     return _LEAST_SOCKETS if addresses > 1 else max(_LEAST_LEAF, _LEAST_SHARE * of)
 
 
 def _column(addresses: tuple[str, ...], nodes: tuple[str, ...], tests: Ints, of: int, sets: int) -> Column:
-    """Each number of nodes is as likely, and each choice of them."""
+    """Make the column; each number of nodes is equally likely, and each choice of them."""
     choices = lgamma(of + 1) - lgamma(len(nodes) + 1) - lgamma(of - len(nodes) + 1)
     log_prior = log(_EXPECTED / sets / of) - choices
     kind: CauseKind = "socket" if len(addresses) > 1 else "leaf"

@@ -59,7 +59,7 @@ class Column:
 
 
 def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Column]:
-    """All causes of which a test was slow or failed, save cuts that no `groups` show.
+    """Return all causes of which a test was slow or failed, save cuts that no `groups` show.
 
     Those are nodes that share a switch, by its name.
     """
@@ -79,7 +79,7 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
 
 
 def telling(candidates: Iterable[Column], observed: Observed) -> list[Column]:
-    """The columns without the tests of a kind of which the cause would slow all: their level would be as slow."""
+    """Leave out the tests of a kind if the cause slows all of them: their level would be as slow."""
     fewer = []
     for column in candidates:
         tests = column.tests
@@ -92,7 +92,7 @@ def telling(candidates: Iterable[Column], observed: Observed) -> list[Column]:
 
 
 def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[Column]:
-    """The plausible columns, and for those with slow tests and fine ones others that slow a share of their tests."""
+    """Return the plausible columns, and for those with slow and fine tests others that slow a share of their tests."""
     explained = np.zeros(len(observed.tests))
     every = [
         replace(
@@ -105,7 +105,7 @@ def with_penetrances(candidates: Sequence[Column], observed: Observed) -> list[C
 
 
 def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, float]]:
-    """The penetrances that fit a column, each with the log of the share of faults that have it."""
+    """Return the penetrances that fit a column, each with the log of the share of faults that have it."""
     if column.cause.sides:  # with the freedom of a share too many groups fit
         return [(ALWAYS, 0.0)]
     rail = column.cause.kind == "rail"
@@ -121,7 +121,7 @@ def _shares_of_faults(column: Column, observed: Observed) -> list[tuple[float, f
 
 
 def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, explained: Floats) -> list[Column]:
-    """The causes of which a test is `bad`, and of many tests not far fewer than it slows."""
+    """Return the causes of which a test is `bad`, and of many tests not far fewer than it slows."""
     if not candidates:
         return []
     tests = np.concatenate([column.tests for column in candidates])
@@ -135,7 +135,10 @@ def plausible(candidates: Sequence[Column], observed: Observed, bad: Bools, expl
 
 
 def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> Column:
-    """The cut between `side` and the other nodes: each size of a side is as likely, and each choice of nodes for it."""
+    """Make the cut between `side` and the other nodes.
+
+    Each size of a side is equally likely, and each choice of nodes.
+    """
     inside = np.array([len(side.intersection(test.nodes)) for test in tests])
     whole = np.array([len(set(test.nodes)) for test in tests])
     log_prior = log(_EXPECTED["cut"] / nodes) - (
@@ -147,7 +150,10 @@ def cut_column(tests: Sequence[GroupTest], side: frozenset[str], nodes: int) -> 
 
 
 def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], nodes: int) -> Column:
-    """The spine between more than two groups: each number of groups is as likely, and each choice of their nodes."""
+    """Make the spine between more than two groups.
+
+    Each number of groups is equally likely, and each choice of nodes.
+    """
     group_of = {node: i for i, group in enumerate(groups) for node in group}
     numbers = [len({group_of[node] for node in test.nodes if node in group_of}) for test in tests]
     choices = lgamma(nodes + 1) - sum(lgamma(len(group) + 1) for group in groups) - lgamma(len(groups) + 1)
@@ -159,7 +165,7 @@ def groups_column(tests: Sequence[GroupTest], groups: Sequence[frozenset[str]], 
 
 
 def _of(kind: CauseKind, places: Places, total: int = 0) -> list[Column]:
-    """The columns of a kind, of which the fleet has `total`; default: as many as there are."""
+    """Return the columns of a kind, of which the fleet has `total`; default: as many as there are."""
     log_prior = log(_EXPECTED[kind] / max(1, total or len(places)))
     return [
         Column(Cause(kind, name, nodes, log_prior=log_prior), np.array(where, dtype=np.int64))
@@ -177,9 +183,9 @@ def _nodes(tests: Sequence[GroupTest]) -> Places:
 
 
 def _gpus(observed: Observed) -> list[Column]:
-    """GPUs of nodes that were slow with some of them; those that always were tested together are one candidate.
+    """Return the columns of GPUs whose node was slow with some of them; GPUs always tested together are one candidate.
 
-    So are all GPUs of a socket. Where a node took part with the same GPUs in all tests, node and GPU are one.
+    So are all GPUs of a socket. If a node took part with the same GPUs in all tests, node and GPU are one.
     """
     by_node: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     bad = {node for i in np.flatnonzero(observed.bad) for node in observed.tests[i].nodes}
@@ -210,7 +216,7 @@ def _on_node(kind: CauseKind, node: str, addresses: tuple[str, ...], where: list
 
 
 def _together(tests: Mapping[tuple[str, ...], list[int]]) -> dict[tuple[str, ...], list[int]]:
-    """The tests of each group of addresses that took part in the same ones."""
+    """Return the tests of each group of addresses that took part in the same ones."""
     where: dict[str, list[int]] = defaultdict(list)
     for addresses, some in tests.items():
         for address in dict.fromkeys(addresses):
@@ -222,14 +228,14 @@ def _together(tests: Mapping[tuple[str, ...], list[int]]) -> dict[tuple[str, ...
 
 
 def socket_halves(addresses: Iterable[str]) -> list[frozenset[str]]:
-    """The addresses on each of two sockets; none where all are on one."""
+    """Return the addresses on each of two sockets; none where all are on one."""
     seen = frozenset(addresses)
     second = frozenset(address for address in seen if _bus(address) >= _SECOND_SOCKET)
     return [half for half in (seen - second, second) if len(half) > 1 and half != seen]
 
 
 def _links(observed: Observed) -> Places:
-    """Links between neighbours in a ring, of which a test was slow or failed."""
+    """Return links between neighbours in a ring, of which a test was slow or failed."""
     pairs = {pair for i in np.flatnonzero(observed.bad) for pair in observed.tests[i].neighbours}
     places: Places = {}
     for i, test in enumerate(observed.tests if pairs else ()):
@@ -239,7 +245,7 @@ def _links(observed: Observed) -> Places:
 
 
 def _rails(tests: Sequence[GroupTest]) -> list[Column]:
-    """Columns of GPU addresses on all nodes, for addresses that some tests have and some have not.
+    """Return columns of GPU addresses on all nodes, for addresses that some tests have and some have not.
 
     Those that always take part together are one. A rail slows all tests with it, or those where one GPU of each node
     takes part, or of these the ones that have it at one end alone: which path data takes may be up to a hash.
@@ -280,7 +286,7 @@ def _rails(tests: Sequence[GroupTest]) -> list[Column]:
 
 
 def _switches(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]]) -> tuple[Places, Places]:
-    """The uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
+    """Return the uplink of each group that shares a switch, with the tests of nodes inside and outside, and cuts.
 
     Of groups with the same nodes the last counts; that of one node is part of the node. Where the same tests go over
     the uplinks of two groups, such as the only two, they are the sides of a cut.
@@ -310,7 +316,7 @@ def _placements(tests: Sequence[GroupTest]) -> Places:
 
 
 def across_sockets(test: GroupTest) -> bool:
-    """Whether the nodes took part with GPUs on different sockets."""
+    """Return whether the nodes took part with GPUs on different sockets."""
     return len({_sockets(addresses) for addresses in test.gpus}) > 1
 
 
@@ -320,7 +326,7 @@ def _sockets(addresses: tuple[str, ...]) -> frozenset[bool]:
 
 
 def _bus(address: str) -> int:
-    """The bus of `0000:9d:00` or `9d:00.0`; 0 where an address has none."""
+    """Return the bus of `0000:9d:00` or `9d:00.0`; 0 where an address has none."""
     parts = address.split(":")
     try:
         return int(parts[-2], 16) if len(parts) > 1 else 0

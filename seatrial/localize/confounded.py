@@ -13,7 +13,7 @@ from seatrial.localize.posterior import Posterior
 
 
 def apart_or_behind(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
-    """Two or more nodes that no test has together with another: nodes that are named, or of fine ones a cut's side."""
+    """Return two or more nodes that no test joins: those that are named, or fine nodes on one side of a named cut."""
     everywhere = {node for test in posterior.observed.tests for node in test.nodes}
     named = _apart(posterior, {f.cause.nodes[0] for f in findings if f.cause.kind == "node" and f.named})
     if len(named) > 1:
@@ -27,7 +27,7 @@ def apart_or_behind(posterior: Posterior, findings: Sequence[Finding]) -> set[st
 
 
 def _apart(posterior: Posterior, nodes: set[str], among: Bools | None = None) -> set[str]:
-    """Those of the nodes that no test, `among` some or all, has together with another of them."""
+    """Return those of the nodes that no test (`among` those given, or all) joins with another of them."""
     tests = posterior.observed.tests
     chosen = tests if among is None else [tests[i] for i in np.flatnonzero(among)]
     met = [nodes.intersection(test.nodes) for test in chosen]
@@ -35,16 +35,16 @@ def _apart(posterior: Posterior, nodes: set[str], among: Bools | None = None) ->
 
 
 def behind_a_cut(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
-    """The named links whose ends no chain of fine tests joins: a cut between the ends explains them as well."""
+    """Return the named links whose ends no chain of fine tests joins: a cut between the ends explains them too."""
     links = [finding for finding in findings if finding.cause.kind == "link" and finding.named]
     sides = _joined(posterior.observed) if links else {}
     return [link for link in links if sides[link.cause.nodes[0]] != sides[link.cause.nodes[1]]]
 
 
 def as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[Finding]:
-    """The named findings that other slow nodes explain as well, such as most of the nodes.
+    """Return the named findings that other slow nodes explain too, such as most of the nodes.
 
-    Too few of their slow tests are of nodes that were fine in another one, save the node that is named itself.
+    Too few of their slow tests are of nodes that were fine in another one, apart from the node that is named itself.
     """
     observed = posterior.observed
     clear = _fine_nodes(observed, _told(observed))
@@ -60,9 +60,10 @@ def as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[
 
 
 def _told(observed: Observed) -> Bools:
-    """Tests like which others are slow or failed, or fine between nodes that such tests clear.
+    """Return a mask of tests whose level is known to be healthy.
 
-    Where all are alike, all may be slow.
+    Like tests were slow or failed, or they are fine between nodes that such tests clear. If all like tests are alike,
+    all may be slow.
     """
     likes = [(test.collective, len(test.nodes), test.like[-1]) for test in observed.tests]
     told = {likes[i] for i in np.flatnonzero(observed.bad)}
@@ -79,7 +80,7 @@ def _fine_nodes(observed: Observed, told: Bools) -> set[str]:
 
 
 def with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None:
-    """A pair of a node that was fine with one of the slow tests that was not, without the GPUs that are blamed."""
+    """Return a pair to test: a node that was fine, and one of a slow test, without the GPUs that are blamed."""
     observed, tests = posterior.observed, posterior.tests_of(finding.cause)
     clear = _fine_nodes(observed, _told(observed))
     doubtful = [n for i in tests[observed.bad[tests]] for n in observed.tests[i].nodes if n not in clear]
@@ -91,7 +92,7 @@ def with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None:
 
 
 def _joined(observed: Observed) -> dict[str, str]:
-    """Of each node, the first of those that chains of fine tests join it with."""
+    """Return for each node the first of the nodes that chains of fine tests join it with."""
     above = {node: node for test in observed.tests for node in test.nodes}
 
     def first(node: str) -> str:
@@ -106,7 +107,7 @@ def _joined(observed: Observed) -> dict[str, str]:
 
 
 def across(posterior: Posterior, link: Finding) -> NextTest:
-    """A pair that was not tested, of nodes that fine tests join with one end of the link each."""
+    """Return an untested pair of nodes, each joined by fine tests with one end of the link; without one, the ends."""
     sides, met = _joined(posterior.observed), {frozenset(test.nodes) for test in posterior.observed.tests}
     ends = [[node for node, side in sides.items() if side == sides[end]] for end in link.cause.nodes]
     return next(

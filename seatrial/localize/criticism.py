@@ -27,7 +27,7 @@ _CHANCE = 0.01  # and of one that it must not
 
 
 def supported(posterior: Posterior, effect: Effect) -> bool:
-    """Whether enough tests that nothing else explains are slow or failed for it to be more than a stray."""
+    """Return whether enough tests that nothing else explains are slow or failed, so that it is more than a stray."""
     odd = posterior.unexplained(without=effect)
     return effect.none < 1 - NAMED and any(_enough(posterior, cause, odd) for cause in effect.causes[:3])
 
@@ -45,7 +45,7 @@ def _enough(posterior: Posterior, cause: Cause, odd: Bools) -> bool:
 
 
 def unsettled(posterior: Posterior) -> Bools:
-    """Tests slow, failed or too fast for no known cause, of which no repeat was fine.
+    """Return tests slow, failed or too fast for no known cause, of which no repeat was fine.
 
     The limit allows for the number of tests: one fleet in twenty has such a test by noise alone.
     """
@@ -62,7 +62,7 @@ def unsettled(posterior: Posterior) -> Bools:
 
 
 def misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = None) -> bool:
-    """Whether more slow tests are left than strays could be, and not just a few of all that are slow.
+    """Return whether more slow tests are left than strays could be, and not just a few of all that are slow.
 
     Then the right cause is none of the candidates, and the best of them is no more than that. Of a cause with a
     `slowdown`, tests count that are at least half as slow. An intermittent `cause` fits many patterns: it may leave
@@ -78,7 +78,7 @@ def misfits(posterior: Posterior, slowdown: float = 0.0, cause: Cause | None = N
 
 
 def contradicted(posterior: Posterior, effect: Effect) -> bool:
-    """Whether tests speak against what an effect would name."""
+    """Return whether tests contradict what an effect would name."""
     cause, observed = effect.causes[0], posterior.observed
     if effect.parts[cause.key] < NAMED:
         return False
@@ -99,7 +99,7 @@ def contradicted(posterior: Posterior, effect: Effect) -> bool:
 
 
 def slowed_operations(observed: Observed, tests: Ints) -> Bools:
-    """The tests of the operations in which tests of a cause are slow often."""
+    """Return the tests of the operations in which tests of a cause are slow often."""
     of = np.bincount(observed.collective[tests], minlength=int(observed.collective.max()) + 1)
     bad = np.bincount(observed.collective[tests[observed.bad[tests]]], minlength=len(of))
     often: Bools = (bad > OFTEN * of)[observed.collective]
@@ -107,7 +107,7 @@ def slowed_operations(observed: Observed, tests: Ints) -> Bools:
 
 
 def _spared(observed: Observed, tests: Ints) -> bool:
-    """Whether more tests of a cause are clearly fine than strays would be."""
+    """Return whether more tests of a cause are clearly fine than strays would be."""
     slow = tests[observed.slow[tests]]
     if not len(slow):
         return False
@@ -117,7 +117,7 @@ def _spared(observed: Observed, tests: Ints) -> bool:
 
 
 def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> bool:
-    """Whether other tests of the same nodes are fine, or fewer are slow than with the GPUs (Fisher's exact test)."""
+    """Return whether tests of the same nodes without the GPUs are fine, or fewer are slow (Fisher's exact test)."""
     nodes = set(cause.nodes)
     others = [i for i in rest.tolist() if not nodes or not nodes.isdisjoint(observed.tests[i].nodes)]
     slow, hit = int(observed.bad[others].sum()), int(observed.bad[tests].sum())
@@ -127,7 +127,7 @@ def _contrasts(observed: Observed, cause: Cause, tests: Ints, rest: Ints) -> boo
 
 
 def _uneven(observed: Observed, tests: Ints) -> bool:
-    """Whether the slow tests of an intermittent cause are those with some node or GPU, as if by another cause."""
+    """Return whether the slow tests of an intermittent cause share a node or GPU, as if that were the cause."""
     parts: dict[str, list[int]] = defaultdict(list)
     for i in tests.tolist():
         test = observed.tests[i]
@@ -139,13 +139,13 @@ def _uneven(observed: Observed, tests: Ints) -> bool:
 
 
 def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
-    """Whether each slow test of a rail has a node that is fine in no test: these nodes may be slow, and no rail."""
+    """Return whether each slow test of a rail has a node that is fine in no test, and so may be slow itself."""
     fine = {node for i in tests[observed.fine[tests]] for node in observed.tests[i].nodes}
     return not any(fine.issuperset(observed.tests[i].nodes) for i in tests[observed.bad[tests]])
 
 
 def _slow_within(observed: Observed, cause: Cause, slow: Bools, within: Bools) -> bool:
-    """Whether more tests within the groups of a cut are slow than strays are, of one group or of all."""
+    """Return whether more tests within the groups of a cut are slow than strays are, of one group or of all."""
     sides = cause.sides or (cause.nodes,)
     group_of = {node: i for i, side in enumerate(sides) for node in side}
     groups = np.array([group_of.get(test.nodes[0], -1) for test in observed.tests])
@@ -162,7 +162,7 @@ def _beyond_strays(slow: int, of: int) -> bool:
 
 
 def _chance(hit: int, drawn: int, marked: int, total: int) -> float:
-    """The probability that so many or more of those drawn are marked, by the hypergeometric distribution."""
+    """Return the probability that so many or more of those drawn are marked, by the hypergeometric distribution."""
     first = max(hit, drawn + marked - total)
     terms = (
         _log_choose(marked, k) + _log_choose(total - marked, drawn - k) for k in range(first, min(drawn, marked) + 1)

@@ -39,15 +39,16 @@ class Pairs:
         return cls(names, ends, np.array(places, dtype=np.int64), np.array(numbers, dtype=np.int64))
 
     def summed(self, weight: Floats) -> Floats:
-        """The sum of a weight of each test, by pair."""
+        """Return the sum of a weight of each test, by pair."""
         return np.bincount(self.pair, weight[self.tests], len(self.ends)).astype(np.float64)
 
 
 def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
-    """One side of the partition of nodes with the largest sum of `weight` over the pairs across it; may be empty.
+    """Return one side of the partition of nodes with the largest sum of `weight` over the pairs across it.
 
-    A maximum cut with weights of both signs: sides by the sign of the leading eigenvector of the normalized graph
-    (spectral bisection; Fiedler, 1973), then single nodes change sides while that helps (Kernighan and Lin, 1970).
+    May be empty. A maximum cut with weights of both signs: sides by the sign of the leading eigenvector of the
+    normalized graph (spectral bisection; Fiedler, 1973), then single nodes change sides while that helps (Kernighan and
+    Lin, 1970).
     """
     names = pairs.names
     if len(names) < 4:
@@ -60,7 +61,7 @@ def best_side(pairs: Pairs, weight: Floats) -> frozenset[str]:
 
 
 def groups_apart(pairs: Pairs, weight: Floats) -> list[frozenset[str]]:
-    """Groups of nodes with the least `weight` over pairs within, of any number: correlation clustering, greedily.
+    """Group nodes so that `weight` over pairs within groups is least: correlation clustering, greedily.
 
     Each node begins alone; the two groups between which the sum is lowest become one, as long as it is below zero
     (Bansal, Blum and Chawla, 2004; agglomerative as in Keuper et al., 2015).
@@ -103,7 +104,7 @@ class _Graph:
             self._matrix[self._node, self._other] = self._weight
 
     def across(self, side: Floats) -> float:
-        """The sum of the weights of pairs across."""
+        """Return the sum of the weights of pairs across."""
         return float(self._weight[side[self._node] != side[self._other]].sum()) / 2
 
     def pulls(self, side: Floats) -> Floats:
@@ -123,7 +124,7 @@ class _Graph:
         return sides
 
     def improved(self, side: Floats) -> Floats:
-        """The sides after single nodes have changed over, the one that gains most first."""
+        """Return the sides after single nodes have changed over, the one that gains most first."""
         side = side.copy()
         gain = side * self.pulls(side)
         for _ in range(2 * self._n):

@@ -78,7 +78,10 @@ class Finding:
 
     @property
     def suspects(self) -> tuple[Suspect, ...]:
-        """None for cuts and placements: no part is to blame. GPUs of a socket are suspects by node."""
+        """The suspects; none for cuts and placements, where no part is to blame.
+
+        GPUs of a socket are suspects by node.
+        """
         confidence = round(self.confidence, 3)
         if self.cause.kind == "socket":
             gpus = printable(" ".join(self.cause.gpus))
@@ -151,7 +154,7 @@ def finding_of(posterior: Posterior, cause: Cause, confidence: float, band: Band
 
 
 def _without(unsure: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Names of nodes, or of GPUs with that of the node before, save those of unsure nodes."""
+    """Return names of nodes, or of GPUs with that of their node in front, without unsure nodes."""
     return tuple(name for name in names if name.partition("/")[0] not in unsure)
 
 
@@ -166,7 +169,7 @@ def _code(cause: Cause, dead: bool) -> str:
 
 
 def _circumstances(observed: Observed, tests: Ints, band: Band) -> str:
-    """The sizes, the operations and the days on which the tests of a part are slow, where they differ."""
+    """Return the sizes, operations and days on which the tests of a part are slow, if they differ."""
     clauses = [_WORDS[band]] if band != "large" else []
     by_operation: dict[str, list[int]] = defaultdict(list)
     for i in tests.tolist():
@@ -195,7 +198,7 @@ def _of_operation(observed: Observed, name: str, where: Sequence[int]) -> str:
 
 
 def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
-    """The slowest tests of a cause, and last the fastest of them, which speaks against it."""
+    """Return the slowest tests of a cause, and last the fastest of them, which contradicts it."""
     against = tests[observed.fine[tests]]
     fastest = [int(against[np.argmax(observed.value[against])])] if len(against) else []
     slowest = hit[np.argsort(observed.value[hit], kind="stable")].tolist()
@@ -207,7 +210,7 @@ def _rows(observed: Observed, hit: Ints, tests: Ints) -> tuple[Evidence, ...]:
 
 
 def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], ...]:
-    """The part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of nodes."""
+    """Return the part that is blamed and the rest: nodes, or GPUs; of a cut, all groups of nodes."""
     if cause.sides:
         return cause.sides
     if cause.kind in ("rail", "gpu", "socket", "leaf"):
@@ -221,7 +224,7 @@ def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], ...]:
 
 
 def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The addresses that are blamed and the others, on nodes that are blamed with the name of the node before each."""
+    """Return the blamed addresses and the others; on blamed nodes each with the name of its node in front."""
     seen: set[tuple[str, str]] = set()
     for test in observed.tests:
         for node, gpus in zip(test.nodes, test.gpus, strict=False):
@@ -236,7 +239,7 @@ def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], t
 
 
 def called(cause: Cause) -> str:
-    """A cause by kind and name: "node n07"; of a cut and of several nodes by their number."""
+    """Return a cause by kind and name: "node n07"; of a cut and of several nodes by their number."""
     if cause.sides:
         return f"a cut between {len(cause.sides)} groups"
     if cause.kind == "cut":

@@ -59,7 +59,7 @@ class Likelihood:
         return len(self.base)
 
     def ratios(self, *penetrances: float, tests: Ints | None = None) -> Floats:
-        """Log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
+        """Return the log likelihood ratio of each test for each slowdown, and last for a cause that makes tests fail.
 
         One table for each of the probabilities `penetrances` with which a cause affects its tests. Default: all tests.
         """
@@ -79,7 +79,7 @@ class Likelihood:
         return tables
 
     def severities(self, penetrance: float) -> list[Floats]:
-        """The log likelihood ratios of the tests of one operation at its likeliest little, medium and large slowdown.
+        """Return the log likelihood ratios of an operation's tests at its likeliest small, medium and large slowdown.
 
         Those of other tests are zero, since a cause may slow one operation alone.
         """
@@ -93,7 +93,7 @@ class Likelihood:
         return found
 
     def _density(self, slowdown: Floats, tests: Ints) -> Floats:
-        """Of those tests, for the slowdown of each or for several of them."""
+        """Return the density of those tests, for the slowdown of each or for several of them."""
         whole = (tests, None) if slowdown.ndim > 1 else tests
         value, stray = self._observed.value[whole], self.stray[whole]
         width = width_of(self._observed.scale[whole], slowdown)
@@ -104,7 +104,7 @@ class Likelihood:
 
 
 def width_of(scale: Floats, slowdown: Floats) -> Floats:
-    """The scatter of tests that are slowed: that of the others, and the spread of the slowdown."""
+    """Return the scatter of tests that are slowed: that of the others, and the spread of the slowdown."""
     return np.sqrt(scale**2 + (_SPREAD * slowdown) ** 2)
 
 
@@ -114,7 +114,7 @@ def _normal(distance: Floats, width: Floats | float) -> Floats:
 
 
 def log_mean(values: Floats, weights: Floats) -> Floats:
-    """The log of the weighted mean of exp(values), by row."""
+    """Return the log of the weighted mean of exp(values), by row."""
     top = values.max(axis=1)
     mean: Floats = top + np.log((np.exp(values - top[:, None]) * weights).sum(axis=1) + 1e-300)
     return mean

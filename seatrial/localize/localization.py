@@ -41,7 +41,7 @@ class Localization:
         return tuple(suspect for finding in self.findings for suspect in finding.suspects)
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that `seatrial localize --json` prints."""
+        """Return the document that `seatrial localize --json` prints."""
         nothing = {"code": "localize-none", "kind": "none", "sides": []}
         return {
             "verdict": self.verdict.value,
@@ -54,7 +54,7 @@ class Localization:
 
 
 def tests_of(localization: Localization) -> list[dict[str, Any]]:
-    """Each test with its median busbw, and with that of the large messages as a share of what like tests reach."""
+    """Return each test with its median busbw, and its large messages as a share of like tests."""
     seen = localization.posterior.observed
     values = zip(seen.tests, seen.value.tolist(), (seen.failed | seen.alone).tolist(), seen.bad.tolist(), strict=True)
     return [
@@ -87,7 +87,7 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
 
 
 def _with_band(found: Localization, of_band: Localization) -> Localization:
-    """What was found, with what other sizes name beside it; what they cannot decide, if all was fine so far."""
+    """Add what other sizes name; if all was fine so far, what they cannot decide."""
     known = {node for finding in found.findings for node in finding.cause.nodes}
     fleetwide = any(not finding.cause.nodes or finding.kind == "cut" for finding in found.findings)
     named = [f for f in of_band.findings if f.named and known.isdisjoint(f.cause.nodes)]
@@ -132,7 +132,7 @@ def _localized(observed: Observed, groups: Mapping[str, frozenset[str]], band: B
 
 
 def _doubted(findings: Sequence[Finding], some: Sequence[Finding]) -> list[Finding]:
-    """All findings, `some` of them with a confidence of a half at most."""
+    """Return all findings, `some` of them with a confidence of at most a half."""
     return [replace(f, confidence=min(f.confidence, 0.5)) if f in some else f for f in findings]
 
 
@@ -179,7 +179,7 @@ def _concluded(
 
 
 def _rank(finding: Finding) -> tuple[bool, float, float]:
-    """The key to sort by: what is named first, the worst before the surest; then what may be, the likeliest first."""
+    """Return a sort key: what is named first, the worst before the surest; then what may be, the likeliest first."""
     return (not finding.named, -finding.slowdown if finding.named else -finding.confidence, -finding.confidence)
 
 

@@ -19,14 +19,14 @@ _SURE = log(9)  # log odds
 
 
 def unsure_nodes(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Nodes that belong to a cause of several nodes, or to the same group of it, with odds between 1 and 9 to 1."""
+    """Return nodes whose odds to belong to a cause of several nodes, or to its group, are between 1:9 and 9:1."""
     if cause.kind == "cut":
         return _unsure_of_cut(posterior, cause)
     return _unsure_of_set(posterior, cause) if cause.kind in ("leaf", "socket") and len(cause.nodes) > 1 else ()
 
 
 def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
-    """Of each test, the log odds that the cause touches it, by whether it is slow."""
+    """Return the log odds of each test that the cause touches it, by whether it is slow."""
     observed, tests = posterior.observed, posterior.tests_of(cause)
     within = slowed_operations(observed, tests) & ~observed.alone
     tests = tests[within[tests]]
@@ -36,7 +36,7 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
 
 
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Nodes that are about as likely in another group; of more than two groups also in one of their own."""
+    """Return nodes that are about as likely in another group; of more than two groups also in one of their own."""
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
     rest = {node for test in tests for node in test.nodes}.difference(cause.nodes)
     sides = cause.sides or (cause.nodes, tuple(rest))
@@ -57,7 +57,7 @@ def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
 
 
 def _unsure_of_set(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
-    """Nodes that are about as likely in the set as not, by tests that no other node of the set explains."""
+    """Return nodes that are about as likely in the set as not, by tests that no other node of the set explains."""
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
     alone: dict[str, float] = defaultdict(float)
     for test, each in zip(tests, odds.tolist(), strict=True):

@@ -35,7 +35,7 @@ class NextTest:
 
 
 def affects(cause: Cause, test: GroupTest | NextTest) -> bool:  # noqa: PLR0911 (one for each kind)
-    """Whether the cause would slow the test."""
+    """Return whether the cause would slow the test."""
     trial = GroupTest("", "", test.nodes, gpus=test.gpus)
     match cause.kind:
         case "cut" if cause.sides:
@@ -59,14 +59,14 @@ def affects(cause: Cause, test: GroupTest | NextTest) -> bool:  # noqa: PLR0911 
 
 
 def most_telling(posterior: Posterior, effect: Effect) -> NextTest:
-    """The pair whose result is least certain before it is run: about half of the shares expect it to be slow."""
+    """Return the pair whose result is least certain before it is run: about half of the shares expect it to be slow."""
     tests = list(_candidates(posterior, effect))
     slow = [sum(s for c, s in zip(effect.causes, effect.shares, strict=True) if affects(c, test)) for test in tests]
     return tests[int(np.argmin(np.abs(np.array(slow) - 0.5)))]
 
 
 def dividing(posterior: Posterior, cause: Cause) -> NextTest | None:
-    """A pair with half of the GPUs of a cause, which took part in the same tests; None for those told apart."""
+    """Return a pair with half of the GPUs of a cause, which took part in the same tests; None for those told apart."""
     node, where = cause.nodes[0], []
     for address in cause.gpus:
         with_it = (dict(zip(test.nodes, test.gpus, strict=False)) for test in posterior.observed.tests)
@@ -83,7 +83,7 @@ def repeated(test: GroupTest) -> NextTest:
 
 
 def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
-    """Pairs of suspected nodes with each other and with nodes that are fine, and the slowest test once more."""
+    """Yield pairs of suspected nodes with each other and with nodes that are fine, and the slowest test once more."""
     observed = posterior.observed
     where = np.concatenate([posterior.tests_of(cause) for cause in effect.causes])
     slow = sorted(
@@ -101,7 +101,7 @@ def _candidates(posterior: Posterior, effect: Effect) -> Iterator[NextTest]:
 
 
 def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
-    """Nodes with the most tests that were fine, and none in a slow one if there are such."""
+    """Return nodes with the most tests that were fine, and none in a slow one if there are such."""
     observed = posterior.observed
     fine, slow = Counter[str](), Counter[str]()
     for test, is_fine, is_slow in zip(observed.tests, observed.fine, observed.bad, strict=True):
@@ -114,7 +114,7 @@ def _helpers(posterior: Posterior, suspects: set[str]) -> list[str]:
 def _settings(
     tests: Sequence[GroupTest], slow: Sequence[int], causes: Sequence[Cause]
 ) -> list[tuple[tuple[str, ...], ...]]:
-    """GPUs for both ends of a pair: those of the slow tests, alike and crossed, and sets that tell causes apart."""
+    """Return the GPUs of both ends of a pair: those of slow tests, alike and crossed, and sets that separate causes."""
     if not any(len(gpus) for test in tests for gpus in test.gpus):
         return [()]
     seen = Counter(gpus for i in slow for gpus in tests[i].gpus)
@@ -126,7 +126,7 @@ def _settings(
 
 
 def _dividing(causes: Sequence[Cause]) -> list[tuple[str, ...]]:
-    """Sets of GPUs that some of the causes have and others have not: half of the sets that are blamed, and each."""
+    """Return sets of GPUs that some of the causes have and others lack: half of the blamed sets, and each of them."""
     blamed = list(dict.fromkeys(cause.gpus for cause in causes if cause.gpus))
     half = sorted({address for gpus in blamed[: len(blamed) // 2] for address in gpus})
     return [tuple(half), *blamed] if half else blamed

@@ -103,7 +103,10 @@ class Levels:
         return cls(flat, clear & observed.fine, np.array([len(some) for some in groups], dtype=float), np.array(reach))
 
     def doubt(self, like: Ints, without: Floats) -> Floats:
-        """How likely faults elsewhere slow all tests but those of a part, which are the share `without` of them."""
+        """Return the probability that faults elsewhere slow all tests without a part.
+
+        They are the share `without` of like tests.
+        """
         others = self.sets[like] * without
         chance = np.zeros(len(like))
         for faults, probability in enumerate(_MORE_FAULTS, start=1):
@@ -192,7 +195,7 @@ def observe(tests: Sequence[GroupTest], band: Band = "large") -> Observed:
 
 
 def _weights(tests: Sequence[GroupTest], slow: Bools) -> Floats:
-    """The weight of each test: less of those of the same nodes, which are no independent evidence, and of old ones.
+    """Return the weight of each test: less if it is old, or if others of the same nodes are no independent evidence.
 
     m that are slow on different GPUs or in different operations count as sqrt(m), as do m operations that are fine.
     """
@@ -212,7 +215,7 @@ def _weights(tests: Sequence[GroupTest], slow: Bools) -> Floats:
 
 
 def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band) -> tuple[Floats, float]:
-    """The median log ratio over the sizes of a band of each sweep, and its noise by how these sizes scatter.
+    """Return the median log ratio over the sizes of a band of each sweep, and its noise by how these sizes scatter.
 
     The ratio is NaN where no other has one of its sizes.
     """
@@ -230,7 +233,7 @@ def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band) -> tuple[Floats, 
 
 
 def _of_band(known: Bools, band: Band) -> Bools:
-    """Which of the sizes of each sweep are in the band, of those that have a value."""
+    """Return which of the sizes of each sweep are in the band, of those that have a value."""
     from_top = np.cumsum(known[:, ::-1], axis=1)[:, ::-1]
     from_bottom = np.cumsum(known, axis=1)
     chosen: Bools = known & (from_top <= _SIZES)
@@ -244,9 +247,10 @@ def _of_band(known: Bools, band: Band) -> Bools:
 
 
 def _scatter(plateau: Floats) -> float:
-    """Half of the scatter between the smallest and the largest size: the shortest interval with half of the tests.
+    """Return half of the scatter between sizes: the shortest interval with half of the tests.
 
-    A fault slows most tests at all sizes alike, so it does not count as noise; 0 for tests of one size.
+    It is that between the smallest and the largest size. A fault slows most tests at all sizes alike, so it does not
+    count as noise; 0 for tests of one size.
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
@@ -255,16 +259,17 @@ def _scatter(plateau: Floats) -> float:
 
 
 def _shortest_half(values: Floats) -> float:
-    """The width of the shortest interval with half of the values, 1.349 sigma of normal ones (the shorth)."""
+    """Return the width of the shortest interval with half of the values, 1.349 sigma of normal ones (the shorth)."""
     ordered = np.sort(values)
     half = len(ordered) // 2
     return float((ordered[half:] - ordered[: len(ordered) - half]).min())
 
 
 def fast_level(values: Floats) -> float:
-    """The level of the fast tests: the highest at which a tenth of them agree; of two or three tests the highest.
+    """Return the level of the fast tests: the highest at which a tenth of them agree.
 
-    A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from above, then the median around it.
+    Of two or three tests the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from above,
+    then the median around it.
     """
     if len(values) < 4:
         return float(values.max())
@@ -285,9 +290,10 @@ def fast_level(values: Floats) -> float:
 
 
 def _scale_of(ratios: Floats, least: float) -> float:
-    """The noise of like tests around their level, by MAD, with a few tests' worth of what is usual; `least` or more.
+    """Return the noise of like tests around their level, by MAD, with a few tests' worth of what is usual.
 
-    It is wider the fewer tests show it, as Student's t is at three times its scale (first term of its expansion).
+    `least` or more. It is wider the fewer tests show it, as Student's t is at three times its scale (first term of its
+    expansion).
     """
     near, scale = ratios, least
     for _ in range(5):

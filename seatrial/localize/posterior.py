@@ -84,11 +84,11 @@ class Posterior:
         return _unexplained(self.observed, [effect for effect in self.effects if effect is not without], limit)
 
     def settled(self, confidence: float) -> "Posterior":
-        """The same with those effects alone of which one part has this share or more."""
+        """Return the same with those effects alone of which one part has this share or more."""
         return replace(self, effects=tuple(e for e in self.effects if max(e.parts.values()) >= confidence))
 
     def tests_of(self, cause: Cause) -> Ints:
-        """The tests that a cause of an effect would slow, or any cut."""
+        """Return the tests that a cause of an effect would slow, or any cut."""
         known = next((column.tests for column in self.columns if column.cause is cause), None)
         if known is not None:
             return known
@@ -125,7 +125,7 @@ class _Design:
         self.weights = np.where(kills[self.part_cause][:, None], _SLOWS_OR_KILLS, _SLOWS)
 
     def doubts(self, base: Floats) -> Floats:
-        """Of each run, the probability that its tests say nothing: faults, with what `base` knows, slow all alike."""
+        """Return the probability that a run's tests show nothing: faults, with those of `base`, slow all alike."""
         observed = self.observed
         shown = ~observed.failed & ~observed.alone
         free = shown & (base < _COVERED * observed.scale)
@@ -142,7 +142,7 @@ class _Design:
 
 
 def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior:
-    """The likeliest effects, with as many cuts as make all of it likelier than the same tests without."""
+    """Return the likeliest effects, with as many cuts as make the whole likelier than without."""
     candidates = columns(observed, groups)
     if not candidates:  # all tests are fine
         return Posterior(observed, (), ())
@@ -174,7 +174,7 @@ def infer(observed: Observed, groups: Mapping[str, frozenset[str]]) -> Posterior
 
 
 def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tuple[list[Effect], _Design]:
-    """The effects, or likelier ones that do without nodes or GPUs that have fine tests too.
+    """Return the effects, or likelier ones that do without nodes or GPUs that have fine tests too.
 
     One cause at a time may take a node for two of its links (`refine` of susieR), or a side of a cut for slow nodes.
     """
@@ -207,14 +207,14 @@ def _column(columns: Sequence[Column], cause: Cause) -> Column:
 
 
 def _at_most(design: _Design, observed: Observed) -> float:
-    """What the evidence of single causes does not exceed: that of each by itself, all added."""
+    """Return an upper bound of the evidence of single causes: that of each by itself, all added."""
     likelihood = _likelihood(observed, [])
     weight, _, _ = _weights(design, likelihood)
     return likelihood.log_total + float(np.sort(weight.clip(min=0))[-_MOST_EFFECTS:].sum())
 
 
 def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list[Effect]:
-    """Add effects while there may be another, then let each give way to the others in turn.
+    """Add effects while there may be another, then weigh each anew, given the others.
 
     One of several faults is hardly likelier than a stray as long as the others count as strays, so even the unlikely
     are added first, and weighed when all are there.
@@ -235,7 +235,7 @@ def _grown(first: Sequence[Effect], design: _Design, observed: Observed) -> list
 
 
 def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) -> float:
-    """The log probability of all tests with the effects, each by its likeliest cause and given those before it."""
+    """Return the log probability of all tests, each effect by its likeliest cause and given those before it."""
     fitted = _worst(effects, len(observed.tests))
     nothing = np.zeros(len(observed.tests))
     total = Likelihood(observed, nothing, nothing, fitted).log_total
@@ -247,7 +247,7 @@ def _evidence(effects: Sequence[Effect], design: _Design, observed: Observed) ->
 
 
 def _settled(effects: list[Effect], design: _Design, observed: Observed) -> list[Effect]:
-    """The effects after each has been weighed anew, given the others; what has become nothing is dropped.
+    """Return the effects after each has been weighed anew, given the others; what has become nothing is dropped.
 
     With the effect there are fewer strays than without, so each of the two has its own share of them.
     """
@@ -282,7 +282,7 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
 
 
 def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
-    """The best cut of the nodes in two, and in more groups, if enough pairs across are slow and are no slow nodes'."""
+    """Return the best cut in two, and in more groups, if enough pairs across are slow, and not due to slow nodes."""
     nodes = len({node for test in observed.tests for node in test.nodes})
     found, pairs = [], Pairs.of(observed.tests)
     for weight in likelihood.severities(ALWAYS):
@@ -298,7 +298,7 @@ def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
 
 
 def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]]) -> bool:
-    """Whether enough pairs across are slow, and most of those within each side are not."""
+    """Return whether enough pairs across are slow, and most of those within each side are not."""
     slow = column.tests[observed.slow[column.tests]]
     pairs = {frozenset(observed.tests[i].nodes) for i in slow}
     if len(pairs) < LEAST_OF_A_CUT:
@@ -314,7 +314,10 @@ def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]])
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
-    """The log of prior times Bayes factor of each cause; the sums of its tests, and their log likelihood ratios."""
+    """Return the log of prior times Bayes factor of each cause.
+
+    The sums of its tests, and their log likelihood ratios.
+    """
     layers = likelihood.ratios(*PENETRANCES[: design.layer.max() + 1], tests=design.used)
     sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
     doubt = design.doubts(likelihood.base)[:, None]
@@ -326,7 +329,7 @@ def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, F
 
 
 def _of_operations(log_factors: Floats, design: _Design) -> Floats:
-    """The log Bayes factor of each cause from those of its operations, of which it slows at least one."""
+    """Return the log Bayes factor of each cause from those of its operations, of which it slows at least one."""
     number = np.bincount(design.part_cause, minlength=len(design.columns))
     several = number[design.part_cause] > 1
     mixed = np.where(several, np.logaddexp(np.log(1 - _ACTS), np.log(_ACTS) + log_factors), log_factors)
@@ -354,7 +357,7 @@ def _single(design: _Design, likelihood: Likelihood, log_none: float = 0.0) -> E
 
 
 def _follows(design: _Design, parts: Floats, layers: Floats, cause: int, explained: Floats, fails: Floats) -> None:
-    """Write of each test the log slowdown and the probability of failing that follow from the likeliest cause."""
+    """Write, for each test, the log slowdown and the probability of failing that follow from the likeliest cause."""
     penetrance = design.columns[cause].cause.penetrance
     ends = np.append(design.starts[design.part_starts][1:], len(design.test))
     starts = design.starts[design.part_starts]

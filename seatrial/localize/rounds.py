@@ -43,7 +43,7 @@ class Group:
     gpus: tuple[str, ...] = ()
 
     def result(self, collective: str, busbw_gb_s: Mapping[int, float]) -> GroupTest:
-        """The test of this group; without busbw it failed."""
+        """Return the test of this group; without busbw it failed."""
         return GroupTest("--".join(self.nodes), collective, self.nodes, busbw_gb_s, (self.gpus,) * len(self.nodes))
 
 
@@ -60,18 +60,21 @@ class State:
 
 
 def start(nodes: Sequence[str], gpus: Sequence[str] = (), groups: Mapping[str, frozenset[str]] | None = None) -> State:
-    """The state before the first round; `nodes` in the order of their ranks in the collective that was slow."""
+    """Return the state before the first round; `nodes` in the order of their ranks in the collective that was slow."""
     return State(tuple(nodes), tuple(gpus), groups or {}, (), 0, localize(()))
 
 
 def update(state: State, results: Iterable[GroupTest]) -> State:
-    """The state after the results of a round."""
+    """Return the state after the results of a round."""
     tests = (*state.tests, *results)
     return replace(state, tests=tests, rounds=state.rounds + 1, localization=localize(tests, state.groups))
 
 
 def plan(state: State, budget: Budget) -> list[Group]:
-    """The groups of the next round, no two with a GPU in common; none once it is settled or the budget is spent."""
+    """Return the groups of the next round, no two with a GPU in common.
+
+    None once it is settled or the budget is spent.
+    """
     if state.rounds >= budget.rounds or len(state.nodes) < 2:
         return []
     planned = _Round(state)
@@ -121,7 +124,7 @@ class _Round:
         self.fine |= self.apart - slow_apart  # on each GPU by itself
 
     def settled(self) -> bool:
-        """Whether causes are named, none is in doubt, and each has been confirmed."""
+        """Return whether causes are named, none is in doubt, and each has been confirmed."""
         localization = self.state.localization
         pairs = sum(len(test.nodes) == 2 for test in self.state.tests)
         is_cut = any(finding.kind == "cut" for finding in localization.findings)
@@ -129,7 +132,7 @@ class _Round:
         return bool(localization.findings) and not self.chosen and localization.next_test is None and enough
 
     def first_doubts(self) -> None:
-        """Few nodes of slow pairs on single GPUs: half of them with the other neighbour, half with a fine node."""
+        """Test few nodes of slow pairs on single GPUs: half with the other neighbour, half with a fine node."""
         odd = (self.state.tests[i] for i in np.flatnonzero(unsettled(self.state.localization.posterior)))
         doubtful = {node for test in odd for node in test.nodes} - self.fine
         if not doubtful or len(self.each) < 2 or len(doubtful) > len(self.state.nodes) // _LIKE:
@@ -144,7 +147,7 @@ class _Round:
                     self._on_half(pair)
 
     def doubts(self) -> None:
-        """Groups for what is doubtful, unless doubts are all over the fleet."""
+        """Add groups for doubtful parts, unless doubts are all over the fleet."""
         localization = self.state.localization
         odd = [self.state.tests[i] for i in np.flatnonzero(unsettled(localization.posterior))]
         known = {node for finding in localization.findings if finding.named for node in finding.cause.nodes}
@@ -172,7 +175,7 @@ class _Round:
             self._confirm(finding)
 
     def _confirm(self, finding: Finding) -> None:
-        """Once more what was slow in few tests: links again, nodes with others."""
+        """Repeat what was slow in few tests: links again, nodes with other partners."""
         nodes, kind = finding.cause.nodes, finding.cause.kind
         if kind not in _CONFIRMED:
             return
@@ -187,21 +190,24 @@ class _Round:
             self._with_a_fine_one(nodes[0])
 
     def _slow_tests(self, finding: Finding) -> int:
-        """Slow tests of different pairs; those on single GPUs of one pair are one."""
+        """Return slow tests of different pairs; those on single GPUs of one pair are one."""
         posterior = self.state.localization.posterior
         tests = posterior.tests_of(finding.cause)
         slow = [posterior.observed.tests[i] for i in tests[posterior.observed.bad[tests]]]
         return len(slow) if finding.cause.kind == "link" else len({test.nodes for test in slow})
 
     def _strange_pairs(self, nodes: Sequence[str], without: Iterable[str] = ()) -> None:
-        """Pairs of neighbours that have not been tested together."""
+        """Add pairs of neighbours that have not been tested together."""
         skipped = set(without)
         for pair in pairwise(nodes):
             if frozenset(pair) not in self.met and skipped.isdisjoint(pair):
                 self._add(pair, self.state.gpus)
 
     def _with_a_fine_one(self, node: str) -> None:
-        """A node with one that was fine: the first time on each GPU by itself, all at once, since one may be slow."""
+        """Pair a node with one that was fine.
+
+        The first time on each GPU by itself, all at once, since one may be slow.
+        """
         by_gpu = len(self.state.gpus) > 1 and node not in self.apart and self.by_gpu
         if by_gpu:
             self._compare()
@@ -212,14 +218,14 @@ class _Round:
         self.apart.update({node} if by_gpu else ())
 
     def _compare(self) -> None:
-        """A pair that was fine together, on each GPU, for a few nodes in doubt: all such tests of these may be slow."""
+        """Test a fine pair again on each GPU, to compare doubtful nodes with: all their tests may be slow."""
         pair = next((p for p in self.good if p not in self.compared and all(node in self.free for node in p)), None)
         if pair and len(self.compared) <= len(self.apart) // _LIKE:
             self._add(pair, *self.each)
             self.compared.add(pair)
 
     def _on_half(self, pair: tuple[str, ...]) -> None:
-        """A pair on half of its GPUs, each by itself: the other half of a node is free for another pair.
+        """Test a pair on half of its GPUs, each by itself, so that the other half of a node is free for another pair.
 
         On all GPUs at once, two slow links of a node look like one of its GPUs.
         """
@@ -235,7 +241,7 @@ class _Round:
                 return
 
     def _fine_one(self, node: str) -> str | None:
-        """A free node that was fine and has not been tested with this one, at random."""
+        """Return a random free node that was fine and has not been tested with this one."""
         if not self.helpers:
             self.helpers = [n for n in self.free if n in self.fine]
             self.random.shuffle(self.helpers)
@@ -243,14 +249,17 @@ class _Round:
         return next(free, None)
 
     def _add(self, nodes: Sequence[str], *gpus: tuple[str, ...]) -> None:
-        """A group of these nodes, if they are free, or one for each of several choices of their GPUs."""
+        """Add a group of these nodes, if they are free, or one for each of several choices of their GPUs."""
         if all(node in self.free for node in nodes):
             self.chosen += [Group(tuple(nodes), each) for each in gpus]
             for node in nodes:
                 del self.free[node]
 
     def ring(self, size: int) -> None:
-        """Segments of the ring, in the second round shifted by half of one; of pairs the other half of the links."""
+        """Add segments of the ring, in the second round shifted by half of one.
+
+        Of pairs the other half of the links.
+        """
         shift = size // 2 if self.state.rounds else 0
         ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
         for first in range(0, len(ring), size):
@@ -258,12 +267,12 @@ class _Round:
                 self._add(members, self.state.gpus)
 
     def rest_of_ring(self) -> None:
-        """The links of the ring that have not been tested since their nodes were busy, save those of slow nodes."""
+        """Add links of the ring that were not tested because their nodes were busy, except those of slow nodes."""
         slow = {f.cause.name for f in self.state.localization.findings if f.cause.kind == "node" and f.named}
         self._strange_pairs((*self.state.nodes, self.state.nodes[0]), slow)
 
     def at_random(self, most: int) -> None:
-        """Pairs at random of all nodes that are left, in every other round on single rails until something is found."""
+        """Pair all remaining nodes at random; in every other round on single rails, until something is found."""
         by_rail = self.state.rounds % 2 == 0 and len(self.state.gpus) > 1 and not self.state.localization.findings
         if by_rail:
             self._compare()
@@ -277,7 +286,7 @@ class _Round:
             self.chosen += [Group(pair, gpus) for gpus in rails]
 
     def _strangers(self, free: list[str]) -> Iterable[tuple[str, str]]:
-        """Pairs that have not been tested together, where such are left."""
+        """Yield pairs that have not been tested together, as long as there are such."""
         while len(free) > 1:
             node = free.pop()
             place = next((i for i, other in enumerate(reversed(free)) if frozenset((node, other)) not in self.met), 0)

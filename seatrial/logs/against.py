@@ -21,7 +21,10 @@ _GROSS_LOSS = 0.1  # of the link rate: what another network, or one link of many
 
 
 def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Check:
-    """The check held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
+    """Judge the check by what is known of its cluster.
+
+    Nothing is, of a control arm: it switches a link off on purpose.
+    """
     if other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
         claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
     setup = setup_of(within_a_group(claim, sweep), sweep)
@@ -47,7 +50,7 @@ def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Ch
 
 
 def _far_below(check: Check, setup: Setup) -> Reason | None:
-    """The reason to look for another way that the data took, if a plateau fails at a small share of its links."""
+    """Return a reason to suspect that the data took another path, if a plateau reaches a small share of its links."""
     failed = [j for j in check.judgements if j.measurement.metric == "busbw_plateau" and j.verdict is Verdict.FAIL]
     if not failed:
         return None
@@ -62,7 +65,7 @@ def _far_below(check: Check, setup: Setup) -> Reason | None:
 
 
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | None]:
-    """The verdict that a check gets although its numbers pass, and its reason."""
+    """Return a verdict and reason against a check although its numbers pass."""
     if sockets := _sockets(check, setup, sweep):
         return Verdict.INCONCLUSIVE, sockets
     slow = one_nic_less(check.measurements, setup) if check.verdict is Verdict.PASS else None
@@ -70,7 +73,7 @@ def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, Reason | 
 
 
 def _sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
-    """The reason to suspect TCP between GPUs with links of their own, if no fabric was claimed."""
+    """Return a reason to suspect TCP between GPUs with links of their own, if no fabric was claimed."""
     if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
         return None
     if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
@@ -83,7 +86,7 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> Reason | None:
 
 
 def _worst_first(check: Check, sweep_check: Check) -> tuple[Reason, ...]:
-    """The parts of the reason: that of the worst measurement before that of the sweep itself."""
+    """Order the parts of the reason: the worst measurement before the sweep itself."""
     if check.verdict is not sweep_check.verdict:
         own = sweep_check.reason
         return join(part for part in parts_of(check.reason) if part not in parts_of(own)), own

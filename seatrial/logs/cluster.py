@@ -77,7 +77,7 @@ def hosts_of(sweep: Sweep) -> set[str]:
 
 
 def are_of_parts(sweeps: Sequence[Sweep]) -> bool:
-    """Whether these are tests of several parts of a cluster, such as pairs: sets of hosts that differ, and overlap."""
+    """Return whether the tests are of parts of a cluster, such as pairs: different sets of hosts that overlap."""
     parts = {frozenset(device.host for device in sweep.devices if device.host) for sweep in sweeps}
     several = [part for part in parts if len(part) > 1]
     everywhere = frozenset().union(*several)
@@ -120,13 +120,13 @@ def _shares(devices: Counter[int]) -> list[int]:
 
 
 def setup_of(config: Claim, sweep: Sweep) -> Setup:
-    """The claimed cluster; with as many GPUs per node as took part if that was not claimed."""
+    """Return the claimed cluster; with as many GPUs per node as took part if that was not claimed."""
     usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
 def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
-    """The reason why a GPU may be missing: as many on each node, but another number than is usual."""
+    """Return the reason why a GPU may be missing: each node has as many, but not the usual number."""
     usual = usual_gpus(config.hardware)
     each, rest = divmod(sweep.ranks or 0, config.nodes)
     if config.gpus_per_node or not usual or not sweep.rows or not each or each == usual:
@@ -138,7 +138,10 @@ def other_gpus(config: Claim, sweep: Sweep) -> Reason | None:
 
 
 def within_a_group(config: Claim, sweep: Sweep) -> Claim:
-    """Under NCCL_TESTS_SPLIT each group of ranks is a communicator of its own, inside a node or across nodes."""
+    """Return the claim for a group of ranks, inside a node or across nodes, if the sweep has groups.
+
+    Under NCCL_TESTS_SPLIT each is a communicator of its own.
+    """
     group = group_of(sweep)
     if group is None:
         return config

@@ -61,7 +61,7 @@ class LogsJudgement:
 
 
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
-    """The verdict on `logs`, several of them being one run's."""
+    """Return the verdict on `logs`, several of them being one run's."""
     parts = [part for log in logs for part in _named_parts(log)]
     arms = [part for part in parts if isinstance(part, Arm)]
     sweeps = [arm.sweep for arm in arms]
@@ -89,7 +89,7 @@ def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
 
 
 def _concluded(checks: Sequence[Check]) -> LogsJudgement:
-    """The verdict of all checks, and the reason: that of the worst, or of the first few where all pass."""
+    """Return the verdict of all checks, and the reason: that of the worst, or of the first few where all pass."""
     verdict, reason = conclude_logs(sorted(checks, key=_is_generic))
     if len(checks) == 1:
         reason = checks[0].reason
@@ -101,7 +101,7 @@ def _concluded(checks: Sequence[Check]) -> LogsJudgement:
 
 
 def _hosts_check(log: Log, nodes: int | None) -> Check:
-    """The check of a list of hosts: as many different ones as nodes."""
+    """Check that a list of hosts has as many different ones as there are nodes."""
     found = len(set(log.hosts))
     if nodes is not None and found < nodes:
         return Check(log.name, Verdict.FAIL, Reason.of("log-hosts-missing", found=found, nodes=nodes))
@@ -109,7 +109,7 @@ def _hosts_check(log: Log, nodes: int | None) -> Check:
 
 
 def _judged_tool(check: Check, hardware: str) -> Check:
-    """The check of another tool; the rate of a training is held against what is published of its GPUs."""
+    """Return the check of another tool; the rate of a training is held against what is published of its GPUs."""
     rates = [m for m in check.measurements if m.metric in _RATES and "ranks" in m.conditions]
     if not rates:
         return check
@@ -121,7 +121,7 @@ def _judged_tool(check: Check, hardware: str) -> Check:
 
 
 def _named_parts(log: Log) -> Iterator[Arm | Check]:
-    """The parts of a log under its name, with a number if it has several."""
+    """Yield the parts of a log under its name, with a number if it has several."""
     if not log.parts and not log.hosts:
         yield Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty"))
     for place, part in enumerate(log.parts, start=1):
@@ -133,12 +133,12 @@ def _named_parts(log: Log) -> Iterator[Arm | Check]:
 
 
 def _is_generic(check: Check) -> bool:
-    """Whether the reason names a consequence, or a failure without its cause."""
+    """Return whether the reason names a consequence, or a failure without its cause."""
     return check.reason.code in GENERIC
 
 
 def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tuple[Check, Arm]:
-    """One sweep among all as a check, and with its plateau; `nodes` are those of the whole run."""
+    """Judge one sweep among all, as a check and with its plateau; `nodes` are those of the whole run."""
     claimed = _of_one_node(arm, arms, claimed, nodes)
     claim = with_named_fabric(claimed, arm.sweep)
     is_control = treatment_of(arm, arms, nodes) is not None
@@ -151,7 +151,7 @@ def _judged_arm(arm: Arm, arms: Sequence[Arm], claimed: Claim, nodes: int) -> tu
 
 
 def _notes(sweep: Sweep, claim: Claim, claimed: Claim) -> Iterator[Reason]:
-    """What else the log names, and what its numbers were held against."""
+    """Return what else the log names, and what its numbers were compared with."""
     noted = [finding.place for finding in sweep.notes if finding not in sweep.findings]
     if noted:
         yield Reason.of("log-noted", what=some_of(noted))
@@ -172,7 +172,7 @@ def _of_one_node(arm: Arm, arms: Sequence[Arm], claim: Claim, nodes: int) -> Cla
 
 
 def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
-    """The outcome as a check named as its log; of several logs every measurement says which it is of."""
+    """Return the outcome as a check named as its log; of several logs every measurement says which it is of."""
     off = "".join(f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items()))
     mark = {"log": arm.name} if several else {}
     measurements = tuple(replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements)

@@ -15,7 +15,7 @@ from seatrial.model.verdict import Verdict, worst
 
 
 def judged_alone(check: Check, setup: Setup) -> Check:
-    """Return the check with a judgement for each of its numbers, and what they make of its verdict and reason."""
+    """Return the check with a judgement for each number, and the verdict and reason that follow."""
     sizes = swept_sizes(check.measurements)
     series = by_series(m for m in check.measurements if m.better)
     judgements = [judgement for taken in series.values() if (judgement := _judgement(taken, setup, sizes))]
@@ -39,7 +39,7 @@ def judged_alone(check: Check, setup: Setup) -> Check:
 def _judgement(
     taken: Sequence[Measurement], setup: Setup, sizes: Callable[[Measurement], list[int]]
 ) -> Judgement | None:
-    """The judgement of a series, by the median of its repeats."""
+    """Return the judgement of a series, by the median of its repeats."""
     middle = once(taken)[0]
     judgement = judge_number(middle, published(middle, setup, sizes(middle)))
     if judgement is None or len(taken) == 1:

@@ -60,7 +60,7 @@ def outcome_of(whole: Sweep, claim: Claim, is_control: bool) -> SweepOutcome:
 
 
 def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOutcome:
-    """The outcome of numbers of another cluster: wrong results and a cause that the log names count, numbers do not."""
+    """Return the outcome for numbers of another cluster: wrong results and named causes count, numbers do not."""
     if outcome.verdict is Verdict.PASS or not (sweep.findings or wrong_results(sweep)):
         return SweepOutcome(outcome.operation, Verdict.INCONCLUSIVE, strange)
     verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
@@ -68,7 +68,7 @@ def _of_others(outcome: SweepOutcome, sweep: Sweep, strange: Reason) -> SweepOut
 
 
 def _without_a_measurement(sweep: Sweep) -> Reason | None:
-    """The reason of a log that holds another program's table, or a header after which nothing came."""
+    """Return the reason of a log that holds another program's table, or a header after which nothing came."""
     of_mscclpp = next((finding for finding in sweep.findings if finding.code == "log-mscclpp"), None)
     if of_mscclpp:
         return log_reason(of_mscclpp)
@@ -88,7 +88,7 @@ def _setting(operation: str, sweep: Sweep, claim: Claim, is_control: bool) -> Se
 
 
 def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
-    """The sizes that must have a row: those of the header, from the first row on if the small ones were cut off.
+    """Return the sizes that must have a row: those of the header, from the first row on if the small ones were cut off.
 
     Without a header, or with that of another table, the sizes of the rows.
     """
@@ -100,7 +100,7 @@ def _asked_sizes(sweep: Sweep) -> tuple[int, ...]:
 
 
 def begins_late(sweep: Sweep) -> list[Reason]:
-    """A note if the header asks for smaller sizes than the table begins with."""
+    """Return a note if the header asks for smaller sizes than the table begins with."""
     asked, requested = _asked_sizes(sweep), sweep.requested
     if not asked or not requested or asked[0] <= requested[0] or asked[-1] > requested[-1]:
         return []
@@ -120,7 +120,7 @@ def _of_another_cluster(sweep: Sweep, claim: Claim, setting: Setting) -> Reason 
 
 
 def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: Reason | None) -> SweepOutcome:
-    """The outcome, at best inconclusive where a GPU may be missing or rows were not read, or degraded by an odd GPU."""
+    """Limit the outcome: inconclusive if a GPU may be missing or rows were not read, degraded by an odd GPU."""
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
         reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))

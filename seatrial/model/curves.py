@@ -49,17 +49,17 @@ class LatencyTable:
 
 
 def readings(check: Check) -> list[Reading]:
-    """Each series of the check, judged or not, with the median of its repeats."""
+    """Return each series of the check, judged or not, with the median of its repeats."""
     return _held_together(check, once(check.measurements))
 
 
 def worst_first(judgement: Judgement) -> tuple[int, bool]:
-    """A sort key: the worst verdict first, then judgements with a baseline before those without."""
+    """Return a sort key: the worst verdict first, then judgements with a baseline before those without."""
     return judgement.verdict.severity, not judgement.compared
 
 
 def every_reading(check: Check) -> list[Reading]:
-    """Each measurement of the check, repeats included."""
+    """Return each measurement of the check, repeats included."""
     return _held_together(check, check.measurements)
 
 
@@ -74,7 +74,7 @@ def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Re
 
 
 def busbw_curves(check: Check) -> list[Curve]:
-    """One curve per operation, over the whole cluster, out of place where that was measured."""
+    """Return one curve per operation, over the whole cluster, out of place where that was measured."""
     all_readings = readings(check)
     plateaus = {_operation(r.measurement): r.judgement.expected for r in all_readings if _is_plateau(r) and r.judgement}
     by_operation = _by_operation(r for r in all_readings if r.measurement.metric == "busbw")
@@ -99,14 +99,14 @@ def latency_table(check: Check) -> LatencyTable | None:
 
 
 def losses(check: Check) -> tuple[float, ...]:
-    """The loss of every training step in order; empty if it was not recorded."""
+    """Return the loss of every training step in order; empty if it was not recorded."""
     return next(
         (m.samples for r in readings(check) if (m := r.measurement).metric == "loss" and len(m.samples) > 1), ()
     )
 
 
 def plateau(check: Check, operation: str) -> float | None:
-    """The busbw of large messages in GB/s: the measured plateau, else the best of the curve."""
+    """Return the busbw of large messages in GB/s: the measured plateau, else the best of the curve."""
     for reading in readings(check):
         if _is_plateau(reading) and _operation(reading.measurement) == operation:
             return reading.measurement.value
@@ -115,7 +115,7 @@ def plateau(check: Check, operation: str) -> float | None:
 
 
 def share(check: Check, operation: str) -> float | None:
-    """The plateau as a fraction of what the links carry; None if the links are not known."""
+    """Return the plateau as a fraction of what the links carry; None if the links are not known."""
     for m in once(check.measurements):
         if m.metric == SHARE and m.subject.kind == "cluster" and _operation(m) == operation:
             return m.value
@@ -123,7 +123,7 @@ def share(check: Check, operation: str) -> float | None:
 
 
 def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
-    """Judgements that are not a pass: worst verdict first, then whole sweeps before single sizes, then furthest off."""
+    """Return judgements that are not a pass: worst verdict, whole sweeps before single sizes, then furthest off."""
     bad = [(check, j) for check in checks for j in check.judgements if j.verdict is not Verdict.PASS]
     return sorted(bad, key=lambda pair: _badness(pair[1]))
 
@@ -142,7 +142,7 @@ def _operation(measurement: Measurement) -> str:
 
 
 def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
-    """Readings of the whole cluster at a message size, by operation."""
+    """Return readings of the whole cluster at a message size, by operation."""
     groups: dict[str, list[Reading]] = {}
     for reading in readings:
         m = reading.measurement
@@ -152,7 +152,7 @@ def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
 
 
 def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
-    """Readings by message size; out of place wins, as published rates are out of place."""
+    """Return readings by message size; out of place wins, as published rates are out of place."""
     by_size: dict[int, Reading] = {}
     for reading in group:
         size = int(reading.measurement.conditions["message_bytes"])

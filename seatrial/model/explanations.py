@@ -54,5 +54,5 @@ def areas() -> Mapping[str, Mapping[str, Explanation]]:
 
 @cache
 def _by_code() -> Mapping[str, Explanation]:
-    """The table by code."""
+    """Return the table by code."""
     return {code: entry for area in areas().values() for code, entry in area.items()}

@@ -63,7 +63,7 @@ class Measurement:
         return None if operation is None else f"{operation} ({arm})" if arm else str(operation)
 
     def series(self) -> str:
-        """The key that the same measurement has in every run: metric, subject, conditions and unit."""
+        """Return the key that the same measurement has in every run: metric, subject, conditions and unit."""
         if not self._series:
             conditions = ",".join([f"{key}={self.conditions[key]}" for key in sorted(self.conditions)])
             series = f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
@@ -72,12 +72,12 @@ class Measurement:
 
 
 def finite(value: float | None) -> float | None:
-    """The value; None where it is NaN or infinite, which JSON has not."""
+    """Return the value; None if it is NaN or infinite, which JSON lacks."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """The measurements of each series in the order they were taken: the first, and its repeats."""
+    """Return the measurements of each series in the order they were taken: the first, and its repeats."""
     series: dict[str, list[Measurement]] = {}
     for m in measurements:
         series.setdefault(m.series(), []).append(m)
@@ -85,7 +85,7 @@ def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement
 
 
 def once(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    """Each series once, with the median of its repeats."""
+    """Return each series once, with the median of its repeats."""
     return tuple(
         replace(taken[0], value=median(m.value for m in taken)) if len(taken) > 1 else taken[0]
         for taken in by_series(measurements).values()

@@ -27,7 +27,7 @@ class Reason:
 
     @classmethod
     def of(cls, code: str, /, **values: object) -> Self:
-        """The reason with that code. Raises KeyError for an unknown code and for a missing value.
+        """Return the reason with that code. Raises KeyError for an unknown code and for a missing value.
 
         What is neither text nor number is kept as its text.
         """
@@ -47,7 +47,7 @@ class Reason:
         return ": ".join((*self.places, said)) + self.detail
 
     def to_dict(self, name: str = "reason") -> dict[str, Any]:
-        """The reason as run.json has it, with its sentence as `name`, and its parts if it was joined."""
+        """Return the reason as run.json has it, with its sentence as `name`, and its parts if it was joined."""
         parts = [part.to_dict() for part in parts_of(self) if part is not self]
         written = {"code": self.code, "values": self.values, name: self.sentence}
         return {**written, "parts": parts} if parts else written
@@ -66,7 +66,7 @@ class Reason:
 
 
 def uncoded(sentence: str) -> Reason:
-    """A reason that has only a sentence."""
+    """Return a reason that has only a sentence."""
     return Reason(written=sentence)
 
 
@@ -80,7 +80,7 @@ def join(reasons: Iterable[Reason | None]) -> Reason:
 
 
 def parts_of(reason: Reason) -> tuple[Reason, ...]:
-    """The parts of a joined reason; one with a place or a detail stays whole."""
+    """Return the parts of a joined reason; one with a place or a detail stays whole."""
     return (reason,) if reason.places or reason.detail or not reason.parts else reason.parts
 
 
@@ -90,7 +90,7 @@ def placed(place: str, reason: Reason) -> Reason:
 
 
 def unplaced(reason: Reason) -> Reason:
-    """The reason without its places."""
+    """Return the reason without its places."""
     return replace(reason, places=())
 
 

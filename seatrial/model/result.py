@@ -173,7 +173,7 @@ class Check:
         return coverage([self])
 
     def unjudged(self) -> "Check":
-        """The check as it was before its numbers were judged."""
+        """Return the check as it was before its numbers were judged."""
         own = self.raw
         return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
@@ -252,13 +252,13 @@ def _outcome(verdict: Verdict, reason: Reason) -> dict[str, Any]:
 
 
 def verdict_line(verdict: Verdict, coverage: Coverage, reason: Reason) -> str:
-    """`verdict: reason`; a pass without all baselines says so: "pass (no baseline yet: 3 of 49 numbers compared)"."""
+    """Format `verdict: reason`; a pass without all baselines: "pass (no baseline yet: 3 of 49 numbers compared)"."""
     extent = f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
     return f"{verdict.value}{extent}: {reason}"
 
 
 def next_line(step: NextStep) -> str:
-    """The line of a next step: "next: node-2: Check its cable; seatrial explain tcp-node-slow"."""
+    """Return the line of a next step: "next: node-2: Check its cable; seatrial explain tcp-node-slow"."""
     parts = ("next", step.suspect, step.step.rstrip("."))
     line = ": ".join(part for part in parts if part)
     return f"{line}; seatrial explain {step.code}" if step.code else line
@@ -282,14 +282,14 @@ def coverage(checks: Iterable[Check]) -> Coverage:
 
 
 def exit_status(verdict: Verdict, coverage: Coverage, require_baseline: bool) -> int:
-    """The exit status of the verdict; 3 for a pass with numbers without a baseline, if one is required."""
+    """Return the exit status of the verdict; 3 for a pass with numbers without a baseline, if one is required."""
     if require_baseline and verdict is Verdict.PASS and coverage.extent != "all":
         return Verdict.INCONCLUSIVE.exit_status
     return verdict.exit_status
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
-    """One suspect per subject over all checks: the most confident wins, evidence is joined, that of the worst first.
+    """Merge suspects of one subject over all checks: the most confident wins, evidence is joined, the worst first.
 
     Sure ones come first, and of those the ones that are blamed for the worst.
     """
@@ -309,10 +309,10 @@ def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
 
 
 def _harm(suspect: Suspect) -> int:
-    """A sort key: 0 for what is blamed for the worst."""
+    """Return a sort key: 0 for what is blamed for the worst."""
     return (suspect.verdict or Verdict.FAIL).severity
 
 
 def now() -> datetime:
-    """The present, in UTC, as run.json carries it."""
+    """Return the present, in UTC, as run.json carries it."""
     return datetime.now(UTC)

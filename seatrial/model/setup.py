@@ -24,12 +24,12 @@ ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
 
 
 def arm_of(measurement: Measurement) -> str:
-    """The arm of the measurement; empty for NCCL with its defaults."""
+    """Return the arm of the measurement; empty for NCCL with its defaults."""
     return str(measurement.conditions.get("arm", ""))
 
 
 def arm_of_settings(settings: Mapping[str, str]) -> str:
-    """`network` if the variables of that arm are set, by their full names; else empty."""
+    """Return `network` if the variables of that arm are set, by their full names; else ""."""
     network = ENVIRONMENT[NETWORK].items()
     return NETWORK if all(settings.get(name, "").lower() == value.lower() for name, value in network) else ""
 
@@ -56,7 +56,7 @@ class Setup:
 
 
 def part_of(measurement: Measurement, setup: Setup) -> Setup:
-    """The part of the cluster that the measurement is of: in the arm `intra` one node.
+    """Return the part of the cluster that the measurement is of: in the arm `intra` one node.
 
     One node uses its fabric in the arm `network` alone. Without MNNVL nodes have the rest of their fabric.
     """
@@ -69,7 +69,7 @@ def part_of(measurement: Measurement, setup: Setup) -> Setup:
 
 
 def ranks_of(measurement: Measurement, setup: Setup) -> int:
-    """The number of ranks that took part: as measured, else of the whole cluster."""
+    """Return the number of ranks that took part: as measured, else of the whole cluster."""
     ranks = measurement.conditions.get("ranks", setup.ranks)
     return int(ranks) if isinstance(ranks, int) else setup.ranks
 

@@ -7,7 +7,7 @@ _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 
 
 def parse_size(value: object) -> int:
-    """Bytes of `value`, a count or text such as "64M". Raises ValueError naming what is legal."""
+    """Return bytes of `value`, a count or text such as "64M". Raises ValueError naming what is legal."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     match = _SIZE.fullmatch(str(value).strip())
@@ -17,7 +17,7 @@ def parse_size(value: object) -> int:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact way to write `size`: 8388608 is "8M", 1000 is "1000"."""
+    """Format `size` in the shortest exact way: 8388608 is "8M", 1000 is "1000"."""
     for suffix, shift in (("G", 30), ("M", 20), ("K", 10)):
         if size and size % (1 << shift) == 0:
             return f"{size >> shift}{suffix}"

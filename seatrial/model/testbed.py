@@ -31,7 +31,7 @@ class Node:
     user: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The node as run.json shows it."""
+        """Return the node as run.json shows it."""
         return {"name": self.name, "address": self.address, "port": self.port, "slots": self.slots, "gpus": self.gpus}
 
 
@@ -49,7 +49,10 @@ class RankProcess(Protocol):
         """Read some of the output; empty if nothing arrives within `timeout_s`, None at its end."""
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output."""
+        """Return the whole lines that arrive within `timeout_s`.
+
+        An empty list when none do, None at the end of output.
+        """
 
     def exit_status(self) -> int | None:
         """Return the exit status; None if it is unknown."""
@@ -63,10 +66,10 @@ class RankLauncher(Protocol):
         """The Python that runs the supervisor of the command."""
 
     def argv(self, testbed: "Testbed", argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """The command line that runs `argv` on one rank per slot, consecutive ranks on one node."""
+        """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one node."""
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the command, which gives each rank `env`."""
+        """Return the variables of the command, which gives each rank `env`."""
 
     def started(self, testbed: "Testbed", command: str) -> AbstractContextManager[RankProcess]:
         """Start `command`, a line for the shell; nothing of it runs after the block. Raises RemoteError."""
@@ -141,16 +144,16 @@ class Testbed:
         return any(node.gpus for node in self.nodes)
 
     def user_of(self, node: Node) -> str:
-        """The user to log in with on that node."""
+        """Return the user to log in with on that node."""
         return node.user or self.user
 
     def without(self, names: Iterable[str]) -> "Testbed":
-        """The testbed without those nodes."""
+        """Return the testbed without those nodes."""
         gone = set(names)
         return replace(self, nodes=tuple(node for node in self.nodes if node.name not in gone))
 
     def part(self, names: Sequence[str], label: str) -> "Testbed":
-        """Those nodes, in that order, as a part that runs beside others."""
+        """Return those nodes, in that order, as a part that runs beside others."""
         by_name = {node.name: node for node in self.nodes}
         return replace(self, nodes=tuple(by_name[name] for name in names), label=label)
 

@@ -43,5 +43,5 @@ _WORST_FIRST = (
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of `verdicts`; nothing measured at all is `inconclusive`, never a pass."""
+    """Return the worst of `verdicts`; nothing measured at all is `inconclusive`, never a pass."""
     return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.INCONCLUSIVE)

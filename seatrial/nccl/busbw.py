@@ -13,7 +13,7 @@ _MAX_RANKS = 1 << 20
 
 
 def busbw_factor(collective: str, ranks: int) -> float:
-    """busbw / algbw for `collective` over `ranks` ranks. Raises ValueError."""
+    """Return busbw / algbw for `collective` over `ranks` ranks. Raises ValueError."""
     if ranks < 1:
         raise ValueError(f"ranks is {ranks}, must be at least 1")
     if collective not in COLLECTIVES:
@@ -22,7 +22,7 @@ def busbw_factor(collective: str, ranks: int) -> float:
 
 
 def expected_algbw(size_bytes: int, time_us: float) -> float:
-    """algbw in GB/s (1e9 bytes per second) of `size_bytes` moved in `time_us` microseconds."""
+    """Return algbw in GB/s (1e9 bytes per second) of `size_bytes` moved in `time_us` microseconds."""
     return size_bytes / time_us / 1e3 if time_us > 0 else math.inf
 
 
@@ -36,7 +36,7 @@ def plateau_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
-    """The interval that busbw/algbw lies in, given how both were rounded for print; None if no row has both."""
+    """Return the interval that busbw/algbw lies in, given how both were rounded for print; None if no row has both."""
     low, high = 0.0, math.inf
     for algbw, busbw in _printed_pairs(rows):
         half_alg, half_bus = _half_step(algbw), _half_step(busbw)
@@ -46,7 +46,7 @@ def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
 
 
 def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
-    """The number of ranks that the printed busbw/algbw pairs give away; None where they do not.
+    """Return the number of ranks that the printed busbw/algbw pairs give away; None where they do not.
 
     Large worlds leave several candidates within the rounding, and then nothing is given away.
     """
@@ -63,7 +63,7 @@ def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
 
 
 def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
-    """Whether `ranks` explains the printed busbw/algbw pairs (True if no row has both)."""
+    """Return whether `ranks` explains the printed busbw/algbw pairs (True if no row has both)."""
     factor = busbw_factor(collective, ranks)
     return all(
         abs(busbw - algbw * factor) <= _half_step(busbw) + factor * _half_step(algbw)
@@ -72,7 +72,7 @@ def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
 
 
 def _ranks_at(part: float) -> float:
-    """n where (n-1)/n == part."""
+    """Return n so that (n-1)/n == part."""
     return 1 / (1 - part) if part < 1 else math.inf
 
 
@@ -84,5 +84,8 @@ def _printed_pairs(rows: Iterable[Row]) -> Iterator[tuple[float, float]]:
 
 
 def _half_step(value: float) -> float:
-    """Half of the last printed digit: %.2f, and %.1f or %.0f where six columns are too few (nccl-tests >= 2.17.3)."""
+    """Return half of the last printed digit.
+
+    Printed is %.2f, or %.1f or %.0f if six columns are too few (nccl-tests >= 2.17.3).
+    """
     return 0.00501 if value < 1000 else 0.0501 if value < 10000 else 0.501

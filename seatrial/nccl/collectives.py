@@ -45,7 +45,7 @@ class MessageLayout:
     receives_part: bool = False
 
     def shape(self, size: int, element_bytes: int, ranks: int) -> Shape:
-        """The elements of `size` bytes; parts are aligned to 16 bytes, so that less may be moved."""
+        """Return the elements of `size` bytes; parts are aligned to 16 bytes, so that less may be moved."""
         total = size // element_bytes
         if not self.in_parts:
             return Shape(total, total, total)
@@ -93,18 +93,21 @@ class Collective:
     receives: Callable[[int, int], Iterable[Received]] | None = None
 
     def counted_by_algbw(self, ranks: int) -> float:
-        """How much of the size algbw counts."""
+        """Return how much of the size algbw counts."""
         return (ranks - 1) / ranks if self.algbw_of_other_parts else 1.0
 
     def most_busbw(self, ranks: int, ranks_per_node: int) -> float:
-        """The highest busbw over the rate of a node's links. For a GPU's own links: a node of one rank."""
+        """Return the highest busbw over the rate of a node's links. For a GPU's own links: a node of one rank."""
         if self.into_a_node is None:
             return 1.0
         return self.factor(ranks) / self.into_a_node(ranks, ranks_per_node)
 
 
 def _once(ranks: int, ranks_per_node: int) -> float:
-    """The data, or the result where the network adds it up (SHARP); a ring's 2(k-1)/k over k >= 2 nodes is no less."""
+    """Return the share if the data, or the result that the network adds up (SHARP), enters a node once.
+
+    A ring's 2(k-1)/k over k >= 2 nodes is no less.
+    """
     return 1.0
 
 
@@ -117,12 +120,15 @@ def _other_nodes_parts_for_each(ranks: int, ranks_per_node: int) -> float:
 
 
 def _evenly(ranks: int, ranks_per_node: int) -> float:
-    """alltoall: every link of a node carries as much, so it reaches what must enter a node."""
+    """Return what alltoall reaches: every link of a node carries as much, so it is what must enter a node."""
     return (ranks - 1) / (ranks_per_node * (ranks - ranks_per_node))
 
 
 def _one_ranks_links(ranks: int, ranks_per_node: int) -> float:
-    """sendrecv: only the last rank of a node sends to another node, over the NICs of its own GPU. So has a root."""
+    """Return what sendrecv reaches: only the last rank of a node sends to another node, over its GPU's own NICs.
+
+    So does a root.
+    """
     return 1 / ranks_per_node
 
 
@@ -147,7 +153,7 @@ def _from_the_root(rank: int, ranks: int) -> Iterator[Received]:
 
 
 def _at_the_root(receives: Callable[[int, int], Iterable[Received]]) -> Callable[[int, int], Iterable[Received]]:
-    """Only rank 0 receives."""
+    """Make the `receives` of a collective in which only rank 0 receives."""
     return lambda rank, ranks: receives(rank, ranks) if rank == 0 else ()
 
 

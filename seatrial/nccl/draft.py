@@ -88,7 +88,7 @@ class Draft:
 
 
 def collective_of(draft: Draft, name: str | None) -> str | None:
-    """The collective: as printed, else as a command line named it if the rows allow it, else what the rows allow.
+    """Return the collective: as printed, else from a command line if the rows allow it, else from the rows.
 
     `name` decides where the rows allow several.
     """
@@ -104,17 +104,17 @@ def collective_of(draft: Draft, name: str | None) -> str | None:
 
 
 def named_collective(source: str) -> str | None:
-    """The collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
+    """Return the collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
     stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
     names = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
     return names[0] if names else None
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
-    """The size of the measured communicator.
+    """Return the size of the measured communicator.
 
-    Size over one rank's part of it, or what the Rank lines say, if busbw/algbw agrees; else what busbw/algbw says,
-    which a command line may make precise. None where busbw/algbw contradicts all of them and does not say which it is.
+    Size over one rank's part of it, or the Rank lines, if busbw/algbw agrees; else from busbw/algbw, which a command
+    line may make precise. None if busbw/algbw contradicts all of them and leaves several candidates.
     """
     listed = _listed(list(draft.devices.values()))
     # Where the collective is not known, one with the right factor.
@@ -128,7 +128,7 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
 
 
 def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, ...]:
-    """The collectives that print rows like these, the likeliest first."""
+    """Return the collectives that print rows like these, the likeliest first."""
     row = max(rows, key=lambda r: r.size)
     ratio = ratio_interval(rows)
     if row.type is None:
@@ -154,7 +154,7 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:
-    """Ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts differ)."""
+    """Return ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts differ)."""
     row = max(rows, key=lambda r: r.size, default=None)
     width = TYPES.get(row.type or "") if row else None
     layout = COLLECTIVES[collective].layout
@@ -176,7 +176,7 @@ def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
 
 
 def _listed(devices: list[Device]) -> int | None:
-    """Ranks that the Rank lines show; with NCCL_TESTS_SPLIT those of the group that prints, rank 0's."""
+    """Return ranks that the Rank lines show; with NCCL_TESTS_SPLIT those of the group that prints, rank 0's."""
     if not devices:
         return None
     first = min(devices, key=lambda d: d.rank)
@@ -186,7 +186,7 @@ def _listed(devices: list[Device]) -> int | None:
 
 
 def finish(draft: Draft, name: str | None = None) -> Sweep:
-    """The sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
+    """Return the sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
     findings, trailing = draft.findings.findings(), draft.trailing.findings()
     outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
@@ -237,13 +237,13 @@ def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
 
 
 def _is_survived(finding: Finding, draft: Draft) -> bool:
-    """Whether NCCL wrote it in a process of this sweep, which went on, or in one that is not known."""
+    """Return whether NCCL wrote it in a process of this sweep, which went on, or in an unknown one."""
     writers = {f"{device.host}:{device.pid}:" for device in draft.devices.values()}
     return finding.program == "nccl" and (not writers or any(writer in finding.evidence for writer in writers))
 
 
 def never_started(finding: Finding) -> bool:
-    """Whether a finding after a footer means that the next program was kept from starting: the set-up is to blame."""
+    """Return whether a finding after a footer means that the next program could not start: the set-up is to blame."""
     return finding.severity == "fatal" and finding.who == "setup" and finding.program != "driver"
 
 
@@ -257,8 +257,9 @@ def launch_error(findings: Sequence[Finding], version: str | None = None) -> Swe
 
 
 def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
-    """The outcome of a file: that of its worst sweep. Wrong values are worse than a sweep that could not run, which is
-    worse than one that ended early. A file without sweeps is an error.
+    """Return the outcome of a file: that of its worst sweep; error without a sweep.
+
+    Wrong values are worse than a sweep that could not run, which is worse than one that ended early.
     """
     present = {sweep.outcome for sweep in sweeps}
     return next((outcome for outcome in _WORST_FIRST if outcome in present), "error")
@@ -279,7 +280,7 @@ def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
-    """The drafts; neighbours that are one launch of a build without MPI become one sweep whose outcome is error."""
+    """Return the drafts, with neighbours that are one launch of a build without MPI as one sweep with an error."""
     groups: list[list[Draft]] = []
     for draft in drafts:
         if groups and (not draft.has_prologue or _same_program(groups[-1][0], draft)):
@@ -291,20 +292,23 @@ def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
 
 
 def _same_program(a: Draft, b: Draft) -> bool:
-    """Whether two prologues could be two processes of one launch: one process each, same options as far as printed."""
+    """Return whether two prologues may be processes of one launch: one process each, same printed options."""
     printed = ((a.params, b.params), (a.collective, b.collective))
     alike = all(None in pair or pair[0] == pair[1] for pair in printed)
     return alike and _is_one_process(a) and _is_one_process(b)
 
 
 def _is_one_process(draft: Draft) -> bool:
-    """Whether the Rank lines are those of one process; there may be none yet where two programs print at once."""
+    """Return whether the Rank lines are those of one process.
+
+    There may be none yet where two programs print at once.
+    """
     devices = list(draft.devices.values())
     return not devices or (0 in draft.devices and len({(d.host, d.pid) for d in devices}) == 1)
 
 
 def _is_one_launch(group: list[Draft]) -> bool:
-    """Whether the outputs of a group's programs are interleaved, or all of them are worlds of one rank."""
+    """Return whether the outputs of a group's programs are interleaved, or all of them are worlds of one rank."""
     heads = [draft for draft in group if draft.has_prologue]
     if len({process for draft in heads if (process := _process(draft))}) < 2:
         return False
@@ -321,7 +325,7 @@ def _process(draft: Draft) -> tuple[str, int | None] | None:
 
 
 def _measured_itself(draft: Draft) -> bool:
-    """One rank, and so busbw 0 in every row."""
+    """Return whether it is one rank, with busbw 0 in every row."""
     sides = [side for row in draft.rows for side in row.sides]
     return len(draft.devices) <= 1 and bool(sides) and not any(side.busbw_gb_s for side in sides)
 

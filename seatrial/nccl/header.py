@@ -40,8 +40,11 @@ _SIDE = lazy(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
 
 @dataclass(frozen=True, slots=True)
 class Prologue:
-    """A line above the table: nccl-tests' version or rccl-tests' hash, the collective that starts (None of an unknown
-    program), the options, the largest size that memory allows, or the heading of the devices."""
+    """A line above the table.
+
+    nccl-tests' version or rccl-tests' hash, the collective that starts (None of an unknown program), the options, the
+    largest size that memory allows, or the heading of the devices.
+    """
 
     field: Literal["version", "collective", "params", "limit", "devices"]
     text: str | None = None
@@ -86,13 +89,16 @@ Mark = Prologue | Device | Bounds | Average | ColumnLayout
 
 
 def program(text: str) -> str | None:
-    """The collective of the last nccl-tests program or source file that `text` names."""
+    """Return the collective of the last nccl-tests program or source file that `text` names."""
     names = _PROGRAM.findall(text) if "_perf" in text or ".cu" in text else []
     return names[-1] if names else None
 
 
 def command_ranks(text: str) -> int | None:
-    """The ranks that a command line asks for: processes x -t x -g; None where it does not say how many processes."""
+    """Return the ranks that a command line asks for: processes x -t x -g.
+
+    None where it does not say how many processes.
+    """
     launcher = _LAUNCHER.search(text)
     before, _, after = text.partition("_perf")
     processes = _option(before, "np", "n", "ntasks") if launcher else _ALONE.match(before) and 1
@@ -101,13 +107,13 @@ def command_ranks(text: str) -> int | None:
 
 
 def _option(text: str, *names: str) -> int | None:
-    """The number of the last of these command line options."""
+    """Return the number of the last of these command line options."""
     numbers = re.findall(rf"(?<!\S)--?(?:{'|'.join(names)})(?:[= ]?)(\d{{1,6}})(?!\S)", text)
     return int(numbers[-1]) if numbers else None
 
 
 def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
-    """The line of nccl-tests' header or footer that `text` holds, wherever in the text it starts."""
+    """Return the line of nccl-tests' header or footer that `text` holds, wherever in the text it starts."""
     if "busbw" in text or "bus_bw" in text:
         return layout(text, in_place_only=in_place_only)
     if " device " in text and (match := _DEVICE.search(text)):
@@ -119,7 +125,7 @@ def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
 
 
 def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
-    """The columns of a header line; None for a line with any word that is no column of nccl-tests."""
+    """Return the columns of a header line; None for a line with any word that is no column of nccl-tests."""
     text = cells(text).strip()
     if match := re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text):  # behind the prefix of any launcher
         text = match[1]
@@ -173,7 +179,10 @@ def _footer(text: str) -> Mark | None:
 
 
 def requested_sizes(params: str | None, limit: str | None) -> tuple[int, ...]:
-    """The message sizes in bytes that the options ask for, as far as memory allows; empty if they are unknown."""
+    """Return the message sizes in bytes that the options ask for, as far as memory allows.
+
+    Empty if they are unknown.
+    """
     match = _RANGE.search(params or "")
     if match is None:
         return ()
@@ -192,7 +201,7 @@ def requested_sizes(params: str | None, limit: str | None) -> tuple[int, ...]:
 
 
 def _int(digits: str) -> int:
-    """A number as printed; more digits than any counter has are cut, so that int() stays cheap."""
+    """Return a number as printed; more digits than any counter has are cut, so that int() stays cheap."""
     return int(digits[:18])
 
 

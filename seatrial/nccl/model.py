@@ -140,7 +140,7 @@ class Sweep:
         return any(side.checked for row in self.rows for side in row.sides)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object that `seatrial parse --json` prints; every number in it is finite."""
+        """Return the object that `seatrial parse --json` prints; every number in it is finite."""
         return {
             "collective": self.collective,
             "version": self.version,
@@ -155,12 +155,12 @@ class Sweep:
 
 
 def render(sweeps: Iterable[Sweep]) -> str:
-    """An aligned table per sweep (bytes, us, GB/s; out-of-place first, then in-place) and one line that sums it up."""
+    """Return a table per sweep (bytes, us, GB/s; out-of-place, then in-place) and one line that sums it up."""
     return "\n\n".join(_sweep(sweep) for sweep in sweeps) + "\n"
 
 
 def summary(sweep: Sweep) -> str:
-    """One line: collective, ranks, peak busbw, the footer's average, outcome and the first causes."""
+    """Return one line: collective, ranks, peak busbw, the footer's average, outcome and the first causes."""
     parts = [
         sweep.collective or "unknown collective",
         f"{sweep.ranks} ranks" if sweep.ranks else "ranks unknown",

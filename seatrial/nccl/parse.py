@@ -33,12 +33,12 @@ PEEK = 4096
 
 
 def looks_like_json_log(head: str) -> bool:
-    """Whether a text that begins with `head` is a `-J` file: an object that names one of its keys."""
+    """Return whether a text that begins with `head` is a `-J` file: an object that names one of its keys."""
     return head.lstrip("\ufeff \t\r\n").startswith("{") and bool(_NAMES.search(head))
 
 
 def parse_json(text: str, source: str) -> list[Sweep]:
-    """The one sweep of a `-J` file; a file that was cut short gives the rows before the cut, outcome truncated.
+    """Return the one sweep of a `-J` file; a file that was cut short gives the rows before the cut, outcome truncated.
 
     Raises NothingFoundError for a text that is no `-J` file.
     """
@@ -46,7 +46,7 @@ def parse_json(text: str, source: str) -> list[Sweep]:
 
 
 def parse_document(document: dict[str, Any], source: str) -> Sweep:
-    """The sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
+    """Return the sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
     if not isinstance(document.get("results"), list) and "config" not in document:
         raise NothingFoundError(
             f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)"
@@ -79,7 +79,7 @@ def parse_document(document: dict[str, Any], source: str) -> Sweep:
 
 
 def _document(text: str) -> dict[str, Any]:
-    """The object without env; what can be saved of it where it is no JSON (a killed test, a bare inf)."""
+    """Return the object without env; the readable part of it if it is not JSON (a killed test, a bare inf)."""
     text = text.lstrip("\ufeff \t\r\n")
     for candidate in (text, _INFINITE.sub("null", text)):
         try:
@@ -91,7 +91,7 @@ def _document(text: str) -> dict[str, Any]:
 
 
 def _salvaged(text: str) -> dict[str, Any]:
-    """args, config and the whole results of a file that was cut short."""
+    """Return args, config and the whole results of a file that was cut short."""
     document: dict[str, Any] = {"cut": True}
     for key in ("args", "config"):
         match = re.search(rf'"{key}"\s*:\s*(?=[\[{{])', text)
@@ -150,7 +150,7 @@ def _side(value: Any) -> Timing | None:
 
 
 def _devices(value: Any) -> tuple[Device, ...]:
-    """The first device of each process: the file lists no more of them."""
+    """Return the first device of each process: the file lists no more of them."""
     items = [_object(item) for item in _list(value)[:MAX_DEVICES]]
     return tuple(
         Device(
@@ -170,7 +170,7 @@ def _devices(value: Any) -> tuple[Device, ...]:
 def _ranks(
     collective: str | None, devices: tuple[Device, ...], config: dict[str, Any], rows: tuple[Row, ...]
 ) -> int | None:
-    """Processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio says."""
+    """Return processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio says."""
     per_process = (_integer(config.get("nthreads")) or 1) * (_integer(config.get("ngpus")) or 1)
     group = [d for d in devices if d.group == devices[0].group]
     counted = len(group) * per_process if devices else None
@@ -192,12 +192,12 @@ def _text(value: Any) -> str | None:
 
 
 def _is_false(value: Any) -> bool:
-    """Booleans are the strings "true" and "false" there; bandwidth's may be "unchecked"."""
+    """Return whether a value is "false": booleans are strings there; bandwidth's may be "unchecked"."""
     return value is False or (isinstance(value, str) and value.lower() == "false")
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; NaN is the string "nan" there."""
+    """Return a finite number; NaN is the string "nan" there."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -208,13 +208,13 @@ def _number(value: Any) -> float | None:
 
 
 def _integer(value: Any) -> int | None:
-    """A whole number; root is a padded string there."""
+    """Return a whole number; root is a padded string there."""
     number = _number(value)
     return round(number) if number is not None and abs(number) < 1e18 else None
 
 
 def parse_file(path: str | Path) -> list[Sweep]:
-    """The sweeps of the log (or `-J` file) at `path`, in order, at least one.
+    """Return the sweeps of the log (or `-J` file) at `path`, in order, at least one.
 
     Raises InputError for a file that cannot be read, NothingFoundError for one with neither a sweep nor a known cause.
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
@@ -238,7 +238,7 @@ def open_log(path: str | Path) -> Iterator[TextIOWrapper]:
 
 
 def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
-    """The sweeps in `text`: a string, an open text stream, or lines. `source` is what an InputError calls it."""
+    """Return the sweeps in `text`: a string, an open text stream, or lines. `source` is what an InputError calls it."""
     if isinstance(text, str):
         if looks_like_json_log(text[:PEEK]):
             return parse_json(text[:MAX_JSON], source)
@@ -249,7 +249,7 @@ def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
 
 
 def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
-    """The sweeps in `lines`, which may be endless: nothing but rows, devices and causes is kept of them.
+    """Return the sweeps in `lines`, which may be endless: nothing but rows, devices and causes is kept of them.
 
     Raises NothingFoundError where they hold neither a sweep nor a known cause of failure.
     """
@@ -272,13 +272,16 @@ def _parse_stream(stream: TextIOBase, source: str) -> list[Sweep]:
 
 
 def stream_lines(head: str, stream: TextIO | TextIOBase) -> Iterator[str]:
-    """The lines of a stream of which `head` was read already, each of bounded length."""
+    """Return the lines of a stream of which `head` was read already, each of bounded length."""
     first, newline, rest = head.rpartition("\n")
     return chain(first.split("\n") if newline else (), _bounded_lines(stream, rest))
 
 
 def _bounded_lines(stream: TextIO | TextIOBase, start: str) -> Iterator[str]:
-    """The lines of `stream`, the first of them beginning with `start`; what is past MAX_LINE of a line is skipped."""
+    """Yield the lines of `stream`, the first of them beginning with `start`.
+
+    What is past MAX_LINE of a line is skipped.
+    """
     line, kept = start, True
     while chunk := stream.readline(MAX_LINE):
         if kept and (line + chunk).lstrip()[:1] in ("{", '"') and not chunk.endswith("\n"):  # a log in a line of JSON

@@ -37,7 +37,7 @@ _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 
 
 def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
-    """The row in `text`, by the columns of the header if it fits, else by the row's own shape."""
+    """Return the row in `text`, by the columns of the header if it fits, else by the row's own shape."""
     row = _read_row(text, layout)
     if not isinstance(row, Row) or layout is None or not layout.milliseconds:
         return row
@@ -69,14 +69,16 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
 
 
 def glued_piece(text: str) -> str:
-    """The piece of a row that another line was printed on to: up to the root where only that is whole, else up to the
-    last whole number."""
+    """Return the piece of a row before other output on the same line.
+
+    It ends at the root if only that is whole, else at the last whole number.
+    """
     match = _PIECE.match(text)
     return match[0] if match else ""
 
 
 def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
-    """Whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets hypercube pass."""
+    """Return whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets hypercube pass."""
     if row.size < TYPES.get(row.type or "", 0) * (row.count or 0):
         return False
     for side in row.sides:
@@ -88,7 +90,7 @@ def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
 
 
 def consistent(row: Row, *, cpu_time: bool) -> bool:
-    """Whether the row's numbers agree within print rounding: what a row joined from wrong pieces never does."""
+    """Return whether the row's numbers agree within print rounding, which a row joined from wrong pieces never does."""
     width = TYPES.get(row.type or "", 0) * (row.count or 0)
     whole = all(None not in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides)
     fits = whole and bool(row.sides) and (row.size % width == 0 if width else True)
@@ -107,7 +109,7 @@ def _agrees(size: int, side: Timing) -> bool:
 
 
 def _bare(text: str, layout: ColumnLayout) -> Row | NotRow:
-    """A row that no data type gives away: it must have every column, and its numbers must agree with each other."""
+    """Read a row without a data type: it must have every column, and its numbers must agree."""
     text = cells(text).strip()
     tokens = [t.strip() for t in text.split(layout.separator)] if layout.separator else text.split()
     if len(tokens) != len(layout.columns):
@@ -120,7 +122,7 @@ def _bare(text: str, layout: ColumnLayout) -> Row | NotRow:
 
 
 def _fit(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
-    """The header's columns, less the redop that some tests leave blank; None where the tokens do not fit them."""
+    """Return the header's columns, less the redop that some tests leave blank; None if the tokens do not fit."""
     columns = layout.columns if layout is not None else ()
     if len(tokens) == len(columns) - 1 and "redop" in columns[:-1] and _numeric(tokens[columns.index("redop")]):
         columns = tuple(name for name in columns if name != "redop")
@@ -130,7 +132,7 @@ def _fit(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | No
 
 
 def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
-    """Columns guessed from the number of tokens; None where they are no full row.
+    """Return columns guessed from the number of tokens; None where they are no full row.
 
     Under a two-sided header a one-sided row is one that was cut, not a row.
     """
@@ -153,7 +155,7 @@ def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | 
 
 
 def _has_column_types(columns: tuple[str, ...], tokens: list[str]) -> bool:
-    """Whether every token is of its column's kind: a word for redop, whole numbers for root and wrong, else numbers."""
+    """Return whether every token has its column's type: a word for redop, integers for root and wrong, else numbers."""
     for (is_word, is_whole), token in zip(_kinds(columns), tokens[3:], strict=True):
         if is_word == _numeric(token):
             return False
@@ -164,7 +166,7 @@ def _has_column_types(columns: tuple[str, ...], tokens: list[str]) -> bool:
 
 @lru_cache(64)
 def _kinds(columns: tuple[str, ...]) -> tuple[tuple[bool, bool], ...]:
-    """Of each column after the type, whether it is a word, and whether it is a whole number."""
+    """Return for each column after the type whether it is a word, and whether it is an integer."""
     return tuple((name == "redop", name.endswith(("root", "wrong"))) for name in columns[3:])
 
 
@@ -226,7 +228,7 @@ def _is_integer(token: str) -> bool:
 
 
 def _integer(token: str) -> int | None:
-    """A whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
+    """Return a whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
     if token.removeprefix("-").isdecimal() and len(token) < 19:
         return int(token)
     value = _float(token.replace("_", ""))

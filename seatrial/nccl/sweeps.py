@@ -40,8 +40,10 @@ _HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a scri
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Any other line: `text` without prefixes, the rank of a launcher's label, the collective of the nccl-tests program
-    that it names, and the ranks that it asks for if it is a command line.
+    """Any other line.
+
+    `text` is without prefixes, `rank` that of a launcher's label. A line may name an nccl-tests program, and so a
+    collective; a command line also says how many ranks it asks for.
     """
 
     text: str
@@ -71,7 +73,7 @@ class TableLineReader:
         self._command = ""  # the lines before this one that end in a backslash
 
     def feed(self, raw: str) -> list[Event]:
-        """The events of one line, in order; most lines have one."""
+        """Return the events of one line, in order; most lines have one."""
         text, rank = clean(raw)
         if " NCCL " not in text:
             return self._whole_line(text, rank)
@@ -105,7 +107,7 @@ class TableLineReader:
             self._hosts.add(host)
 
     def _piece(self, head: str) -> list[Event]:
-        """A piece of a row with no line end of its own."""
+        """Take a piece of a row that has no line end of its own."""
         if not head.strip():
             return []
         joined = self._pending + head
@@ -142,7 +144,7 @@ class TableLineReader:
         return events
 
     def _after_comment(self, text: str, rank: int | None) -> list[Event]:
-        """The line of header or footer whose beginning is held, and what this text is on its own."""
+        """Complete the held beginning of a header or footer line with this text, or read the text on its own."""
         held, self._pending = self._pending, ""
         alone = read_mark(text) is not None
         mark = read_mark(held if alone else held + text)
@@ -162,7 +164,7 @@ class TableLineReader:
         return [mark]
 
     def _other(self, text: str, rank: int | None) -> list[Event]:
-        """A line that is nothing of nccl-tests; too many of them mean that a held piece was no piece of a row."""
+        """Take a line without nccl-tests output; too many of them mean that a held piece was not part of a row."""
         if self._pending:
             self._foreign += 1
             if self._foreign > _MAX_FOREIGN:
@@ -177,7 +179,7 @@ class TableLineReader:
         return [Other(text, rank, name, command_ranks(command) if name else None)]
 
     def _joined(self, text: str) -> Row | None:
-        """The row that the pieces held so far and this text make, if they make one."""
+        """Return the row that the pieces held so far and this text make, if they make one."""
         for piece in (text, text.lstrip()):
             row = read_row(self._pending + piece, self.layout)
             if isinstance(row, Row) and consistent(row, cpu_time=self._cpu_time):
@@ -197,7 +199,7 @@ class TableLineReader:
         self._foreign = 0
 
     def _repeats(self, text: str) -> bool:
-        """Whether this line of the table is the last one once more: output that reached the file twice."""
+        """Return whether this line of the table repeats the last one: output that reached the file twice."""
         same = text == self._last_table_line
         self._last_table_line = text
         return same
@@ -210,14 +212,14 @@ class RowReader:
         self._reader = TableLineReader()
 
     def feed(self, line: str) -> Row | None:
-        """The row that `line` completes, or None; `line` may have prefixes and pieces of NCCL's log in it."""
+        """Return the row that `line` completes, or None; `line` may have prefixes and pieces of NCCL's log in it."""
         return next((event for event in self._reader.feed(line) if isinstance(event, Row)), None)
 
 
 def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
-    """How many characters at the start of `host` end the row's piece before it: `-1` and `0` stick to a host name.
+    """Return how many characters at the start of `host` belong to the row before it: `-1` and `0` stick to host names.
 
-    None where a digit may be the row's or the host's and no other line of that host decides it.
+    None if a digit may be the row's or the host's and no other line of that host decides it.
     """
     if host in known or not head.strip():
         endings = [] if host in known else _endings(host, known)
@@ -291,7 +293,7 @@ class SweepReader:
         return self._drafts[-1]
 
     def _at(self, phase: Phase, *, repeated: bool) -> Draft:
-        """The draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
+        """Return the draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
         if repeated and len(self._drafts) < _MAX_SWEEPS:
             self._drafts.append(Draft(transport=self._next_transport))
             self._next_transport = TransportReader()

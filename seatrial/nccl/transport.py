@@ -54,7 +54,7 @@ class Nic(NamedTuple):
     gbit_s: int = 0
 
     def fits(self, like: "Nic") -> bool:
-        """Whether it may be of that link and at least of that rate."""
+        """Return whether it may be of that link and at least of that rate."""
         is_slower = 0 < self.gbit_s < like.gbit_s
         return not is_slower and (self.link == like.link or not self.link or not like.link)
 
@@ -84,7 +84,10 @@ class Transport:
     inside: str = ""
 
     def fewest_nics(self, like: Nic) -> tuple[str, int] | None:
-        """The host with the fewest devices of that link and at least that rate, and their number; None if unlisted."""
+        """Return the host with the fewest devices of that link and at least that rate, and their number.
+
+        None if unlisted.
+        """
         counts = ((sum(nic.fits(like) for nic in nics), host) for host, nics in self.nics)
         fewest = min(counts, default=None)
         return fewest and (fewest[1], fewest[0])
@@ -114,7 +117,7 @@ class Transport:
 
     @property
     def words(self) -> str:
-        """The way that the data took, as far as it is known: "over IB with GPUDirect RDMA, by Ring/Simple"."""
+        """The path of the data, as far as it is known: "over IB with GPUDirect RDMA, by Ring/Simple"."""
         direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[self.gpu_direct]
         network = f"over {' and '.join(self.networks)}{direct}" if self.networks and self.nodes != 1 else ""
         chosen = "/".join(self.choices[-1][1:]) if self.choices else self.algorithm
@@ -202,7 +205,7 @@ class TransportReader:
             yield host, tuple(nic._replace(gbit_s=self._rates.get((host, port), 0)) for port, nic in ports.items())
 
     def transport(self) -> Transport | None:
-        """The evidence so far; None where neither a network nor an algorithm nor a setting was named."""
+        """Return the evidence so far; None where neither a network nor an algorithm nor a setting was named."""
         networks = self._networks or ({"Socket": self._no_device} if self._no_device and not self._provider else {})
         if not (networks or self._choices or self._settings or self._provider or self._ports or self._inside):
             return None
@@ -227,7 +230,7 @@ def _host_of(text: str) -> str:
 
 
 def _named(kind: str, word: str) -> str:
-    """The name of an algorithm or a protocol as NCCL_ALGO and NCCL_PROTO spell it: RING and 1 are Ring."""
+    """Return the name of an algorithm or a protocol as NCCL_ALGO and NCCL_PROTO spell it: RING and 1 are Ring."""
     names = _NUMBERED[kind]
     if word.isdecimal():
         return names[int(word[:9])] if int(word[:9]) < len(names) else word
@@ -240,7 +243,7 @@ def _is_tcp(provider: str) -> bool:
 
 
 def transport(lines: Iterable[str]) -> Transport | None:
-    """Which networks NCCL used, by its own log; None where the log does not say."""
+    """Return which networks NCCL used, by its own log; None where the log does not say."""
     reader = TransportReader()
     for raw in lines:
         reader.feed(raw)

@@ -60,7 +60,7 @@ class Platform(Protocol):
         """Bring the nodes up. Returns when they answer, or raises LaunchError naming the cause."""
 
     def attach(self, run_id: str) -> "Testbed":
-        """The testbed of a run that is up, as another process finds it. Raises InputError when it is over."""
+        """Return the testbed of a run that is up, as another process finds it. Raises InputError when it is over."""
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: "Secrets") -> None:
         """Write what the platform knows of the run, such as its nodes' logs, into `folder`, redacted."""
@@ -72,7 +72,7 @@ class Platform(Protocol):
         """Remove everything of that run. Idempotent, needs nothing in memory."""
 
     def leftovers(self) -> list[Leftover]:
-        """The leftovers of runs whose process is gone."""
+        """Return the leftovers of runs whose process is gone."""
 
     def missing(self) -> list[Reason]:
         """List prerequisites that this machine lacks, each with the next step."""
@@ -82,7 +82,7 @@ class Isolator(Protocol):
     """Nodes out of service and back, by the platform's scheduler."""
 
     def command(self, node: str, run_id: str, why: str) -> str:
-        """The command line that does what `isolate` does. Pure."""
+        """Return the command line that does what `isolate` does. Pure."""
 
     def isolate(self, node: str, run_id: str, why: str) -> bool:
         """Take the node out of service; false if it is already."""
@@ -92,7 +92,7 @@ class Isolator(Protocol):
 
 
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
-    """The platform that `cluster` (read from `file`) names.
+    """Return the platform that `cluster` (read from `file`) names.
 
     Raises InputError when the parts of the cluster file do not fit together on it.
     """
@@ -108,7 +108,7 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
 
 def isolator_for(cluster: "Cluster") -> Isolator:
-    """The isolation of the cluster's nodes. Raises InputError on a platform without a scheduler that could."""
+    """Return the isolation of the cluster's nodes. Raises InputError on a platform without a scheduler that could."""
     if not cluster.platform.isolates:
         raise InputError(f"platform {cluster.platform.kind}: cannot isolate nodes; legal: kubernetes, slurm")
     isolator: Isolator = import_module(
@@ -118,6 +118,6 @@ def isolator_for(cluster: "Cluster") -> Isolator:
 
 
 def platforms() -> dict[str, Platform]:
-    """The platforms of seatrial that can be run without a cluster file's settings, by kind."""
+    """Return the platforms of seatrial that can be run without a cluster file's settings, by kind."""
     without = {kind: model for kind in _SETTINGS if (model := PLATFORMS[kind]()).stands_alone}
     return {kind: import_module(model.implementation()).platform() for kind, model in without.items()}

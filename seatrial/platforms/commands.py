@@ -37,13 +37,13 @@ def run_bounded(
 
 
 def tail(file: BinaryIO) -> str:
-    """The last 64 KiB of a file."""
+    """Return the last 64 KiB of a file."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - _ERROR_BYTES))
     return file.read(_ERROR_BYTES).decode(errors="replace")
 
 
 def environment(kept: tuple[str, ...] = (), dropped: tuple[str, ...] = ()) -> dict[str, str]:
-    """The variables of this process without secrets, seatrial's own and Prefect's, and without prefixes in `dropped`.
+    """Return the variables of this process without secrets, seatrial's and Prefect's own, and prefixes in `dropped`.
 
     Variables with a prefix in `kept` stay, secret or not.
     """

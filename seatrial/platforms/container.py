@@ -25,7 +25,7 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID",
 
 
 def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
-    """The files that the entry point wants, by name.
+    """Return the files that the entry point wants, by name.
 
     All nodes of a run answer with the same host key: their addresses are not known when the keys are handed over, and
     one node's files would give away every node's anyway.
@@ -36,39 +36,39 @@ def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
 
 @cache
 def entry_files() -> dict[str, str]:
-    """The entry point and what it reads, by name."""
+    """Return the entry point and what it reads, by name."""
     return {Path(name).name: (IMAGES / "common" / name).read_text() for name in _ENTRY_FILES}
 
 
 def has_amd_gpus(cluster: "Cluster") -> bool:
-    """Whether the GPUs are AMD's."""
+    """Return whether the GPUs are AMD's."""
     return cluster.hardware.name.startswith("MI")
 
 
 def capabilities(cluster: "Cluster", devices: Iterable[str], more: Iterable[str] = ()) -> list[str]:
-    """The capabilities of root in a container, with IPC_LOCK for GPUs and devices, which pin memory."""
+    """Return the capabilities of root in a container, with IPC_LOCK for GPUs and devices, which pin memory."""
     pinning = ["IPC_LOCK"] if cluster.gpus or tuple(devices) else []
     return list(dict.fromkeys([*CAPABILITIES, *pinning, *more]))
 
 
 def limits(cluster: "Cluster", own: "Ulimits") -> dict[str, int]:
-    """The ulimits by name. RDMA pins memory, which the default limit of a container forbids."""
+    """Return the ulimits by name. RDMA pins memory, which the default limit of a container forbids."""
     return {**({"memlock": -1} if cluster.gpus else {}), **{str(name): limit for name, limit in own.items()}}
 
 
 def bind(mount: "Mount") -> str:
-    """A mount as SOURCE:TARGET[:ro]."""
+    """Return a mount as SOURCE:TARGET[:ro]."""
     return f"{mount.source}:{mount.target}" + (":ro" if mount.read_only else "")
 
 
 def apptainer_exec(cluster: "Cluster", program: str, binds: Iterable[str]) -> list[str]:
-    """The command line in front of the image; `program` is apptainer or singularity."""
+    """Return the command line in front of the image; `program` is apptainer or singularity."""
     gpus = ["--rocm" if has_amd_gpus(cluster) else "--nv"] if cluster.gpus else []
     return [program, "exec", *gpus, *(f"--bind={each}" for each in binds)]
 
 
 def apptainer_image(image: str) -> str:
-    """The image as Apptainer reads it: a file, or a reference with either a tag or a digest."""
+    """Return the image as Apptainer reads it: a file, or a reference with either a tag or a digest."""
     if image.startswith("/"):
         return image
     bare, at, digest = image.partition("@")

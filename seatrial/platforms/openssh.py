@@ -101,9 +101,10 @@ class SshSettings(LoginSettings):
 def client_config(
     options_of: Mapping[tuple[str, ...], Sequence[str]], connect_timeout_s: float, own_config: str | None
 ) -> str:
-    """The configuration of ssh. `options_of` are those of hosts; `own_config` replaces the user's and the system's.
+    """Return the configuration of ssh.
 
-    Pure, but for the home folder in it.
+    `options_of` are those of hosts; `own_config` replaces the user's and the system's. Pure, but for the home folder in
+    it.
     """
     lines = ["Host *", *(f"    {name} {value}" for name, value in _STRICT.items())]
     lines.append(f"    ConnectTimeout {max(1, round(connect_timeout_s))}")
@@ -121,7 +122,7 @@ def client_config(
 
 
 def login_options(login: LoginSettings) -> Iterator[str]:
-    """The lines of a block `Host`."""
+    """Yield the lines of a block `Host`."""
     if login.user:
         yield f"User {login.user}"
     if login.port:
@@ -133,7 +134,7 @@ def login_options(login: LoginSettings) -> Iterator[str]:
 
 
 def read_options(printed: str) -> dict[str, str]:
-    """The configuration that `ssh -G` printed, by option in small letters; the first of each."""
+    """Return the configuration that `ssh -G` printed, by option in small letters; the first of each."""
     pairs = (line.partition(" ") for line in reversed(printed.splitlines()))
     return {name: value for name, _, value in pairs}
 
@@ -160,12 +161,12 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
 
 
 def is_silent(reason: Reason) -> bool:
-    """Whether the host did not answer, or its answer broke off."""
+    """Return whether the host did not answer, or its answer broke off."""
     return reason.code in ("baremetal-unreachable", "baremetal-connection-lost")
 
 
 def is_before_login(reason: Reason) -> bool:
-    """Whether there was no login at all, so that nothing can have been started on the host."""
+    """Return whether there was no login at all, so that nothing can have been started on the host."""
     return reason.code in _BEFORE_THE_LOGIN
 
 
@@ -174,13 +175,13 @@ def _host_text(text: str) -> str:
 
 
 def _files(options: dict[str, str]) -> str:
-    """The known_hosts files that ssh looks into."""
+    """Return the known_hosts files that ssh looks into."""
     own = options.get("userknownhostsfile", "~/.ssh/known_hosts").split()
     return printable(", ".join(str(Path(file).expanduser()) for file in own))
 
 
 def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> socket.socket:
-    """A stream to `target` (ADDRESS:PORT, as `host` sees it), where an sshd listens. Raises OSError."""
+    """Return a stream to `target` (ADDRESS:PORT, as `host` sees it), where an sshd listens. Raises OSError."""
     ours, theirs = socket.socketpair()
     with theirs, tempfile.TemporaryFile() as errors:
         try:
@@ -210,5 +211,5 @@ def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> sock
 
 
 def environment() -> dict[str, str]:
-    """The environment of ssh: without secrets, with the way to the user's agent."""
+    """Return the environment of ssh: without secrets, with the way to the user's agent."""
     return commands.environment(kept=("SSH_",)) | {"LC_ALL": "C"}

@@ -46,21 +46,21 @@ class Scheduler(Protocol):
 
 
 class NodeService(Scheduler, Protocol):
-    """The same, and what a test of nodes takes."""
+    """A scheduler that can also give tests their nodes."""
 
     def take(self, names: Sequence[str]) -> "Cluster":
         """Return the cluster of a test of those nodes alone, which gives way to any other job. Pure."""
 
 
 def taken(cluster: "Cluster", names: Sequence[str], /, **changed: object) -> "Cluster":
-    """The cluster of a test of those nodes alone; `changed` are settings of its platform."""
+    """Return the cluster of a test of those nodes alone; `changed` are settings of its platform."""
     platform = cluster.platform.model_copy(update=changed)
     own = {"nodes": len(names), "platform": platform, "keep": "never", "isolate": None}
     return cluster.model_copy(update=own)
 
 
 def node_service(cluster: "Cluster") -> NodeService:
-    """The scheduler of the cluster. Raises InputError where its platform has none that seatrial knows."""
+    """Return the scheduler of the cluster. Raises InputError where its platform has none that seatrial knows."""
     if not cluster.platform.qualifies:
         raise InputError(
             f"platform {cluster.platform.kind}: has no nodes at work; legal: kubernetes, slurm, baremetal, local"

@@ -81,7 +81,7 @@ class RunsWithState(ABC, Generic[State]):
 
     @abstractmethod
     def _is_up(self, run_id: str) -> bool:
-        """Whether the nodes of a run whose folder is there are up."""
+        """Return whether the nodes of a run whose folder is there are up."""
 
     @abstractmethod
     def _testbed(self, run_id: str, state: State) -> Testbed: ...
@@ -114,7 +114,7 @@ def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
 
 
 def root_folder(kind: str) -> Path:
-    """The folder of this user's runs on a platform, local to this machine, as homes may be shared.
+    """Return the folder of this user's runs on a platform, local to this machine, as homes may be shared.
 
     /run/seatrial-KIND for root, else a folder among the user's own state.
     """
@@ -124,7 +124,7 @@ def root_folder(kind: str) -> Path:
 
 
 def run_folder(run_id: str, kind: str) -> Path:
-    """The folder of the run's state, which may not exist.
+    """Return the folder of the run's state, which may not exist.
 
     Raises InputError for an illegal run id, and where the folder is another user's or a link.
     """
@@ -141,7 +141,7 @@ def is_run_id(text: str) -> bool:
 
 
 def _is_trusted(place: Path) -> bool:
-    """Whether the folder exists. Raises InputError where it is another user's or a link."""
+    """Return whether the folder exists. Raises InputError where it is another user's or a link."""
     try:
         check_private_folder(place)
     except FileNotFoundError:
@@ -173,14 +173,14 @@ def write_owner(folder: Path, name: str, owner: Process) -> None:
 
 
 def read_owner(folder: Path, name: str) -> Process | None:
-    """The process in the file; None if it is missing or broken."""
+    """Return the process in the file; None if it is missing or broken."""
     content = _record(folder / f"{name}.json")
     pid, started = content.get("pid"), content.get("started")
     return Process(pid, started) if type(pid) is int and type(started) is int and 0 < pid < 2**31 else None
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of this user; empty if it is missing or broken."""
+    """Return the JSON object in a file of this user; empty if it is missing or broken."""
     try:
         content = json.loads(read_private(path, 4096))
     except (OSError, ValueError, RecursionError):
@@ -194,7 +194,7 @@ def remember(folder: Path, cluster: Cluster) -> None:
 
 
 def recall(folder: Path) -> Cluster:
-    """The cluster of the run. Raises InputError if it has only begun, or is being taken down."""
+    """Return the cluster of the run. Raises InputError if it has only begun, or is being taken down."""
     try:
         return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))
     except (OSError, ValueError) as error:
@@ -207,12 +207,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def find(run_id: str) -> Path | None:
-    """The folder of a run of this user on this machine, or None. Raises InputError, as `folders`."""
+    """Return the folder of a run of this user on this machine, or None. Raises InputError, as `folders`."""
     return next((folder for folder in _folders() if folder.name == run_id), None)
 
 
 def run_ids() -> list[str]:
-    """The ids of all runs of this user on this machine."""
+    """Return the ids of all runs of this user on this machine."""
     return sorted(folder.name for folder in _folders())
 
 
@@ -221,7 +221,7 @@ def _folders() -> list[Path]:
 
 
 def folders(kind: str) -> list[Path]:
-    """The folders of this user's runs on a platform.
+    """Return the folders of this user's runs on a platform.
 
     Raises InputError where one of them, or their parent, is another user's or a link.
     """
@@ -230,7 +230,7 @@ def folders(kind: str) -> list[Path]:
 
 
 def read_file(folder: Path, name: str) -> str:
-    """The text of a file in the run's folder. Raises InputError if it is missing or broken."""
+    """Return the text of a file in the run's folder. Raises InputError if it is missing or broken."""
     try:
         return read_private(folder / name, _FILE_BYTES).decode()
     except (OSError, ValueError) as error:
@@ -243,7 +243,7 @@ def keep(folder: Path, seconds: float) -> None:
 
 
 def kept_until(folder: Path) -> float | None:
-    """The end of the time that the run is kept for, in seconds of the epoch, or None."""
+    """Return the end of the time that the run is kept for, in seconds of the epoch, or None."""
     until = _record(folder / "kept.json").get("until")
     if isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < _NEVER:
         return float(until)
@@ -251,13 +251,13 @@ def kept_until(folder: Path) -> float | None:
 
 
 def is_at_work(folder: Path) -> bool:
-    """Whether the run's process lives, and the run is not merely kept."""
+    """Return whether the run's process lives, and the run is not merely kept."""
     owner = read_owner(folder, "owner")
     return bool(owner and owner.alive) and kept_until(folder) is None
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether the run's process is gone, or the time that it was kept for is over.
+    """Return whether the run's process is gone, or the time that it was kept for is over.
 
     A folder without owner is being made right now, unless it is old.
     """
@@ -268,7 +268,7 @@ def is_abandoned(folder: Path) -> bool:
 
 
 def is_object_abandoned(kind: str, run_id: str, owner: str | None, age_s: float, expires: float) -> bool:
-    """Whether the run that made an object is gone: as its folder here shows, else once `expires` (epoch) is over.
+    """Return whether the run that made an object is gone: by its folder here, else once `expires` (epoch) is over.
 
     A run that begins has its folder before its objects; one that ends has lost it last.
     """
@@ -279,13 +279,13 @@ def is_object_abandoned(kind: str, run_id: str, owner: str | None, age_s: float,
 
 
 def leftovers(kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True) -> list[Leftover]:
-    """The leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their folder."""
+    """Return the leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their folder."""
     abandoned = (folder for folder in folders(kind) if is_abandoned(folder) and is_ours(folder))
     return [Leftover(folder.name, age_s(folder), what) for folder in abandoned]
 
 
 def age_s(folder: Path) -> float:
-    """Seconds since the folder last changed."""
+    """Return seconds since the folder last changed."""
     try:
         return max(0.0, time.time() - folder.stat().st_mtime)
     except OSError:
@@ -297,7 +297,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def this_owner(kind: str) -> str:
-    """The owner of objects that others see too: the host name, and a hash of machine, user and state folder."""
+    """Return the owner of objects that others see too: the host name, and a hash of machine, user and state folder."""
     machine, process_tree = "", ""
     with suppress(OSError):
         machine = Path("/etc/machine-id").read_text().strip()

@@ -61,7 +61,7 @@ def present(site: Site) -> list[str]:
 
 
 def _has_kubeconfig(site: Site) -> bool:
-    """Return whether somebody has set a cluster up here; a kubeconfig that does not work is told, not passed over."""
+    """Return whether somebody has set a cluster up here; a kubeconfig that does not work is reported, not skipped."""
     from seatrial.platforms.kubernetes.api import connect
 
     paths = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)

@@ -22,12 +22,15 @@ _WRITE_TIMEOUT_S = 30.0
 
 
 def node_of(cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None) -> Node:
-    """A node as the cluster file describes it, at the address and port its peers reach it at; `ssh_port` when None."""
+    """Return a node as the cluster file describes it, at the address and port its peers reach it at.
+
+    `ssh_port` when None.
+    """
     return Node(name, address, port or cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
 
 
 def nodes_of(cluster: Cluster, state: PlatformState) -> list[Node]:
-    """The nodes of a run, as its state has them."""
+    """Return the nodes of a run, as its state has them."""
     return [node_of(cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes]
 
 
@@ -45,7 +48,7 @@ def testbed_of(
     python: str = "python3",
     blameless_reason: BlamelessReason | None = None,
 ) -> Testbed:
-    """The testbed of a run. What the cluster file says of MPI and the ranks' environment wins over the platform's."""
+    """Return the testbed of a run. MPI settings and environment of the cluster file win over the platform's."""
     testbed = Testbed(
         run_id=run_id,
         nodes=tuple(nodes),
@@ -88,16 +91,17 @@ def wait_for_sshd(
 
 
 def default_folder(run_id: str) -> str:
-    """The folder on the node, private to its user, and removed when sshd ends."""
+    """Return the folder on the node, private to its user, and removed when sshd ends."""
     return f"/tmp/seatrial-{run_id}"
 
 
 def node_script(
     run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, folder: str | None = None, listen: str | None = None
 ) -> str:
-    """The script for the standard input of `sh -s` on each node. It makes `folder`, a full path in an existing folder.
+    """Return the script for the standard input of `sh -s` on each node.
 
-    `listen` is the address that sshd listens on; every one when None.
+    It makes `folder`, a full path in an existing folder. `listen` is the address that sshd listens on; every one when
+    None.
     """
     values = {
         "FOLDER": folder or default_folder(run_id),
@@ -115,7 +119,7 @@ def node_script(
 
 
 def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
-    """Write the ports and users of its peers to every node, for ssh: MPI's tree of daemons goes from node to node.
+    """Write the ports and users of its peers to every node, for ssh: MPI's daemons start each other from node to node.
 
     A node that cannot be reached is found by connectivity. `folder` is that of the run's sshd on the nodes; the one
     above `workdir` when None.
@@ -137,7 +141,7 @@ def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None
 
 
 def ports_config(testbed: Testbed, usual: int) -> str:
-    """The configuration of ssh: one block per node that differs; empty if none does."""
+    """Return the configuration of ssh: one block per node that differs; empty if none does."""
     users = {testbed.user_of(node) for node in testbed.nodes}
     blocks = []
     for node in testbed.nodes:

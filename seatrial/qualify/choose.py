@@ -1,6 +1,6 @@
 """Which idle nodes a pass tests by themselves. Pure.
 
-A node is due at half of the age that it may reach: at 95 % load it is idle for moments, and the first of these must do.
+A node is due at half of the allowed age: at 95 % load it is rarely idle, so the first chance must be taken.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Wanted:
 def candidates(
     nodes: Sequence[ServiceNode], evidence: Evidence, wanted: Wanted, max_age: timedelta
 ) -> list[ServiceNode]:
-    """The nodes to test, the most urgent first: at the gate, in doubt, then those that are untested for longest.
+    """Return the nodes to test, the most urgent first: at the gate, in doubt, then those that are untested for longest.
 
     A node that has failed at the gate is tested again only by its name. Raises InputError for a name that is none.
     """
@@ -53,18 +53,18 @@ def _named(nodes: Sequence[ServiceNode], names: Sequence[str]) -> list[ServiceNo
 
 
 def may_test(node: ServiceNode) -> bool:
-    """Whether a test may have the node: it is idle, named, at the gate, or seatrial took it out."""
+    """Return whether a test may have the node: it is idle, named, at the gate, or seatrial took it out."""
     return node.state in ("idle", "named", "gated") or (node.state == "out" and node.is_ours)
 
 
 def why_not(node: ServiceNode) -> Reason:
-    """The reason why a named node is not tested."""
+    """Return the reason why a named node is not tested."""
     state = "is out of service" if node.state == "out" else "is not idle"
     return Reason.of("qualify-node-not-idle", node=node.name, state=state, why=f" ({node.why})" if node.why else "")
 
 
 def batches(chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int) -> list[list[ServiceNode]]:
-    """The nodes of each job. A node in doubt has a job of its own: nothing of its neighbours can be its fault.
+    """Return the nodes of each job. A node in doubt has a job of its own, so that its neighbours cannot be at fault.
 
     So has one that waits at the gate, which may be broken in any way.
     """
@@ -75,7 +75,7 @@ def batches(chosen: Sequence[ServiceNode], evidence: Evidence, at_once: int) -> 
 
 
 def is_due(node: ServiceNode, evidence: Evidence, max_age: timedelta) -> bool:
-    """Whether the node is in doubt, or old enough; one that has failed for sure is tried again as often."""
+    """Return whether the node is in doubt, or its test is old enough, be it a pass or a sure failure."""
     if evidence.is_doubtful(node.name):
         return True
     failures = evidence.record(node.name).failures

@@ -18,7 +18,7 @@ _WEEK = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The age of the last test that passed: of each node, each GPU, and each pair of leaf switches; None: of none.
+    """The age of the last passed test of each node, each GPU, and each pair of leaf switches; None if none passed.
 
     A pair of a leaf switch with itself is of two nodes behind it.
     """
@@ -48,7 +48,7 @@ class Coverage:
         return 1 - len(self.overdue_nodes) / len(self.nodes) if self.nodes else 1.0
 
     def lines(self) -> list[str]:
-        """What people read: the share, and what is overdue, the oldest first."""
+        """Return lines for people: the share, and what is overdue, the oldest first."""
         tested = len(self.nodes) - len(self.overdue_nodes)
         lines = [f"{tested} of {len(self.nodes)} nodes passed within {self.max_age / _DAY:g} days"]
         if names := self.overdue_nodes:
@@ -81,7 +81,10 @@ def coverage(
     gpus_per_node: int,
     measured_gpus: Mapping[str, datetime],
 ) -> Coverage:
-    """The coverage of `nodes`. `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N."""
+    """Return the coverage of `nodes`.
+
+    `measured_gpus` has the last test of each GPU that was measured, as NODE/gpu-N.
+    """
     ages = {node.name: _known(evidence.age(node.name)) for node in nodes}
     gpus: dict[str, timedelta | None] = {}
     for node in nodes:
@@ -99,18 +102,18 @@ def coverage(
 
 
 def gpu_hours(tests: Iterable[NodeTest], since: datetime) -> float:
-    """The GPU hours that the tests since then took, those that gave way too."""
+    """Return the GPU hours that tests have taken since then, including those that gave way."""
     return sum(test.gpu_hours for test in tests if test.ended >= since)
 
 
 def overdue(ages: Mapping[Any, timedelta | None], limit: timedelta) -> list[Any]:
-    """What is older than the limit or was never tested, the oldest first."""
+    """Return what is older than the limit or was never tested, the oldest first."""
     late = [(age or LONG_AGO, name) for name, age in ages.items() if age is None or age > limit]
     return [name for _, name in sorted(late, key=lambda item: (-item[0], item[1]))]
 
 
 def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timedelta | None]:
-    """The age of each pair of groups that two nodes can be of; none where the platform knows no groups."""
+    """Return the age of each pair of groups that two nodes can be of; none where the platform knows no groups."""
     members: dict[str, int] = {}
     for node in nodes:
         if node.group:
@@ -124,7 +127,7 @@ def _pairs(nodes: Sequence[ServiceNode], evidence: Evidence) -> dict[Pair, timed
 
 
 def _gpu_age(node_age: timedelta | None, measured: datetime | None, now: datetime) -> timedelta | None:
-    """The age of a GPU: that of its node's test, if the GPU was measured then."""
+    """Return the age of a GPU: that of its node's test, if the GPU was measured then."""
     if node_age is None or measured is None:
         return None
     return max(node_age, now - measured)
@@ -135,7 +138,7 @@ def _known(age: timedelta) -> timedelta | None:
 
 
 def _oldest(ages: Mapping[str, timedelta | None], names: Sequence[str]) -> str:
-    """How long the first of `names`, the oldest, is untested."""
+    """Return how long the first of `names`, the oldest, has not been tested."""
     age = ages[names[0]]
     return "never tested" if age is None else f"untested for {age / _DAY:.0f} days at most"
 

@@ -40,7 +40,7 @@ class Outcome:
     failed: list[str] = field(default_factory=list)
 
     def nodes(self, action: str) -> list[str]:
-        """The nodes that the pass decided so about, the last decision on each."""
+        """Return the nodes with that decision, by the last one on each."""
         last = {decision.node: decision.action for decision in self.decisions}
         return [node for node, decided in last.items() if decided == action]
 
@@ -89,7 +89,10 @@ class _Pass:
         return self.outcome
 
     def _alone(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
-        """Test the next batch; false where no node is free that is due. One pass tests a node once."""
+        """Test the next batch of nodes by themselves; return false if no due node is free.
+
+        One pass tests a node once.
+        """
         chosen = candidates(nodes, evidence, self._wanted, self._max_age)
         free = [node for node in chosen if may_test(node) and node.name not in self._tried]
         if not free:
@@ -100,7 +103,7 @@ class _Pass:
         return True
 
     def _pair(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> bool:
-        """Test one pair of proven idle nodes; of named nodes, with a neighbour. False where none is due."""
+        """Test one pair of proven idle nodes; of named nodes, with a neighbour. Return false if none is due."""
         if self._pairs_left <= 0 or not (self._wanted.idle or self._wanted.names):
             return False
         max_age = timedelta(days=self._cluster.settings.pair_max_age_days)
@@ -112,7 +115,7 @@ class _Pass:
         return bool(pair)
 
     def _due(self, nodes: Sequence[ServiceNode], evidence: Evidence) -> list[str]:
-        """The nodes, busy or not, that wait for a test."""
+        """Return the nodes, busy or not, that wait for a test."""
         in_service = [node for node in nodes if node.state != "out" and node.name not in self._tried]
         return [node.name for node in in_service if is_due(node, evidence, self._max_age)]
 

@@ -16,7 +16,7 @@ Pair = tuple[str, str]  # sorted
 
 
 def pair_of(first: str, second: str) -> Pair:
-    """The pair of two nodes, or of two groups, whatever their order."""
+    """Return the pair of two nodes, or of two groups, whatever their order."""
     return (first, second) if first <= second else (second, first)
 
 
@@ -81,17 +81,17 @@ class Evidence:
         return self.records.get(node, Record())
 
     def age(self, node: str) -> timedelta:
-        """The time since the node passed; ten years if it never did."""
+        """Return the time since the node passed; ten years if it never did."""
         passed = self.record(node).passed
         return self.now - passed if passed else LONG_AGO
 
     def is_compared(self, node: str) -> bool:
-        """Whether the last test rests on a baseline."""
+        """Return whether the last test rests on a baseline."""
         alone = self.record(node).alone
         return bool(alone) and alone[-1].code != NOT_COMPARED
 
     def is_doubtful(self, node: str) -> bool:
-        """Whether the next test decides: the last one failed for the first time, or its fault may be another node's."""
+        """Return whether the next test decides: the last one failed for the first time, or due to another node."""
         last = self.last.get(node)
         if last is None or last.verdict is Verdict.PASS:
             return False
@@ -100,14 +100,14 @@ class Evidence:
         return last.code == UNATTRIBUTED
 
     def open_test(self, node: str) -> str:
-        """What came of the node's last test, for people; empty if it passed."""
+        """Return the outcome of the node's last test, for people; empty if it passed."""
         last = self.last.get(node)
         if last is None or last.verdict is Verdict.PASS:
             return ""
         return f", last test {last.verdict.value} ({last.code}) in run {last.run_id}"
 
     def pair_ages(self, group_of: Mapping[str, str]) -> dict[Pair, timedelta]:
-        """The time since a pair of groups passed a test of two nodes, by the groups that nodes are in today."""
+        """Return the time since a pair of groups passed a test of two nodes, by the groups that nodes are in today."""
         ages: dict[Pair, timedelta] = {}
         for test in self.tests:
             if test.partner is None or test.suite == ALONE or test.verdict is not Verdict.PASS:
@@ -119,5 +119,5 @@ class Evidence:
 
 
 def says_something(test: NodeTest) -> bool:
-    """Whether the test passed or failed; what is inconclusive counts for nothing."""
+    """Return whether the test passed or failed; inconclusive tests count for nothing."""
     return test.verdict is Verdict.PASS or test.verdict.is_fault

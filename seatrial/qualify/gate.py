@@ -1,7 +1,7 @@
-"""What follows from the tests of a pass: nodes let in, kept out or left, unless many fail alike. Pure.
+"""Decisions after the tests of a pass: nodes let in, kept out or left, unless many fail alike. Pure.
 
-Wrong results, a missing part and what is below the floor keep a node out at once. A number that is only slow does so
-when a second test says the same: a node of a cluster at work may have had a guest.
+Wrong results, a missing part and numbers below the floor keep a node out at once. A number that is only slow does so
+when a second test agrees: on a cluster at work, something else may have used the node.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ Action = Literal["let in", "keep out", "leave"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to happen to a node, because of which test; `reason` is for people."""
+    """What happens to a node, and the test that is why; `reason` is for people."""
 
     node: str
     action: Action
@@ -33,7 +33,7 @@ class Decision:
 
 
 def decide(nodes: Mapping[str, ServiceNode], tested: Sequence[NodeTest], evidence: Evidence) -> list[Decision]:
-    """One decision for each node that was tested; `evidence` has the tests of this pass too."""
+    """Decide on each node that was tested; `evidence` includes the tests of this pass."""
     last = {test.node: test for test in tested if says_something(test)}
     return [_decision(nodes[name], test, evidence) for name, test in sorted(last.items()) if name in nodes]
 
@@ -55,7 +55,7 @@ def _decision(node: ServiceNode, test: NodeTest, evidence: Evidence) -> Decision
 
 
 def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
-    """The test that keeps the node out; None if it passed, or one more test is to confirm it."""
+    """Return the test that keeps the node out; None if it passed, or one more test is to confirm it."""
     record = evidence.record(node)
     if test.suite == PAIRS:
         partners = slow_with(record.paired)
@@ -69,13 +69,13 @@ def _failure(node: str, test: NodeTest, evidence: Evidence) -> NodeTest | None:
 
 
 def _passed_since(partner: str, node: str, evidence: Evidence) -> bool:
-    """Whether the partner's last test with any other node passed."""
+    """Return whether the partner's last test with any other node passed."""
     others = [test for test in evidence.record(partner).paired if test.partner != node]
     return bool(others) and others[-1].verdict is Verdict.PASS
 
 
 def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_row: int) -> Reason | None:
-    """The reason to put no node out: more than a third of `tested`, or `in_a_row` nodes, fail in the same way.
+    """Return the reason to put no node out: more than a third of `tested`, or `in_a_row` nodes, fail in the same way.
 
     `before` are earlier tests, the oldest first. Tests of two nodes do not count: one bad node fails both. Nor does a
     node that fails again: nodes in doubt and after a repair are tested first, one after the other.
@@ -94,12 +94,12 @@ def common_cause(tested: Sequence[NodeTest], before: Sequence[NodeTest], in_a_ro
 
 
 def _of_nodes(tests: Iterable[NodeTest]) -> list[NodeTest]:
-    """The tests of nodes by themselves that passed or failed."""
+    """Return the tests of nodes by themselves that passed or failed."""
     return [test for test in tests if says_something(test) and test.suite != PAIRS]
 
 
 def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
-    """The tests without those of nodes that had failed the time before and fail again."""
+    """Return the tests without repeated failures of the same node."""
     failed = dict[str, bool]()
     for test in tests:
         if not (test.verdict.is_fault and failed.get(test.node)):
@@ -108,7 +108,7 @@ def _first_failures(tests: Iterable[NodeTest]) -> Iterator[NodeTest]:
 
 
 def _row(tests: Sequence[NodeTest]) -> tuple[str, int]:
-    """How the last test failed, and how many nodes in a row fail so."""
+    """Return how the last test failed, and how many nodes in a row failed the same way."""
     code, nodes = "", set[str]()
     for test in reversed(tests):
         if not test.verdict.is_fault or code not in ("", _failure_code(test)):

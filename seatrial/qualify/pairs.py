@@ -17,7 +17,7 @@ from seatrial.qualify.evidence import CONFIRMED_BY, LONG_AGO, Evidence, Pair, pa
 
 
 def proven(nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta) -> list[ServiceNode]:
-    """The idle nodes whose last test by themselves passed and is not too old: nothing of theirs is in doubt."""
+    """Return the idle nodes whose last test by themselves passed and is not too old: nothing of theirs is in doubt."""
     idle = [node for node in nodes if node.state == "idle"]
     return [node for node in idle if evidence.record(node.name).is_proven and evidence.age(node.name) < max_age]
 
@@ -25,7 +25,7 @@ def proven(nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta)
 def choose_pair(
     nodes: Sequence[ServiceNode], evidence: Evidence, max_age: timedelta, among: Collection[str] = ()
 ) -> tuple[ServiceNode, ServiceNode] | None:
-    """The two of `nodes` that are due: in doubt, else of the pair of groups that is oldest; None where none are.
+    """Return the two of `nodes` that are due: in doubt, else of the pair of groups that is oldest; None where none are.
 
     `among` names nodes of which the pair has one; whatever its age, if it is given.
     """
@@ -40,7 +40,7 @@ def choose_pair(
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The age of each pair of groups, and the partners with which each node has just been slow."""
+    """The age of each pair of groups, and the partners with which each node was slow lately."""
 
     evidence: Evidence
     max_age: timedelta
@@ -54,7 +54,10 @@ class _Choice:
         return cls(evidence, max_age, evidence.pair_ages(group_of), slow)
 
     def is_new(self, first: ServiceNode, second: ServiceNode) -> bool:
-        """Whether the two were not just slow together, and are not both in doubt: neither could clear the other."""
+        """Return whether the two were not slow together lately, and at most one is in doubt.
+
+        Of two in doubt, neither can clear the other.
+        """
         if self.slow[first.name] and self.slow[second.name]:
             return False
         return second.name not in self.slow[first.name] and first.name not in self.slow[second.name]
@@ -67,7 +70,7 @@ class _Choice:
         return self._in_doubt(first, second), self._age(first, second), own_age
 
     def _in_doubt(self, first: ServiceNode, second: ServiceNode) -> bool:
-        """Whether one of the two was slow with too few partners to be named."""
+        """Return whether one of the two was slow, but with too few partners to be blamed."""
         return any(0 < len(self.slow[node.name]) <= CONFIRMED_BY for node in (first, second))
 
     def _age(self, first: ServiceNode, second: ServiceNode) -> timedelta:
@@ -79,7 +82,7 @@ class _Choice:
 
 
 def slow_with(tests: Sequence[NodeTest]) -> list[str]:
-    """The partners with which the last tests of a node failed, until one that passed."""
+    """Return the partners with which the last tests of a node failed, until one that passed."""
     partners: list[str] = []
     for test in reversed(tests):
         if test.verdict is Verdict.PASS:

@@ -22,7 +22,7 @@ _DAY = timedelta(days=1)
 def pass_result(
     run_id: str, cluster: str, started: datetime, finished: datetime, outcome: Outcome, wanted: Wanted
 ) -> RunResult:
-    """The result of a pass: bad where a node is kept out, inconclusive where a named node was not tested."""
+    """Return the result of a pass: bad where a node is kept out, inconclusive where a named node was not tested."""
     check = Check("gate", _verdict(outcome, wanted), _reason(outcome), suspects=_suspects(outcome))
     return RunResult(
         run_id,
@@ -39,7 +39,7 @@ def pass_result(
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """A line for each test, then one for each node that goes in or out of service, and what stopped that."""
+    """Return a line for each test, then one for each node that goes in or out of service, and what stopped that."""
     shown = []
     for test in outcome.tested:
         partner = f" with {test.partner}" if test.suite == PAIRS else ""
@@ -54,7 +54,7 @@ def lines(outcome: Outcome) -> list[str]:
 def standing_result(
     base: RunResult, nodes: Sequence[ServiceNode], outcome: Outcome, evidence: Evidence, coverage: Coverage
 ) -> RunResult:
-    """The same for alerts: what is wrong until somebody ends it, so that one pass without it is no end.
+    """Return the result for alerts: what is wrong until somebody ends it, so that one pass without it is no end.
 
     Nodes that a test keeps out, or would if it were no dry run; a common cause; nodes that were not tested in time.
     """
@@ -108,7 +108,7 @@ def _suspects(outcome: Outcome) -> tuple[Suspect, ...]:
 
 
 def _standing(node: ServiceNode, evidence: Evidence) -> Suspect | None:
-    """The node as a suspect, if a test keeps it out of service or would."""
+    """Return the node as a suspect, if a test keeps it out of service or would."""
     failures = evidence.record(node.name).failures
     is_out = node.has_failed or (node.state == "out" and node.is_ours)
     if not is_out and (not failures or evidence.is_doubtful(node.name)):

@@ -50,7 +50,7 @@ _STATES = {"Healthy": Verdict.PASS, "Warning": Verdict.DEGRADED, "Failure": Verd
 
 
 def code_of(test: str, message: str) -> str:
-    """The code of a test that did not pass: by its warning, else by what it tests."""
+    """Return the code of a test that did not pass: by its warning, else by what it tests."""
     for text in (message.lower(), test.lower()):
         for code, pattern in _CODES:
             if pattern.search(text):
@@ -128,7 +128,7 @@ def read_diag(lines: Sequence[str]) -> Report:
 
 
 def _rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The two cells of each row that has two."""
+    """Yield the two cells of each row that has two."""
     for line in lines:
         cells = line.strip().split("|")
         if len(cells) == 4 and not cells[0]:
@@ -146,7 +146,10 @@ class Diagnosis:
 
 
 def read_diagnoses(text: str) -> list[Diagnosis]:
-    """The results in the JSON that `dcgmi diag -j` prints, which may stand behind warnings; none in another text."""
+    """Return the results in the JSON that `dcgmi diag -j` prints, which may stand behind warnings.
+
+    None in another text.
+    """
     try:
         document = json.JSONDecoder().raw_decode(text[:_MAX_TEXT], max(text.find("{"), 0))[0]
     except (ValueError, RecursionError):
@@ -155,7 +158,7 @@ def read_diagnoses(text: str) -> list[Diagnosis]:
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
-    """The report of `dcgmi diag --json`; None for another document."""
+    """Return the report of `dcgmi diag --json`; None for another document."""
     if not any("DCGM" in key and "iagnos" in key for key in document):
         return None
     return Report(_TOOL, tuple(Result(each.verdict, each.code, each.words) for each in _diagnoses(document)))
@@ -213,7 +216,7 @@ def read_health(lines: Sequence[str]) -> Report:
 
 
 def _is_alone(entry: list[Any], found: list[list[Any]]) -> bool:
-    """Whether nothing but the state of the device is told."""
+    """Return whether only the state of the device is given."""
     return not any(each[1] == entry[1] and (each[2] or each[3]) for each in found)
 
 
@@ -223,7 +226,7 @@ def _of_health(verdict: Verdict, device: str, system: str, message: str) -> Resu
 
 
 def _health_rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The cells of each row; a row of one cell has no value."""
+    """Yield the cells of each row; a row of one cell has no value."""
     for line in lines:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.lstrip().startswith("|"):

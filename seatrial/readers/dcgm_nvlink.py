@@ -17,7 +17,7 @@ LINE = lazy(
 
 
 def read_links(lines: Sequence[str]) -> Report:
-    """Name each device with links that are down; a device without any link that is up has none that works."""
+    """Name each device with links that are down, or with none that is up."""
     links: dict[str, str] = {}
     device = ""
     for line in lines:

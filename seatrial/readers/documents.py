@@ -6,7 +6,7 @@ from typing import Any
 
 
 def document_of(lines: Sequence[str]) -> dict[str, Any] | None:
-    """The object that `lines` are; None if they are no JSON, or another value."""
+    """Return the object that `lines` are; None if they are no JSON, or another value."""
     try:
         document = json.loads("\n".join(lines))
     except (ValueError, RecursionError):
@@ -15,12 +15,12 @@ def document_of(lines: Sequence[str]) -> dict[str, Any] | None:
 
 
 def items(value: Any, key: str) -> list[dict[str, Any]]:
-    """The objects in the list `key` of an object."""
+    """Return the objects in the list `key` of an object."""
     return [item for item in listed(value.get(key) if isinstance(value, dict) else None) if isinstance(item, dict)]
 
 
 def listed(value: Any) -> list[Any]:
-    """A list of bounded length; another value as its only item, None as an empty list."""
+    """Return a list of bounded length; another value as its only item, None as an empty list."""
     if isinstance(value, list):
         return value[:4096]
     return [] if value is None else [value]

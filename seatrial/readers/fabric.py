@@ -76,7 +76,7 @@ def read_imex_ctl(lines: Sequence[str]) -> Report:
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
-    """The report of `nvidia-imex-ctl -N -j`; None for another document."""
+    """Return the report of `nvidia-imex-ctl -N -j`; None for another document."""
     nodes, status = document.get("nodes"), document.get("status")
     if not isinstance(nodes, dict) or not isinstance(status, str):
         return None

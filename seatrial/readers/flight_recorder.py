@@ -85,7 +85,7 @@ class GroupTrace:
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What a rank left: its groups by id, its transfers in flight by how often, and where it stands, if known."""
+    """What one rank recorded: its groups by id, its transfers in flight with counts, and where it hangs, if known."""
 
     rank: int
     groups: Mapping[str, GroupTrace]
@@ -125,7 +125,7 @@ def _json(content: bytes) -> object:
 
 
 def _unpickled(content: bytes) -> object:
-    """The plain values of a pickle. Raises NoDump for one that holds anything else."""
+    """Return the plain values of a pickle. Raises NoDump for one that holds anything else."""
     try:
         for count, (operation, _, _) in enumerate(pickletools.genops(content)):
             if operation.name not in _PLAIN:
@@ -150,7 +150,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _call(entry: object) -> Call | None:
-    """An entry as a point-to-point call, or what ends a batch of them; None for one of another shape."""
+    """Return an entry as a point-to-point call, or what ends a batch of them; None for one of another shape."""
     if not isinstance(entry, dict):
         return None
     number, group = entry.get("p2p_seq_id"), entry.get("process_group")
@@ -161,7 +161,7 @@ def _call(entry: object) -> Call | None:
 
 
 def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, GroupTrace]]:
-    """Each group of a dump with its id; entries of another shape are left out."""
+    """Yield each group of a dump with its id; entries of another shape are left out."""
     last: dict[str, int] = {}
     names: dict[str, str] = {}
     operations: dict[str, dict[int, str]] = {}
@@ -178,7 +178,7 @@ def _groups(entries: Sequence[object], members: Mapping[str, tuple[int, ...]]) -
 
 
 def _entry(entry: object) -> tuple[str, str, int, str] | None:
-    """Group, its name, number and operation of a collective; None for anything else."""
+    """Return group, its name, number and operation of a collective; None for anything else."""
     if not isinstance(entry, dict) or entry.get("is_p2p") is True:
         return None
     number, group, operation = entry.get("collective_seq_id"), entry.get("process_group"), entry.get("profiling_name")
@@ -189,7 +189,7 @@ def _entry(entry: object) -> tuple[str, str, int, str] | None:
 
 
 def _members(config: object) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The ranks of each group, as far as a dump knows them."""
+    """Yield the ranks of each group, as far as a dump knows them."""
     groups = config.values() if isinstance(config, dict) else ()
     for group in groups:
         if not isinstance(group, dict):
@@ -205,7 +205,7 @@ def _text(value: object) -> str:
 
 
 def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
-    """What NCCL's watchdog says of each rank in a log: the collective that timed out, the last that it enqueued."""
+    """Return what NCCL's watchdog says of each rank: the collective that timed out, and the last one enqueued."""
     found: dict[int, dict[str, GroupTrace]] = {}
     for line in lines:
         place = _WATCHDOG.search(line[:4000])
@@ -224,7 +224,10 @@ def read_watchdog(lines: Iterable[str]) -> list[RankTrace]:
 
 
 def late(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
-    """The ranks that the others wait for; empty where the traces do not tell. `ranks` is how many there should be."""
+    """Return the ranks that the others wait for; empty if the traces do not show it.
+
+    `ranks` is how many there should be.
+    """
     known = {trace.rank: trace for trace in traces}
     members = _all_members(traces, ranks)
     waits = {rank: _waits_for(trace, known, members) for rank, trace in known.items()}
@@ -238,7 +241,7 @@ def late(traces: Sequence[RankTrace], ranks: int | None = None) -> list[Late]:
 
 
 def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, set[int]]:
-    """The ranks of each group, by all traces: those that it lists, and those that were seen in it."""
+    """Return the ranks of each group, by all traces: those that it lists, and those that were seen in it."""
     members: dict[str, set[int]] = {}
     for trace in traces:
         for group_id, group in trace.groups.items():
@@ -251,7 +254,7 @@ def _all_members(traces: Sequence[RankTrace], ranks: int | None) -> dict[str, se
 
 
 def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> set[int]:
-    """The ranks that have not entered a collective or a transfer that this one has entered."""
+    """Return the ranks that have not entered a collective or a transfer that this one has entered."""
     found = {peer for peer, _ in _partners_missing(trace, known)}
     for group_id, group in trace.groups.items():
         for other in members[group_id] & set(known):
@@ -261,7 +264,7 @@ def _waits_for(trace: RankTrace, known: Mapping[int, RankTrace], members: Mappin
 
 
 def _partners_missing(trace: RankTrace, known: Mapping[int, RankTrace]) -> Iterator[tuple[int, Transfer]]:
-    """Each transfer that this rank has in flight more often than its partner has, with the partner."""
+    """Yield each transfer that this rank has in flight more often than its partner has, with the partner."""
     for transfer, count in trace.transfers.items():
         peer = transfer.peer_of(trace.rank)
         if peer in known and known[peer].transfers.get(transfer, 0) < count:
@@ -274,7 +277,7 @@ def _number(trace: RankTrace, group_id: str) -> int:
 
 
 def _not_entered(trace: RankTrace, known: Mapping[int, RankTrace], members: Mapping[str, set[int]]) -> Reason:
-    """What a rank is missing in: the collective or the transfers for which most wait."""
+    """Return the collective or transfers that most others wait for this rank to enter."""
     ahead: dict[str, int] = {}
     for group_id, ranks in members.items():
         if trace.rank in ranks:
@@ -326,7 +329,7 @@ def _collective_missing(
 
 
 def _elsewhere(known: Mapping[int, RankTrace]) -> list[Late]:
-    """The ranks that do not stand in communication, if the majority does."""
+    """Return the ranks that are not in communication, if the majority is."""
     away = [trace for trace in known.values() if trace.waits is False]
     waiting = sum(trace.waits is True for trace in known.values())
     if not waiting or len(away) >= waiting:
@@ -357,7 +360,7 @@ def _stands(trace: RankTrace) -> str:
 
 
 def circle(traces: Sequence[RankTrace]) -> Reason | None:
-    """Say which ranks wait for each other in a circle, where none of them is late; None where none does."""
+    """Say which ranks wait for each other in a circle, if none of them is late; None without a circle."""
     known = {trace.rank: trace for trace in traces}
     members = _all_members(traces, None)
     waiting = [trace for trace in traces if _waits_for(trace, known, members)]

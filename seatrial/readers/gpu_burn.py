@@ -59,13 +59,16 @@ class _Burn:
             self.rates = dict(enumerate(map(float, rates)))
 
     def faulty(self) -> list[int]:
-        """The GPUs with errors, and those that the end of the test calls faulty."""
+        """Return the GPUs with errors, and those that the end of the test calls faulty."""
         called = [gpu for gpu, state in self.states.items() if state == "FAULTY"]
         return sorted({*self.errors, *called})
 
 
 def read_gpu_burn(lines: Sequence[str]) -> Report:
-    """Name GPUs with wrong results, those whose process died, and slow ones; a GPU passes only if it computed."""
+    """Name GPUs with wrong results, those whose process died, and slow ones.
+
+    A GPU passes only if it computed.
+    """
     burn = _Burn()
     for line in lines:
         burn.take(line)
@@ -89,7 +92,7 @@ def _of_faulty(gpu: int, errors: str) -> Result:
 
 
 def _slow(burn: _Burn) -> list[Result]:
-    """GPUs that compute less than most of the same model."""
+    """Return GPUs that compute less than most of the same model."""
     by_model: dict[str, dict[int, float]] = {}
     for gpu, rate in burn.rates.items():
         if gpu not in burn.errors:

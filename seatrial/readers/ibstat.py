@@ -95,7 +95,7 @@ def _ports(lines: Sequence[str]) -> Iterator[_Port]:
 
 
 def _of_interface(device: str, number: str, interface: str, state: str) -> _Port:
-    """The port of a network interface. That of IP over InfiniBand may be down while the link is up."""
+    """Return the port of a network interface. That of IP over InfiniBand may be down while the link is up."""
     is_ipoib = interface.startswith("ib")
     layer = "" if is_ipoib else "ethernet"
     return _Port(f"{device}:{number}", "active" if state == "Up" else "down", layer=layer, is_ipoib=is_ipoib)

@@ -75,7 +75,7 @@ def _bad_lanes(fields: dict[str, str], name: str) -> list[int]:
 
 
 def _outside(field: str) -> list[int]:
-    """The lanes whose value is outside the range beside them; none for a module that has no range."""
+    """Return the lanes whose value is outside the range beside them; none for a module that has no range."""
     bounds = _RANGE.search(field)
     if bounds is None or float(bounds[1]) >= float(bounds[2]):
         return []

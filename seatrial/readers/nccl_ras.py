@@ -94,7 +94,7 @@ def _of_section(section: _Section) -> Iterator[Result]:
 
 
 def _out_of_step(section: _Section, named: str) -> str:
-    """Which ranks are behind: the listed ones, or all others where the listed ones are ahead."""
+    """Return which ranks are behind: the listed ones, or all others where the listed ones are ahead."""
     what = f"{section.what or 'status'} differs between ranks"
     numbers = [(int(where), ranks) for ranks, where in section.counts if where.isdigit()]
     if len(numbers) < 2 or len(numbers) != len(section.counts):

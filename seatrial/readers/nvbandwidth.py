@@ -41,7 +41,7 @@ def bandwidth(test: str, gb_s: float) -> Measurement:
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
-    """The report of `nvbandwidth --json`; None for another document."""
+    """Return the report of `nvbandwidth --json`; None for another document."""
     found = document.get("nvbandwidth")
     if not isinstance(found, dict):
         return None

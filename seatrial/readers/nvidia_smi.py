@@ -78,7 +78,7 @@ def _report(gpus: Iterator[tuple[str, Fields]]) -> Report:
 
 
 def _gpus(lines: Sequence[str]) -> Iterator[tuple[str, Fields]]:
-    """The fields of each GPU by the headings that they stand under, in small letters."""
+    """Yield the fields of each GPU by the headings that they stand under, in small letters."""
     gpu, above = "", list[str]()
     fields: Fields = {}
     for line in lines:
@@ -216,7 +216,7 @@ def read_nvlink(lines: Sequence[str]) -> Report | None:
 
 
 def _states(rates: dict[str, dict[str, str]]) -> Iterator[Result]:
-    """GPUs that have lost some of their links, or have fewer or slower ones than the others."""
+    """Yield GPUs that have lost some of their links, or have fewer or slower ones than the others."""
     up = {gpu: [rate for rate in links.values() if rate[0].isdigit()] for gpu, links in rates.items()}
     most = max(map(len, up.values()), default=0)
     best = max((float(rate) for links in up.values() for rate in links), default=0.0)

@@ -66,7 +66,7 @@ def _first(matrices: dict[str, Matrix], title: str) -> Matrix:
 
 
 def _between(matrix: Matrix, connected: Matrix) -> dict[tuple[int, int], float]:
-    """The values of pairs of different GPUs that have access to each other."""
+    """Return the values of pairs of different GPUs that have access to each other."""
     pairs = {}
     for row, values in enumerate(matrix):
         for column, value in enumerate(values):
@@ -87,7 +87,7 @@ def _slower_than_without(enabled: Matrix, disabled: Matrix, connected: Matrix) -
 
 
 def _without_peer(connected: Matrix, refused: Sequence[tuple[str, str]]) -> Iterator[Result]:
-    """GPUs that lack access to all others, while others have it."""
+    """Yield GPUs that lack access to all others, while others have it."""
     count = len(connected)
     alone = [gpu for gpu, row in enumerate(connected) if count > 2 and sum(row) <= 1]
     if alone and len(alone) < count:
@@ -125,7 +125,7 @@ def _slow_pairs(which: str, matrix: Matrix, connected: Matrix) -> Iterator[Resul
 
 
 def _slow_gpus(pairs: dict[tuple[int, int], float]) -> list[tuple[int, float, float]]:
-    """The GPUs whose fastest pair is slower than that of most others, with it and the usual one."""
+    """Return the GPUs whose fastest pair is slower than that of most others, with it and the usual one."""
     best: dict[int, float] = {}
     for pair, value in pairs.items():
         for gpu in pair:
@@ -139,7 +139,7 @@ def _at(matrix: Matrix, row: int, column: int) -> float:
 
 
 def _slow_memory(matrix: Matrix) -> Iterator[Result]:
-    """GPUs whose own memory, the diagonal, is slower than that of the others."""
+    """Yield GPUs whose own memory, the diagonal, is slower than that of the others."""
     own = [values[row] for row, values in enumerate(matrix) if row < len(values)]
     if len(own) < 3:
         return

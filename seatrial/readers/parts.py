@@ -87,7 +87,7 @@ class PartReader:
         return parts
 
     def _take(self, text: str, label: str) -> bool:
-        """Whether the line is one of a report."""
+        """Return whether the line is one of a report."""
         if not text.strip():
             return False
         begins = _NEEDLES.is_any_in(text)
@@ -125,7 +125,7 @@ class PartReader:
         return False
 
     def _own(self, label: str) -> list[_Open]:
-        """The open parts that a line with that label can belong to, the latest last."""
+        """Return the open parts that a line with that label can belong to, the latest last."""
         own = list(self._open.get(label, {}).values())
         if not label:
             return own
@@ -161,7 +161,7 @@ class PartReader:
             self._reports.append((part.place, part.label, report))
 
     def _give_back(self, part: _Open) -> None:
-        """Read the lines of a part that was none; in those of a document other parts may begin."""
+        """Read the lines of a part that turned out to be none; in those of a document other parts may begin."""
         self._refused += 1
         self._sweeps.feed(part.lines[0])
         for line in part.lines[1:]:
@@ -172,7 +172,7 @@ class PartReader:
 
 
 def _belongs(reader: Reader, text: str, *, has_needle: bool) -> bool:
-    """Whether a line is one of the part; where every line has a needle, one without it is not looked at."""
+    """Return whether a line is one of the part; where every line has a needle, one without it is not looked at."""
     if reader.belongs is reader.begins and not has_needle:
         return False
     return reader.belongs.match(text) is not None
@@ -186,7 +186,7 @@ def _beginning(text: str) -> Reader | None:
 
 
 def read_file(path: str | Path, name: str) -> list[Part]:
-    """The parts of the file, at least one; its checks are called `name`.
+    """Return the parts of the file, at least one; its checks are called `name`.
 
     Raises InputError for a file that cannot be read, NothingFoundError for one without any part.
     """
@@ -195,7 +195,7 @@ def read_file(path: str | Path, name: str) -> list[Part]:
 
 
 def read_text(text: str | TextIO, source: str, name: str) -> list[Part]:
-    """The parts of a text or an open stream, as `read_file`."""
+    """Return the parts of a text or an open stream, as `read_file`."""
     if isinstance(text, str):
         return _of_lines(text.splitlines(), source, name)
     if isinstance(text, TextIOWrapper):

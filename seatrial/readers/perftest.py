@@ -86,7 +86,7 @@ def _of_row(
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
-    """The report of `--out_json`; None for another document.
+    """Return the report of `--out_json`; None for another document.
 
     It does not say whether bandwidths are Gb/s or MiB/s, so they are made from messages a second.
     """

@@ -15,7 +15,7 @@ _CODES |= {Verdict.DEGRADED: "port-below-rate", Verdict.FAIL: "port-below-rate"}
 
 
 def against_port(check: Check, fabric: str | None) -> Check:
-    """The check with its RDMA bandwidth, and the rates of its ports, held against one NIC of the fabric."""
+    """Return the check with its RDMA bandwidth, and the rates of its ports, held against one NIC of the fabric."""
     rate_gb = nic_of(fabric).gbit_s
     if not rate_gb:
         return check
@@ -28,7 +28,7 @@ def against_port(check: Check, fabric: str | None) -> Check:
 
 
 def _fastest(measurements: tuple[Measurement, ...]) -> list[Measurement]:
-    """The fastest large message of each device and test, and the rates of ports."""
+    """Return the fastest large message of each device and test, and the rates of ports."""
     kept: dict[tuple[str, str], Measurement] = {}
     for measurement in measurements:
         size = measurement.conditions.get("message_bytes", FILLS_A_PORT)

@@ -43,7 +43,7 @@ def read_rank_times(lines: Sequence[str]) -> Report:
 
 
 def _of_reports(reports: Sequence[str]) -> list[Result]:
-    """The ranks that at least half of the reports show as slow: one slow interval is no straggler."""
+    """Return the ranks that at least half of the reports show as slow: one slow interval is no straggler."""
     words: dict[int, list[str]] = {}
     for line in reports:
         slow = _slow_rank(line)
@@ -59,7 +59,7 @@ def _of_reports(reports: Sequence[str]) -> list[Result]:
 
 
 def _slow_rank(line: str) -> tuple[int, str] | None:
-    """The slowest rank of a report by its clock, else by its throughput; None where all are alike."""
+    """Return the slowest rank of a report by its clock, else by its throughput; None if all are alike."""
     extremes: dict[str, tuple[float, int]] = {}
     for which, what, value, rank in _EXTREME.findall(line):
         extremes[which + what] = float(value), int(rank)
@@ -74,7 +74,7 @@ def _slow_rank(line: str) -> tuple[int, str] | None:
 
 
 def _by_timer(lines: Sequence[str]) -> dict[str, dict[int, list[float]]]:
-    """The times of each rank by timer, in ms."""
+    """Return the times of each rank by timer, in ms."""
     times: dict[str, dict[int, list[float]]] = {}
     timer = ""
     for line in lines:
@@ -92,7 +92,7 @@ def _by_timer(lines: Sequence[str]) -> dict[str, dict[int, list[float]]]:
 
 
 def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
-    """The ranks that take much longer than most, unless so many do that they are a stage of the pipeline."""
+    """Return the ranks that take much longer than most, unless so many do that they are a stage of the pipeline."""
     usual_of_rank = {rank: median(values) for rank, values in times.items()}
     if len(usual_of_rank) < 3:
         return []
@@ -109,7 +109,7 @@ def _of_timer(timer: str, times: dict[int, list[float]]) -> list[Result]:
 
 
 def _note_of(match: re.Match[str]) -> str:
-    """A note on a timer whose slowest rank takes much longer than its fastest; empty for any other."""
+    """Return a note on a timer whose slowest rank takes much longer than its fastest; empty for any other."""
     timer, low, high = match[1], float(match[2]), float(match[3])
     if timer not in _COMPUTE or not low or low > THRESHOLD * high:
         return ""

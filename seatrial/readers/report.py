@@ -61,7 +61,7 @@ class Reader:
 
 
 def check_of(report: Report, name: str, label: str = "") -> Check:
-    """The worst of a tool's results, with those that are bad; without any the tool did not finish.
+    """Return the worst of a tool's results, with those that are bad; without any the tool did not finish.
 
     `label` is the host or rank that the lines were labelled with.
     """
@@ -86,7 +86,7 @@ def check_of(report: Report, name: str, label: str = "") -> Check:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    """The first few texts, each once."""
+    """Return the first few texts, each once."""
     secrets = Secrets()
     distinct = list(dict.fromkeys(secrets.out_of_line(printable(text)[:MAX_WORDS]) for text in texts))
     more = f" and {len(distinct) - _MAX_SHOWN} more" if len(distinct) > _MAX_SHOWN else ""

@@ -248,7 +248,7 @@ _JSON = Reader(
 
 
 def _accepted(name: str, reader: Reader) -> Reader:
-    """The reader of another package; what it cannot read is left to others. Raises TypeError."""
+    """Return the reader of another package; what it cannot read is left to others. Raises TypeError."""
 
     def read(lines: Sequence[str]) -> Report | None:
         try:

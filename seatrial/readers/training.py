@@ -52,7 +52,7 @@ class Accused(NamedTuple):
 
 
 def read_training(lines: Sequence[str]) -> Report | None:
-    """The report of a training's log; None where no line has a step, an assertion or the size of a batch."""
+    """Return the report of a training's log; None where no line has a step, an assertion or the size of a batch."""
     steps = read_steps(lines)
     accused = _accused(lines)
     setup = read_setup(lines)
@@ -85,14 +85,14 @@ def measurements_of(
 
 
 def _tokens(step: Step, setup: TrainingSetup) -> float | None:
-    """Tokens/s of each GPU: as logged, else from the time of the step and its batch."""
+    """Return tokens/s of each GPU: as logged, else from the time of the step and its batch."""
     if step.tokens_s_per_gpu is not None or not step.time_ms or step.time_ms <= 0:
         return step.tokens_s_per_gpu
     return setup.tokens_s_per_gpu(step.time_ms)
 
 
 def _tool(steps: Sequence[Step]) -> str:
-    """The log in words: how many steps, how long one takes, how much it computes."""
+    """Describe the log: how many steps, how long one takes, how much it computes."""
     if not steps:
         return "training log"
     said = [quantity(measured.value, measured.unit) for measured in measurements_of(steps)[:3]]
@@ -113,7 +113,7 @@ def _accused(lines: Sequence[str]) -> list[Accused]:
 
 
 def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Result]:
-    """A loss or gradient that is no number; `degraded` if the training went on with numbers."""
+    """Return a loss or gradient that is no number; `degraded` if the training went on with numbers."""
     where = f", first on {accused[0]}" if accused else ""
     more = f" and {len(accused) - 1} more ranks" if len(accused) > 1 else ""
     bad = [at for at, step in enumerate(steps) if not step.is_finite]
@@ -131,12 +131,12 @@ def _not_finite(steps: Sequence[Step], accused: Sequence[Accused]) -> list[Resul
 
 
 def _warm(steps: Sequence[Step]) -> Sequence[Step]:
-    """The steps after the warm-up."""
+    """Return the steps after the warm-up."""
     return steps[min(int(len(steps) * _WARM_UP) + 1, len(steps) - 1) :] if len(steps) > 2 else steps
 
 
 def _costs(steps: Sequence[Step]) -> tuple[list[tuple[int | None, float]], str]:
-    """The cost of each step in one unit: its time, else the reciprocal of a rate."""
+    """Return the cost of each step in one unit: its time, else the reciprocal of a rate."""
     times = [(step.number, step.time_ms) for step in steps if step.time_ms]
     if times:
         return times, "ms"
@@ -176,7 +176,7 @@ def _slower(steps: Sequence[Step]) -> list[Result]:
 
 
 def _change(costs: Sequence[float]) -> int:
-    """The place from which costs are highest against those before, with some steps on either side."""
+    """Return the place from which costs are highest against those before, with some steps on either side."""
     middle = median(costs)
     deviations = [max(-0.5, min(0.5, cost / middle - 1)) for cost in costs]
     usual = mean(deviations)

@@ -32,14 +32,14 @@ _TEXTS = ("model", "precision", "data", "device")
 
 
 def read_document(document: dict[str, Any]) -> Report | None:
-    """The report of results.json; None for another document."""
+    """Return the report of results.json; None for another document."""
     if not any(key in document for key in (*_THROUGHPUT, *_LAST)):
         return None
     return _report(document, is_whole=True)
 
 
 def read_events(lines: Sequence[str]) -> Report | None:
-    """The report of the JSON lines of a training or of its sums; None if no line is whole."""
+    """Return the report of the JSON lines of a training or of its sums; None if no line is whole."""
     events = [event for line in lines if isinstance(event := _event(line), dict)]
     if not events:
         return None
@@ -120,7 +120,7 @@ def _event(line: str) -> Any:
 
 
 def _first(document: Mapping[str, Any], keys: Sequence[str]) -> float | None:
-    """The first finite number under one of the keys."""
+    """Return the first finite number under one of the keys."""
     return next((value for key in keys if (value := _finite(document.get(key))) is not None), None)
 
 

@@ -51,7 +51,7 @@ _DEGREES = {"tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": 
 
 @dataclass(slots=True)
 class TrainingSetup:
-    """What was said, None for what was not. `parallel` are the degrees besides that of data, such as `tp2`."""
+    """What the log says; None for what it does not. `parallel` are the degrees besides that of data, such as `tp2`."""
 
     device: str | None = None
     model: str | None = None
@@ -66,13 +66,13 @@ class TrainingSetup:
     degrees: dict[str, int] = field(default_factory=dict)
 
     def tokens_s_per_gpu(self, time_ms: float) -> float | None:
-        """Tokens/s of each GPU, from the time of a step."""
+        """Return tokens/s of each GPU, from the time of a step."""
         if not (self.global_batch and self.sequence and self.ranks):
             return None
         return self.global_batch * self.sequence / self.ranks / time_ms * 1000
 
     def conditions(self) -> dict[str, ConditionValue]:
-        """Conditions under the names of `model: llama`; empty where model or ranks are unknown."""
+        """Return conditions under the names of `model: llama`; empty where model or ranks are unknown."""
         model = self._name()
         if model is None or self.ranks is None:
             return {}
@@ -90,7 +90,7 @@ class TrainingSetup:
         return {name: value for name, value in named if value is not None}
 
     def _name(self) -> str | None:
-        """The catalog's name of the model: Llama 3 by its number of parameters, unless the log names another one."""
+        """Return the catalog's name of the model; without another name in the log, Llama 3 by its parameters."""
         if self.parameters is None or (self.model and "llama" not in self.model.lower()):
             return None
         alike = [size for size, count in _LLAMAS.items() if abs(self.parameters / count - 1) < _AS_LARGE]
@@ -98,7 +98,7 @@ class TrainingSetup:
 
 
 def read_setup(lines: Iterable[str]) -> TrainingSetup:
-    """What the lines say, the first word on each counting."""
+    """Return what the lines say; the first value of each counts."""
     setup = TrainingSetup()
     for line in lines:
         _take_titan(setup, line)
@@ -126,7 +126,7 @@ def _take_titan(setup: TrainingSetup, line: str) -> None:
 
 
 def _take_mesh(setup: TrainingSetup, match: re.Match[str]) -> None:
-    """The number of ranks is the product of the degrees; expert parallelism divides the data-parallel ones."""
+    """Take the number of ranks, the product of the degrees; expert parallelism divides the data-parallel ones."""
     if match["pairs"]:
         pairs = re.findall(r"(\w{1,20})=(\d{1,7})", match["pairs"])
     else:

@@ -67,7 +67,7 @@ class Step:
 
 
 def read_step(line: str) -> Step | None:
-    """The step of a line; None for a line that is of no step."""
+    """Return the step of a line; None for a line that is of no step."""
     if not LINE.match(line):
         return None
     number = _STEP.search(line) or _OF_BAR.search(line)
@@ -88,7 +88,7 @@ def read_step(line: str) -> Step | None:
 
 
 def read_steps(lines: Iterable[str]) -> list[Step]:
-    """The steps in lines of any of the programs, in their order."""
+    """Return the steps in lines of any of the programs, in their order."""
     steps = []
     for line in lines:
         step = read_step(line)

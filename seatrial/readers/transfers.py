@@ -35,16 +35,19 @@ class Transfer:
     receiver: int
 
     def peer_of(self, rank: int) -> int:
-        """The rank at the other end."""
+        """Return the rank at the other end."""
         return self.receiver if rank == self.sender else self.sender
 
     def from_side_of(self, rank: int) -> str:
-        """What this rank calls for the transfer: "send to rank 3"."""
+        """Say what this rank calls for the transfer: "send to rank 3"."""
         return f"send to rank {self.receiver}" if rank == self.sender else f"receive from rank {self.sender}"
 
 
 def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Counter[Transfer]:
-    """The transfers that a rank has called and that are not done, by how often; `members` are each group's ranks."""
+    """Return the transfers that a rank has called and that are not done, by how often.
+
+    `members` are each group's ranks.
+    """
     found: Counter[Transfer] = Counter()
     batches: dict[str, list[Transfer]] = defaultdict(list)
     numbers: dict[str, int] = {}
@@ -63,7 +66,7 @@ def in_flight(calls: Iterable[Call], members: Mapping[str, Sequence[int]]) -> Co
 
 
 def _transfer_of(call: Call, ranks: Sequence[int]) -> Transfer | None:
-    """The transfer of a send or receive; a group whose ranks are unknown is taken for that of all ranks."""
+    """Return the transfer of a send or receive; a group whose ranks are unknown is taken for that of all ranks."""
     read = _CALL.match(call.operation)
     if not read:
         return None

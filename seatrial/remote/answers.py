@@ -21,12 +21,12 @@ Unreached = Literal["refused", "timeout", "no-route", "closed", "other-banner", 
 
 
 def printable(text: str) -> str:
-    """The text, at most MAX_TEXT characters of it, without control characters."""
+    """Return the text, at most MAX_TEXT characters of it, without control characters."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_TEXT])
 
 
 def shown(output: str) -> str:
-    """What was printed, for a message."""
+    """Return what was printed, shortened for a message."""
     return printable(output) or "nothing was printed"
 
 
@@ -123,7 +123,7 @@ class StreamError(ProbeError):
 
 
 def read_answer(model: type[Answer], line: str) -> Answer:
-    """The answer in a line of JSON. Raises ValueError, whose one line names the first field that is wrong.
+    """Return the answer in a line of JSON. Raises ValueError, whose one line names the first field that is wrong.
 
     pydantic's own parser: it refuses JSON that is nested too deep, for which the standard library's recurses.
     """

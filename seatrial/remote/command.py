@@ -55,7 +55,7 @@ class LineReader(ABC):
         """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
+        """Return the whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
 
         A line longer than 2 MiB comes in pieces.
         """
@@ -84,7 +84,7 @@ class RemoteProcess(LineReader):
             given_up.cancel()
 
     def send(self, data: bytes) -> None:
-        """Raises OSError when the node does not take it."""
+        """Write to its standard input. Raises OSError if the node does not take it."""
         self._channel.settimeout(_EXEC_TIMEOUT_S)
         self._channel.sendall(data)
 
@@ -111,7 +111,7 @@ class RemoteProcess(LineReader):
             raise FloodError(Reason.of("output-flood", excess=excess))
 
     def exit_status(self) -> int | None:
-        """The exit status, None when the connection ended without one."""
+        """Return the exit status, None when the connection ended without one."""
         if not self._channel.status_event.wait(_EXIT_S):
             return None
         return self._channel.exit_status if self._channel.exit_status >= 0 else None
@@ -121,7 +121,7 @@ class RemoteProcess(LineReader):
 
 
 def _lines(data: bytes) -> tuple[list[str], bytes]:
-    """The whole lines in `data`, and the rest."""
+    """Return the whole lines in `data`, and the rest."""
     *whole, rest = data.split(b"\n")
     if len(rest) > _MAX_LINE_BYTES:
         whole, rest = [*whole, rest], b""
@@ -129,7 +129,7 @@ def _lines(data: bytes) -> tuple[list[str], bytes]:
 
 
 class RemoteRanks(RemoteProcess):
-    """A supervisor with an mpirun on the head: by standard error comes what rank 0 prints, and nothing else."""
+    """A supervisor with an mpirun on the head; standard error carries what rank 0 prints, and nothing else."""
 
     _combines_stderr = False
 
@@ -141,7 +141,7 @@ class RemoteRanks(RemoteProcess):
         self._channel.in_stderr_buffer.set_event(self._arrived)
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        """As of any process; the lines of rank 0 are `RankLine`s."""
+        """Return the whole lines that arrive, as of any process; the lines of rank 0 are `RankLine`s."""
         if not self._is_ready:
             self._arrived.wait(timeout_s)
         own = self._read_rank_0()
@@ -169,7 +169,7 @@ class RemoteRanks(RemoteProcess):
 
 
 def is_piece(line: str) -> bool:
-    """Whether a line that was read is only a part of one, which goes on with the next."""
+    """Return whether a line that was read is only a part of one, which goes on with the next."""
     return 4 * len(line) > _MAX_LINE_BYTES and len(line.encode(errors="replace")) > _MAX_LINE_BYTES
 
 
@@ -209,7 +209,7 @@ def run_command(
 
 
 def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[str, bool]:
-    """The output until its end or the deadline, and whether the end came. Raises FloodError."""
+    """Return the output until its end or the deadline, and whether the end came. Raises FloodError."""
     output, ended = bytearray(), False
     while not ended and (left := deadline - time.monotonic()) > 0:
         data = process.read(left)
@@ -220,7 +220,7 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
 
 
 def connection_lost(error: Exception) -> RemoteError:
-    """The error of a connection that broke while a command ran."""
+    """Return the error of a connection that broke while a command ran."""
     return RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__))
 
 
@@ -267,7 +267,7 @@ class LocalProcess(LineReader):
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
 
     def send(self, data: bytes) -> None:
-        """Raises OSError when the command does not take it."""
+        """Write to its standard input. Raises OSError if the command does not take it."""
         self._stdin.write(data)
 
     def close_stdin(self) -> None:
@@ -283,7 +283,7 @@ class LocalProcess(LineReader):
         return data or None
 
     def exit_status(self) -> int | None:
-        """None when it goes on after the end of its output, or has lost the machine that does the work."""
+        """Return the exit status; None if it outlives its output, or has lost the machine that does the work."""
         with suppress(subprocess.TimeoutExpired):
             status = self._process.wait(_EXIT_S)
             return None if status == self._lost_status else status

@@ -62,11 +62,11 @@ class LineProbe:
         return answer
 
     def greeting(self, model: type[Answer], timeout_s: float) -> Answer:
-        """The first line that it prints by itself."""
+        """Return the first line that it prints by itself."""
         return self.first(partial(read_answer, model), timeout_s)
 
     def first(self, read: Callable[[str], Read], timeout_s: float) -> Read:
-        """What `read` makes of the first line that it takes; a login may print others."""
+        """Return what `read` makes of the first line that it accepts; a login may print others."""
         deadline, printed = time.monotonic() + timeout_s, ""
         while True:
             while self._unread:

@@ -73,12 +73,12 @@ class KeptLines:
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
-    """One line per node, by the address or the name that its peers reach it at."""
+    """Return one line per node, by the address or the name that its peers reach it at."""
     return "".join(f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
 
 
 def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """The command line that runs `argv` on one rank per slot, consecutive ranks on one node.
+    """Return the command line that runs `argv` on one rank per slot, consecutive ranks on one node.
 
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
     lines are logged, and anybody on the node can read them.
@@ -102,7 +102,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
 
 
 def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment that every rank gets: the testbed's, and `env` on top."""
+    """Return the environment that every rank gets: the testbed's, and `env` on top."""
     return {**dict(testbed.env), **env}
 
 
@@ -164,19 +164,19 @@ def mpirun(
 
 
 def _supervisor_env(testbed: Testbed, ranks_env: Mapping[str, str], sessions: str) -> Mapping[str, str]:
-    """The variables of the launcher; of mpirun also those of its remote shell and of rank 0's pipe."""
+    """Return the variables of the launcher; of mpirun also those of its remote shell and of rank 0's pipe."""
     if testbed.launcher:
         return testbed.launcher.environment(ranks_env)
     return {**_agent(testbed, sessions), "SEATRIAL_PIPE": _pipe(sessions), **ranks_env}
 
 
 def _pipe(sessions: str) -> str:
-    """The named pipe into which rank 0 prints."""
+    """Return the named pipe into which rank 0 prints."""
     return f"{sessions}/rank-0"
 
 
 def _for_shell(environment: Mapping[str, str]) -> bytes:
-    """The variables as one line for supervise.sh."""
+    """Return the variables as one line for supervise.sh."""
     text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     return base64.b64encode(text.encode())
 
@@ -186,13 +186,16 @@ def _rank_nodes(testbed: Testbed) -> tuple[str, ...]:
 
 
 def _agent(testbed: Testbed, sessions: str) -> dict[str, str]:
-    """The variables that name mpirun's remote shell: Open MPI 4's and 5's. A cluster file may have another one."""
+    """Return the variables that name mpirun's remote shell: Open MPI 4's and 5's.
+
+    A cluster file may have another one.
+    """
     agent = f"sh {testbed.workdir}/rsh_agent.sh {sessions}"
     return {"OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
 
 
 def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session, ...]:
-    """The logins by mpirun that printed something or failed. What one printed is no other node's word.
+    """Return the logins by mpirun that printed something or failed; each is evidence about its own node only.
 
     Of several that failed, the first one counts: mpirun ends the other daemons for it.
     """
@@ -222,7 +225,7 @@ def _sessions(testbed: Testbed, folder: str, secrets: Secrets) -> tuple[Session,
 
 
 def _first_failed(by_file: Mapping[str, Sequence[str]]) -> str | None:
-    """The first of the files of exit statuses, oldest first, whose login failed by itself."""
+    """Return the first of the files of exit statuses, oldest first, whose login failed by itself."""
     harmless = ("0", str(SSH_FAILED))
     files = (file for file, lines in by_file.items() if file.endswith(".status") and lines[0] not in harmless)
     return next(files, None)
@@ -300,7 +303,7 @@ class _Follower:
         return MpiResult(None, self._lines.kept(), seconds, flooded=True)
 
     def _take(self, read: str) -> None:
-        """Log a line, or a piece of one, and keep the words in it."""
+        """Log a line, or a piece of one, and keep it."""
         if isinstance(read, RankLine):  # by the pipe of rank 0
             logged = self._log_file.write(f"{_RANK_0}{read}\n").removesuffix("\n").removeprefix(_RANK_0)
             self._keep(RankLine(logged, read.rank))
@@ -358,7 +361,7 @@ class _Follower:
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:
-    """The node whose ranks print most, where it is most of all that is printed; empty if none stands out."""
+    """Return the node whose ranks print most, where it is most of all that is printed; empty if none stands out."""
     printed: Counter[int] = Counter()
 
     def count(line: str) -> None:
@@ -374,7 +377,7 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 
 
 def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
-    """The node with more than half of the characters that were `printed`, by rank. Pure."""
+    """Return the node with more than half of the `printed` characters, by rank. Pure."""
     by_node: Counter[str] = Counter()
     owners = _rank_nodes(testbed)
     for rank, characters in printed.items():

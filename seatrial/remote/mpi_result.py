@@ -64,7 +64,7 @@ class MpiResult:
 
     @property
     def starved(self) -> bool:
-        """Whether it ran past its time because the machine that plays all nodes is too busy."""
+        """Whether it timed out because the machine that plays all nodes is too busy."""
         return self.timed_out and 2 * self.waited_s > self.seconds
 
     @property
@@ -75,7 +75,7 @@ class MpiResult:
     def findings(self) -> "tuple[Finding, ...]":
         """The causes that the output names, the earliest primary one first, with the names of their nodes.
 
-        A rank speaks for itself alone: what it prints of other ranks and nodes is laid to it and its own.
+        What a rank prints about other ranks and nodes counts as evidence about itself and its own node.
         """
         from seatrial.causes.classify import classify, weight
 
@@ -100,7 +100,7 @@ class MpiResult:
         return tuple(sorted(laid, key=weight))
 
     def node_of(self, line: str) -> str | None:
-        """The node of the rank that printed a line; None without a tag."""
+        """Return the node of the rank that printed a line; None without a tag."""
         rank = rank_of(line)
         return self.rank_nodes[rank] if rank is not None and rank < len(self.rank_nodes) else None
 

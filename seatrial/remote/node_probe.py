@@ -26,7 +26,7 @@ Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "soft
 def run_probe(
     testbed: Testbed, node: Node, probe: str, options: Sequence[str], model: type[Answer], timeout_s: float
 ) -> list[Answer]:
-    """The answers that the probe prints, one JSON object a line; other lines are ignored.
+    """Return the answers that the probe prints, one JSON object a line; other lines are ignored.
 
     Raises RemoteError when the probe prints {"error": text} or no answer, when it is not through in time, or floods.
     """
@@ -135,8 +135,11 @@ class DriverError(KernelEvent):
 
 
 class Inventory(NodeAnswer):
-    """A node; sizes in GB (1e9 bytes). `xids` is None where the kernel's log may not be read, `memlock_kib` -1 without
-    a limit. `redirecting_switches` are PCIe switch ports whose ACS sends traffic between peers to the root complex."""
+    """The inventory of a node; sizes in GB (1e9 bytes).
+
+    `xids` is None if the kernel's log may not be read, `memlock_kib` -1 without a limit. `redirecting_switches` are
+    PCIe switch ports whose ACS sends traffic between peers to the root complex.
+    """
 
     gpus: list[GpuState] = Field(default_factory=list, max_length=1024)
     ports: list[PortState] = Field(default_factory=list, max_length=1024)
@@ -151,7 +154,7 @@ class Inventory(NodeAnswer):
 
 
 def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
-    """The node's own answer. Raises RemoteError; a node that gives none is not judged by it."""
+    """Ask the node for its inventory. Raises RemoteError; a node that gives none is not judged by it."""
     command = shlex.join(standard_library_program(testbed, "inventory.py"))
     done = run_command(transport, command, timeout_s=45)  # the probe asks nvidia-smi for 30 s
     try:

@@ -66,7 +66,7 @@ class System(NamedTuple):
     probes: str
 
     def has_files_of(self, other: "System") -> bool:
-        """Whether both see the same files, so that the same software is installed."""
+        """Return whether both see the same files, so that the same software is installed."""
         return (self.boot, self.root) == (other.boot, other.root)
 
 
@@ -117,7 +117,7 @@ class SharedFacts:
         self._first: tuple[Mapping[str, Any], System | None] | None = None
 
     def of(self, contact: "_Contact") -> Mapping[str, Any]:
-        """The facts of one node, whose probes are then in place. Raises RemoteError naming node and cause."""
+        """Return the facts of one node, whose probes are then in place. Raises RemoteError naming node and cause."""
         with self._lock:  # the others wait: the first one to answer is asked for all
             if self._first is None:
                 self._first = contact.install_and_ask(), contact.system()
@@ -168,7 +168,7 @@ def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "param
 
 @dataclass(frozen=True, slots=True)
 class _Contact:
-    """A node that has let us in."""
+    """A node that a login has succeeded on."""
 
     testbed: Testbed
     node: Node
@@ -189,7 +189,7 @@ class _Contact:
             raise self._error("node-facts-unreadable", what="say what it is", answer=words) from None
 
     def _ask_shell(self) -> str:
-        """The facts by the shell, which starts mpirun on such a node, and measures nothing else."""
+        """Ask the shell for the facts, on a node without Python, where it starts mpirun and nothing is probed."""
         folder = shlex.quote(self.testbed.workdir)
         for script in ("supervise.sh", *_SCRIPTS):
             install = f"mkdir -p {folder} && cat >{folder}/{script}"
@@ -208,7 +208,7 @@ class _Contact:
         self._install([self.testbed.python, "-S", "-c", _INSTALL])
 
     def system(self) -> System | None:
-        """The identity of the node's system."""
+        """Return the identity of the node's system."""
         return ask_system(self.transport, f"{self.testbed.workdir}/facts.py", self._timeout_s)
 
     @property
@@ -216,7 +216,7 @@ class _Contact:
         return max(self.connect_s, FACTS_TIMEOUT_S)
 
     def _install(self, argv: Sequence[str]) -> str | None:
-        """The last line that `argv` prints, which reads the probes; None without Python."""
+        """Return the last line that `argv` prints, which reads the probes; None without Python."""
         request = json.dumps({"folder": self.testbed.workdir, "files": _probe_sources()})
         done = run_command(self.transport, shlex.join(argv), stdin=request.encode(), timeout_s=self._timeout_s)
         answer = last_line(done.output)
@@ -233,7 +233,7 @@ class _Contact:
 
 
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:
-    """The command of a probe that imports the standard library alone: packages are not looked for, which takes long."""
+    """Return the command of a probe that needs the standard library alone: not looking for packages saves time."""
     return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
 
 
@@ -247,7 +247,7 @@ def _script(name: str) -> str:
 
 
 def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:
-    """The node's clock minus ours in seconds, and the most that can be wrong about it: half of the round trip."""
+    """Return the node's clock minus ours in seconds, and its largest error: half of the round trip."""
     before = time.time()
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()

@@ -57,7 +57,7 @@ def reach_peers(
 
 
 def _asked(testbed: Testbed, contact: NodeConnection, probe: str, request: dict[str, Any], timeout_s: float) -> str:
-    """The output of a probe that reads its request from standard input."""
+    """Return the output of a probe that reads its request from standard input."""
     command, stdin = shlex.join(standard_library_program(testbed, probe)), json.dumps(request).encode()
     return run_command(contact.transport, command, stdin=stdin, timeout_s=timeout_s).output
 
@@ -65,7 +65,10 @@ def _asked(testbed: Testbed, contact: NodeConnection, probe: str, request: dict[
 def log_in_to_peers(
     testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float
 ) -> dict[str, Reason]:
-    """SSH from the contacted node to each of `peers`, with host key and key: the error by peer name, empty if none."""
+    """Try SSH from the contacted node to each of `peers`, with host key and key.
+
+    Return errors by name, empty if none.
+    """
     request = {
         "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
         "timeout_s": timeout_s,
@@ -83,7 +86,10 @@ def log_in_to_peers(
 
 
 def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, Reason]:
-    """The peers whose sshd sends no banner to the node that printed the lines: why, by name. Raises RemoteError."""
+    """Return the peers whose sshd sends no banner to the node that printed the lines: why, by name.
+
+    Raises RemoteError.
+    """
     for line in lines:
         with suppress(ValueError):  # what else a login prints
             answer = read_answer(ReachAnswer, line)
@@ -101,7 +107,7 @@ def _reason(peer: Node, unreached: Unreached) -> Reason:
 def try_streams(
     testbed: Testbed, contacts: Mapping[str, NodeConnection], pairs: Sequence[tuple[str, str]], timeout_s: float
 ) -> dict[tuple[str, str], float]:
-    """MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
+    """Return MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
 
     A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
     """
@@ -155,7 +161,7 @@ class StreamProbe(LineProbe):
         self.listener = self.greeting(StreamListener, timeout_s)
 
     def measure(self, peer: Node, listener: StreamListener, timeout_s: float) -> tuple[float, float]:
-        """MB/s to the peer that listens there, and from it. Raises RemoteError, FloodError."""
+        """Return MB/s to the peer that listens there, and from it. Raises RemoteError, FloodError."""
         request = {
             "peer": {"address": peer.address, "port": listener.port, "token": listener.token},
             "max_bytes": STREAM_BYTES,

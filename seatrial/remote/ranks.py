@@ -49,12 +49,12 @@ class SrunLines:
         return None
 
     def unended(self) -> Iterator[str]:
-        """Yield what no rank has ended."""
+        """Yield the last lines of ranks, which have no line end."""
         yield from ("".join(pieces) for pieces in self._pieces.values())
 
 
 def rank_line(line: str, rank: int | None = None) -> RankLine:
-    """The line of the rank whose tag it has, or of `rank` if it is the next piece of a longer line."""
+    """Return the line of the rank whose tag it has, or of `rank` if it is the next piece of a longer line."""
     if isinstance(line, RankLine):
         return line
     tag = _TAG.match(line) if rank is None else None
@@ -67,22 +67,22 @@ def rank_line(line: str, rank: int | None = None) -> RankLine:
 
 
 def reported_rank(line: RankLine) -> int | None:
-    """The rank that reports itself in `line`; None in other lines."""
+    """Return the rank that reports itself in `line`; None in other lines."""
     report = _REPORT.fullmatch(line)
     return line.rank if report and line.rank == int(report[1]) else None
 
 
 def rank_of(line: str) -> int | None:
-    """The rank that has printed a line; None for the launcher, and for lines without tags."""
+    """Return the rank that has printed a line; None for the launcher, and for lines without tags."""
     return line.rank if isinstance(line, RankLine) else None
 
 
 def from_rank_0(lines: Iterable[str]) -> Iterator[str]:
-    """The lines of the rank that prints tables and summaries."""
+    """Return the lines of the rank that prints tables and summaries."""
     return (line for line in lines if rank_of(line) == 0)
 
 
 def says_own_end(match: re.Match[str]) -> bool:
-    """Whether the rank that the match names has printed the line, or the launcher; without a rank, anybody may have."""
+    """Return whether the line comes from the rank it names, or from the launcher; true if it names no rank."""
     named = match["rank"]
     return named is None or not named.isdecimal() or rank_of(match.string) in (int(named), None)

@@ -32,7 +32,7 @@ class HostKeyError(RemoteError):
 
 
 def connected(testbed: Testbed, node: Node, timeout_s: float) -> "closing[paramiko.Transport]":
-    """An authenticated SSH connection to `node`, closed at the end.
+    """Return an authenticated SSH connection to `node`, closed at the end.
 
     Raises RemoteError with the cause (refused, timed out, key not accepted), HostKeyError when the host key is not the
     pinned one.
@@ -121,7 +121,7 @@ def in_parallel(items: Sequence[Item], function: Callable[[Item], T], at_once: i
 
 
 def allow_many_connections() -> None:
-    """Every connection is an open file, and the usual soft limit of 1024 ends before a large cluster does."""
+    """Raise the soft limit of open files: every connection is one, and 1024 are too few for a large cluster."""
     import resource  # of POSIX: `seatrial judge` runs without
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -130,7 +130,7 @@ def allow_many_connections() -> None:
 
 
 def known_hosts(nodes: Iterable[Node]) -> str:
-    """The known_hosts file that pins every node's key under its name and its address."""
+    """Return the known_hosts file that pins every node's key under its name and its address."""
     lines = []
     for node in nodes:
         names = dict.fromkeys((node.name, node.address))
@@ -140,7 +140,7 @@ def known_hosts(nodes: Iterable[Node]) -> str:
 
 
 def pinned_keys(text: str) -> dict[str, str]:
-    """The public key line by name and address, as `known_hosts` wrote them; without brackets and port."""
+    """Return the public key line by name and address, as `known_hosts` wrote them; without brackets and port."""
     lines = (line.partition(" ") for line in text.splitlines())
     return {re.sub(r"^\[(.*)\]:\d+$", r"\1", name): key for names, _, key in lines for name in names.split(",")}
 
@@ -167,7 +167,7 @@ class KeyPair:
 
 
 def new_key_pair() -> KeyPair:
-    """A fresh ed25519 key pair without passphrase."""
+    """Return a fresh ed25519 key pair without passphrase."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

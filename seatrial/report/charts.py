@@ -120,7 +120,7 @@ def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, 
 
 
 def _inline(svg: str, name: str, title: str, hits: str) -> str:
-    """A stand-alone SVG document made fit to stand in a page: no prologue, no outside address, own ids, a title."""
+    """Make an SVG document fit for a page: no prologue, no outside address, ids of its own, a title."""
     body = svg[svg.index("<svg") :]
     for pattern, replacement in _CLEANUP:
         body = pattern.sub(replacement, body)
@@ -137,7 +137,7 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
 
 
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
-    """busbw in GB/s over message size (log scale), one line per operation.
+    """Draw busbw in GB/s over message size (log scale), one line per operation.
 
     The expected interval is shaded, or dashed where it has one bound; what the last good run reached is dotted.
     """
@@ -147,7 +147,7 @@ def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> st
 
 
 def busbw_title(curves: Sequence[Curve]) -> str:
-    """The chart in words, for those who do not see it."""
+    """Return the chart in words, for those who do not see it."""
     named = ", ".join(f"{c.operation} up to {words.number(max(p.busbw_gb_s for p in c.points))} GB/s" for c in curves)
     return f"busbw over message size: {named}"
 
@@ -170,7 +170,7 @@ def _legend_height(curves: Sequence[Curve]) -> int:
 
 
 def loss_chart(losses: Sequence[float]) -> str:
-    """The training loss of each step."""
+    """Return the training loss of each step."""
     title = f"training loss over {len(losses)} steps: {words.number(losses[0])} to {words.number(losses[-1])}"
     return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses))
 
@@ -204,7 +204,7 @@ def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[M
 
 
 def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
-    """busbw, what is expected by whom, the verdict, and the last good run."""
+    """Return the mark of a point: busbw, what is expected by whom, the verdict, and the last good run."""
     verdict = f" · {words.GLYPHS[point.verdict]} {point.verdict.value}" if point.verdict else ""
     expected = words.interval(point.expected, "GB/s")
     lines = (
@@ -274,7 +274,7 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
 
 
 def trend_chart(name: str, headline: Headline) -> str:
-    """One point per run, oldest first, this run last and larger; `name` is unique on the page."""
+    """Return one point per run, oldest first, this run last and larger; `name` is unique on the page."""
     unit = words.unit_name(headline.measurement.unit)
     values = f"{words.number(headline.trend[0].value)} to {words.number(headline.trend[-1].value)} {unit}".strip()
     title = f"{headline.name} over {len(headline.trend)} runs: {values}"
@@ -310,7 +310,7 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
 
 
 def _from_zero_where_it_is_near(axes: "Axes") -> None:
-    """A small change must not look like a collapse: two fifths of the value are in sight, or all of it."""
+    """Widen the axis so that a small change does not look like a collapse: to two fifths of the value, or to zero."""
     low, high = axes.get_ylim()
     if low > 0 and high < 1.4 * low:
         middle = (low + high) / 2

@@ -14,7 +14,7 @@ _SUITE = "coverage"  # in the place of a suite, in names of files and groups
 
 
 def coverage_registry(cluster: str, covered: Coverage, at: datetime) -> "CollectorRegistry":
-    """All metrics of the coverage, as it was `at`; a node, GPU or pair that never passed has the time 0."""
+    """Return all metrics of the coverage, as it was `at`; a node, GPU or pair that never passed has the time 0."""
     from prometheus_client import CollectorRegistry, Gauge
 
     into = CollectorRegistry()

@@ -137,7 +137,7 @@ def _row(name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blam
 
 
 def _blames(result: RunResult) -> dict[str, list[Blame]]:
-    """What each node is blamed for, by node."""
+    """Return what each node is blamed for, by node."""
     blames: dict[str, list[Blame]] = {}
     for check in result.checks:
         for suspect in (*check.suspects, *check.raw.suspects):

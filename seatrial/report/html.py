@@ -256,14 +256,14 @@ def _facts(result: RunResult, heat: HeatMap | None) -> list[tuple[str, str]]:
 
 
 def _counted(verdicts: Iterable[Verdict]) -> str:
-    """How many have which verdict, the worst first: "1 corrupt, 3 pass"."""
+    """Return how many have which verdict, the worst first: "1 corrupt, 3 pass"."""
     counts = Counter(verdicts)
     worst_first = sorted(counts, key=lambda verdict: verdict.severity)
     return ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in worst_first)
 
 
 def _passed(good: Sequence[Judgement]) -> str:
-    """How many numbers passed, and how many of them have no baseline."""
+    """Return how many numbers passed, and how many of them have no baseline."""
     open_numbers = sum(not judgement.compared for judgement in good)
     passed = f"{words.count(len(good), 'number')} passed"
     return f"{passed}, {open_numbers:,} without a baseline yet" if open_numbers else passed
@@ -274,14 +274,14 @@ def _passes(headline: Headline) -> bool:
 
 
 def _title(result: RunResult, line: str) -> tuple[str, str, str]:
-    """The verdict's line in three parts: the second says how much was compared, and is empty where all was."""
+    """Return the verdict's line in three parts: the second says how much was compared, and is empty where all was."""
     extent = f" ({result.coverage.words})"
     before, found, after = line.partition(extent) if result.verdict is Verdict.PASS else (line, "", "")
     return before, found, after
 
 
 def _judged(judgement: Judgement) -> str:
-    """How a number was judged; of a pass, which change would have been seen."""
+    """Say how a number was judged; of a pass, which change would have been noticed."""
     if not judgement.compared:
         return "no baseline yet"
     m, bound = judgement.measurement, judgement.expected.high if judgement.measurement.better == "lower" else None
@@ -293,7 +293,7 @@ def _judged(judgement: Judgement) -> str:
 
 
 def _with_code(text: str) -> "Markup":
-    """`text` escaped, with what stands in backticks as code."""
+    """Return `text` escaped, with what is in backticks as code."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
@@ -318,7 +318,7 @@ def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
 
 @cache
 def script() -> str:
-    """The page's script. The page's policy lets no other run, whatever a log has smuggled in."""
+    """Return the page's script. The page's policy lets no other run, whatever a log has smuggled in."""
     return files("seatrial.report").joinpath("templates/report.js").read_text(encoding="utf-8")
 
 

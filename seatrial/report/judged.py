@@ -31,7 +31,7 @@ _COLOURS = {
 
 
 def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
-    """Verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
+    """Return verdict, reason with its code and next step, what the logs name, and every judgement as in run.json."""
     code = judged.reason.code
     named = [(log.name, each) for log in logs for sweep in log.sweeps for each in (*sweep.findings, *sweep.notes)]
     shown = [(name, replace(each, evidence=Secrets().out_of_line(each.evidence))) for name, each in named]
@@ -59,7 +59,7 @@ def to_dict(judged: "LogsJudgement", logs: "Iterable[Log]") -> dict[str, Any]:
 
 
 def _of_tools(logs: "Iterable[Log]") -> list[dict[str, Any]]:
-    """What other tools found, with the fields of a cause in a log."""
+    """Return what other tools found, with the fields of a cause in a log."""
     return [
         {
             "log": log.name,
@@ -79,13 +79,13 @@ def _of_tools(logs: "Iterable[Log]") -> list[dict[str, Any]]:
 
 
 def _next_step(code: str) -> str | None:
-    """The next step of a code of the packages that are imported: those that judge."""
+    """Return the next step of a code of the packages that are imported: those that judge."""
     explanation = explanation_of(code)
     return explanation.next_step if explanation else None
 
 
 def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: Sequence[str] = ()) -> None:
-    """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
+    """Print one line per sweep, why those failed that did, and `verdict: reason` as the last line."""
     encoding = sys.stdout.encoding or "ascii"
     rows = [(*_judgement_cells(check), check.verdict.value) for check in judged.checks]
     for line in _aligned((_COLUMNS, *rows), encoding):
@@ -101,7 +101,7 @@ def show_judged(judged: "LogsJudgement", not_judged: Sequence[str] = (), hints: 
 
 
 def _aligned(rows: Sequence[Sequence[str]], encoding: str) -> Iterator[str]:
-    """The rows below each other, with a verdict in the last column in its colour."""
+    """Yield the rows as aligned lines, with a coloured verdict in the last column."""
     plain = [tuple(map(partial(words.plain, encoding=encoding), row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*plain, strict=True)]
     for *cells, last in plain:
@@ -110,7 +110,7 @@ def _aligned(rows: Sequence[Sequence[str]], encoding: str) -> Iterator[str]:
 
 
 def _judgement_cells(check: Check) -> tuple[str, ...]:
-    """Log, operation, plateau, share, expected, latency."""
+    """Return the cells log, operation, plateau, share, expected and latency."""
     plateau, share, latency = (
         next((m for m in check.measurements if m.metric == metric), None)
         for metric in ("busbw_plateau", SHARE, "latency")

@@ -31,7 +31,7 @@ _DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
 
 
 def catalog_json(listing: Listing) -> dict[str, Any]:
-    """{"collectives": [...], "devices": [...], "trainings": [...]}, each row as in the shipped tables."""
+    """Return {"collectives": [...], "devices": [...], "trainings": [...]}, each row as in the shipped tables."""
     return asdict(listing)
 
 
@@ -65,7 +65,7 @@ def _kind(kind: str) -> str:
 
 
 def suites_json(outlines: Sequence[Outline]) -> dict[str, Any]:
-    """{"suites": [{"suite", "purpose", "nodes", "about_s", "most_s", "parts": [{"check", "what", ...}]}]}."""
+    """Return {"suites": [{"suite", "purpose", "nodes", "about_s", "most_s", "parts": [{"check", "what", ...}]}]}."""
     return {
         "suites": [
             {
@@ -153,7 +153,10 @@ def _expected(pin: Pin) -> str:
 
 
 def _readable(series: str) -> str:
-    """busbw|cluster:lab|operation=all_reduce,ranks=4|GB/s without the separators and the unit."""
+    """Format the key of a series without its separators and unit.
+
+    Such as busbw|cluster:lab|operation=all_reduce,ranks=4|GB/s.
+    """
     metric, subject, rest = series.split("|", 2)
     conditions = rest.rpartition("|")[0]
     return " ".join(part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part)

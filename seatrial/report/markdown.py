@@ -17,7 +17,7 @@ Cell = str | float | None
 
 
 def summary(result: RunResult) -> str:
-    """The lines of the run, suspects, checks, notes, the worst judgements and the software, in that order."""
+    """Return the lines of the run, suspects, checks, notes, the worst judgements and the software, in that order."""
     verdict, *others = map(escape, lines(result))
     checks = [
         (
@@ -43,7 +43,7 @@ def summary(result: RunResult) -> str:
 
 
 def report_markdown(result: RunResult, context: ReportContext) -> str:
-    """The summary, and what is known of earlier runs: the headline numbers beside those of the last good run."""
+    """Return the summary, and what is known of earlier runs: the headline numbers beside those of the last good run."""
     last = context.past.last_good
     title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
@@ -55,7 +55,7 @@ def report_markdown(result: RunResult, context: ReportContext) -> str:
 
 
 def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]:
-    """Up to `limit` judgements as flat rows for a table, the worst first; every text is said as people read it."""
+    """Return up to `limit` judgements as flat rows for a table, the worst first, every text formatted for people."""
     judged = [(check, j) for check in result.checks for j in check.judgements]
     judged.sort(key=lambda pair: pair[1].verdict.severity)
     return [
@@ -133,7 +133,7 @@ def _more(count: int, what: str) -> list[str]:
 
 
 def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
-    """{"run", "last_good", "headlines", "software", "nodes", "logs"}; docs/report.md says what is in each."""
+    """Return {"run", "last_good", "headlines", "software", "nodes", "logs"}; docs/report.md describes each."""
     last = context.past.last_good
     heat = heat_map(result)
     titles = [f"{column.check}: {column.title}" for column in heat.columns] if heat else []

@@ -51,7 +51,7 @@ class HeadlineMetric:
 
 
 def headlines(result: RunResult) -> list[HeadlineMetric]:
-    """The numbers of the whole cluster that stand for a check: no single message size, no number that is not one."""
+    """Return the numbers of the whole cluster that stand for a check; no single message size, and only finite ones."""
     metrics: dict[tuple[str, str, str, str], HeadlineMetric] = {}
     for check in result.checks:
         judged = {j.measurement.series(): j for j in check.judgements}
@@ -64,7 +64,7 @@ def headlines(result: RunResult) -> list[HeadlineMetric]:
 
 
 def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistry":
-    """All metrics of the run; `last_good` is the end of the last run that passed, None if none did."""
+    """Return all metrics of the run; `last_good` is the end of the last run that passed, None if none did."""
     from prometheus_client import CollectorRegistry, Gauge
 
     into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
@@ -118,7 +118,7 @@ def hand_over(collected: "CollectorRegistry", cluster: str, suite: str, target: 
 
 
 def target_of_environment() -> str | None:
-    """SEATRIAL_METRICS: a folder that is there, or an address. Raises InputError for what is neither."""
+    """Return SEATRIAL_METRICS: an existing folder, or an address. Raises InputError for anything else."""
     target = os.environ.get(VARIABLE, "").strip()
     if not target:
         return None
@@ -138,7 +138,7 @@ def is_gateway(target: str) -> bool:
 
 
 def _samples(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
-    """Name, help, further labels and value of every sample of a headline."""
+    """Yield name, help, further labels and value of every sample of a headline."""
     what = headline.name.replace("_", " ")
     yield f"seatrial_{headline.name}_{headline.unit}", f"{what} of the whole cluster", {}, headline.value
     for bound, value in (("low", headline.low), ("high", headline.high)):

@@ -74,7 +74,7 @@ def _ordered(
     blamed: frozenset[str],
     sides: Sequence[Sequence[str]],
 ) -> list[str]:
-    """All nodes: those that are blamed first, then by slow tests; within the sides of a cut."""
+    """Return all nodes: those that are blamed first, then by slow tests; within the sides of a cut."""
     slow: Counter[str] = Counter()
     for pair, tests in pairs:
         for node in pair:

@@ -24,7 +24,7 @@ tr.start > .start { border-left-width: 3px; }
 
 
 def terminal_lines(matrix: PairMatrix, encoding: str) -> list[str]:
-    """A line for each node with a mark for each pair, a gap between the sides of a cut, and a legend."""
+    """Return a line for each node with a mark for each pair, a gap between the sides of a cut, and a legend."""
     marks = _BLOCKS if encoding.lower().replace("-", "") in ("utf8", "utf16") else _PLAIN
     width = min(_NAME, max(len(node) for node in matrix.nodes))
     fine, slow, bad = marks[Verdict.PASS], marks[Verdict.DEGRADED], marks[Verdict.FAIL]
@@ -44,7 +44,7 @@ def _mark(cell: PairCell, marks: dict[Verdict, str]) -> str:
 
 
 def html_page(matrices: Sequence[PairMatrix], title: str, lines: Sequence[str]) -> str:
-    """A whole page: what was found, in `lines`, and a panel for each operation. All texts are escaped."""
+    """Render a whole page: what was found, in `lines`, and a panel for each operation. All texts are escaped."""
     found = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     panels = "".join(_panel(matrix) for matrix in matrices)
     head = f'<meta charset="utf-8">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>'

@@ -23,7 +23,10 @@ MAX_CURVES = 3
 
 
 def pdf_of(html: str) -> bytes:
-    """The report `html` as PDF. Raises InputError that says what to install where WeasyPrint or its libraries lack."""
+    """Return the report `html` as PDF.
+
+    Raises InputError that says what to install where WeasyPrint or its libraries lack.
+    """
     try:
         import weasyprint
     except ImportError as error:
@@ -40,7 +43,7 @@ def pdf_of(html: str) -> bytes:
 
 
 def on_paper(html: str) -> str:
-    """The page with its colours in place of their variables, as on paper: drawings know nothing of the page's style."""
+    """Return the page with its colours in place of their variables: drawings on paper do not read the page's style."""
     paper = paper_colours()
     still = re.sub(r'<script>.*?</script>|<g class="hits".*?</g>', "", html, flags=re.DOTALL)
     coloured = _USED.sub(lambda use: paper.get(use[1], use[0]), still)
@@ -50,7 +53,7 @@ def on_paper(html: str) -> str:
 
 @cache
 def paper_colours() -> dict[str, str]:
-    """The colour on paper of each variable of the page's style."""
+    """Return the colour on paper of each variable of the page's style."""
     css = files("seatrial.report").joinpath("templates/report.css").read_text(encoding="utf-8")
     return {
         **dict(_DECLARED.findall(css.partition("@media")[0])),
@@ -59,7 +62,10 @@ def paper_colours() -> dict[str, str]:
 
 
 def _mixed(mix: re.Match[str]) -> str:
-    """A colour thinned on white; one that is only known where it is used keeps its name, and the rule is left out."""
+    """Return a colour thinned on white.
+
+    One that is only known where it is used keeps its name, and the rule is left out.
+    """
     if not re.fullmatch(r"#[0-9a-f]{6}", mix[1]):
         return mix[0]
     part = int(mix[2]) / 100
@@ -72,7 +78,7 @@ def _refuse(url: str, *_: Any, **__: Any) -> Any:
 
 
 def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | None:
-    """The worst curves of the run, three at most; None where it swept nothing."""
+    """Draw the worst curves of the run, three at most; None if it swept nothing."""
     curves = sorted(_curves(result), key=_severity)[:MAX_CURVES]
     if not curves:
         return None
@@ -94,7 +100,7 @@ def curve_png(result: RunResult, before: RunResult | None = None) -> bytes | Non
 
 
 def described(result: RunResult) -> str:
-    """The picture in words, for those who do not see it."""
+    """Return the picture in words, for those who do not see it."""
     return words.plain(busbw_title(_curves(result)))[:1000]
 
 

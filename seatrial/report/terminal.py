@@ -39,7 +39,7 @@ def output() -> Console:
 
 
 def unwrapped(console: Console) -> Console:
-    """`console`, on which a table wraps only if it is a terminal."""
+    """Return `console`, on which a table wraps only if it is a terminal."""
     if not console.is_terminal:
         console.width = 10_000  # a row is a line, for grep
     return console
@@ -62,7 +62,7 @@ class _Grid(Table):
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str | Text]], encoding: str, folded: Collection[str] = ()
 ) -> Table:
-    """A borderless table; columns named in `folded` may take several lines, all others take one."""
+    """Return a borderless table; columns named in `folded` may take several lines, all others take one."""
     grid = _Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         grid.add_column(heading, no_wrap=heading not in folded, overflow="fold")
@@ -72,12 +72,12 @@ def table(
 
 
 def verdict_cell(verdict: Verdict, lacks_baseline: bool = False) -> Text:
-    """A verdict in its colour; a pass of which something was compared with nothing in grey."""
+    """Return a verdict in its colour; a pass of which something was compared with nothing in grey."""
     return Text(verdict.value, "bright_black" if lacks_baseline else STYLES[verdict])
 
 
 def print_line(console: Console, text: str) -> None:
-    """One line of plain text, never wrapped."""
+    """Print one line of plain text, never wrapped."""
     console.print(words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -112,7 +112,7 @@ def show_summary(result: RunResult, console: Console) -> None:
 
 
 def closing_lines(result: RunResult, encoding: str | None = None) -> str:
-    """Since when, the next steps, and `verdict: reason` last, where scripts look for it.
+    """Return since when the run's state lasts, the next steps, and `verdict: reason` last, where scripts look for it.
 
     In characters that `encoding` (standard output's when None) can print.
     """
@@ -121,7 +121,7 @@ def closing_lines(result: RunResult, encoding: str | None = None) -> str:
 
 
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
-    """One line per operation: its plateau, and its curve from the smallest message to the largest."""
+    """Return one line per operation: its plateau, and its curve from the smallest message to the largest."""
     shares = [share(check, curve.operation) for check, curve in curves]
     has_shares = any(share is not None for share in shares)  # a column of its own only where there is something to say
     headings = ("operation", "busbw", *(("of links",) if has_shares else ()), "curve", "expected")
@@ -145,7 +145,7 @@ def _curve(curve: Curve, encoding: str) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar per value, from zero to the largest."""
+    """Draw a bar per value, from zero to the largest."""
     top = max(values, default=0.0)
     if top <= 0:
         return _BARS[0] * len(values)
@@ -168,7 +168,7 @@ def _suspects(suspects: Sequence[Suspect], nodes: Sequence[Mapping[str, Any]], e
 
 
 def show_difference(difference: "Difference") -> None:
-    """Both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
+    """Print both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
     console = output()
     for name, run in (("before", difference.before), ("after", difference.after)):
         started = run.started.strftime("%Y-%m-%d %H:%M %Z")

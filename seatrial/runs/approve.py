@@ -1,6 +1,6 @@
 """Baselines that a person approves: pinned from a stored run, and compared with another one.
 
-A run that passed pins what concerns the cluster as a whole: nodes, GPUs and links are held against their own past and
+A run that passed pins what concerns the cluster as a whole: nodes, GPUs and links are compared with their own past and
 their peers, which is sharper than any pin. A run that did not pass is approved as it is, so that every number of it is
 pinned, and judged by its pin alone until that expires.
 """
@@ -57,7 +57,7 @@ def pins(
     approval: Approval,
     setup: Setup | None = None,
 ) -> list[Pin]:
-    """A pin for each series of `run` that concerns the cluster (for each at all where a bad run is forced).
+    """Return a pin for each series of `run` that concerns the cluster (for each at all where a bad run is forced).
 
     `earlier` are the values by series of passing runs with the same software, this one among them if it passed. Raises
     InputError for a run that did not pass or rests on too few values, unless it is forced; and, forced or not, for a
@@ -126,7 +126,7 @@ class PinDifference:
 
 
 def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[PinDifference]:
-    """Every pin beside what the run measured, the furthest off first, what was not measured last."""
+    """Return every pin beside what the run measured, the furthest off first, what was not measured last."""
     values = {m.series(): m.value for m in once(measured) if m.finite}
     all_differences = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
     return sorted(all_differences, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
@@ -140,7 +140,7 @@ def _difference(pin: Pin, value: float | None) -> PinDifference:
 
 
 def stored_run(store: "Store", run_id: str) -> RunRow:
-    """The run of that id. Raises InputError that names the newest ones when there is none."""
+    """Return the run of that id. Raises InputError that names the newest ones when there is none."""
     run = store.run(run_id)
     if run is None:
         newest = ", ".join(row.run_id for row in store.runs(limit=3)) or "none"
@@ -149,7 +149,7 @@ def stored_run(store: "Store", run_id: str) -> RunRow:
 
 
 def differences_to(store: "Store", run_id: str) -> str:
-    """The verdict of a run and its differences from the present pins, for its approval. Markdown.
+    """Return the verdict of a run and its differences from the present pins, for its approval. Markdown.
 
     Raises InputError when there is no such run.
     """

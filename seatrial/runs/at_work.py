@@ -51,7 +51,7 @@ class RunAtWork:
         return self.folder.name
 
     def result_if_killed(self) -> RunResult:
-        """The result that was prepared when the run began. Raises InputError if it is broken."""
+        """Return the result that was prepared when the run began. Raises InputError if it is broken."""
         return load_result(self.folder)
 
     def remove(self) -> None:
@@ -60,7 +60,7 @@ class RunAtWork:
 
 
 def _root() -> Path:
-    """The folder of this machine's records: homes may be shared."""
+    """Return the folder of this machine's records: homes may be shared."""
     return state_home() / "at-work" / socket.gethostname()
 
 
@@ -96,7 +96,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def runs_at_work() -> list[RunAtWork]:
-    """All runs with a record on this machine, by id; a record that is not this user's or is broken is left out."""
+    """Return all runs with a record on this machine, by id.
+
+    A record that is not this user's or is broken is left out.
+    """
     root = _root()
     with suppress(OSError):
         check_private_folder(root)
@@ -106,7 +109,7 @@ def runs_at_work() -> list[RunAtWork]:
 
 
 def read_record(folder: Path) -> RunAtWork | None:
-    """The run of a record; None if the record is another user's or broken."""
+    """Return the run of a record; None if the record is another user's or broken."""
     try:
         check_private_folder(folder)
         record = _Record.model_validate_json(read_private(folder / _FILE, _FILE_BYTES))
@@ -117,5 +120,5 @@ def read_record(folder: Path) -> RunAtWork | None:
 
 
 def killed_runs() -> list[RunAtWork]:
-    """The runs whose process was killed."""
+    """Return the runs whose process was killed."""
     return [run for run in runs_at_work() if run.was_killed]

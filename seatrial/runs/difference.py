@@ -129,7 +129,7 @@ def _by_series(run: RunResult) -> dict[tuple[str, str], Reading]:
 
 
 def _sigma(reading: Reading) -> float:
-    """The standard deviation of one value on natural logs."""
+    """Return the standard deviation of one value on natural logs."""
     return max(_LEAST_SIGMA, _learned(reading) or tolerance_of(reading.measurement).sigma)
 
 
@@ -147,7 +147,7 @@ def _verdicts(run: RunResult) -> dict[str, str]:
 
 
 def _facts(run: RunResult) -> dict[str, str]:
-    """The software, and what else makes runs of one cluster differ."""
+    """Return the software, and what else makes runs of one cluster differ."""
     nodes = run.setup.nodes if run.setup else len(run.nodes)
     return {**run.fingerprint, "suite": run.suite, "nodes": str(nodes), "cluster": run.cluster}
 

@@ -62,7 +62,10 @@ FIXED_COLUMNS = (
 
 
 def _at_most(characters: int) -> AfterValidator:
-    """pydantic's own bound refuses texts that UTF-8 has not, such as names of files."""
+    """Return a validator that limits a text's length.
+
+    Pydantic's own refuses texts that are no UTF-8, such as file names.
+    """
 
     def bounded(text: str) -> str:
         if len(text) > characters:
@@ -133,7 +136,7 @@ class _Judgement(_VerdictWithReason):
 
 
 def _number(value: float | None) -> float:
-    """JSON has no NaN: it was written as null."""
+    """Read null as NaN, which JSON lacks."""
     return float("nan") if value is None else value
 
 
@@ -176,7 +179,7 @@ class _Check(_VerdictWithReason):
 
 
 def _writable(name: str) -> str:
-    """Texts may hold what UTF-8 has not, as names of files do. These two are names of files themselves."""
+    """Check that the text is UTF-8: other texts need not be, but these two become names of files."""
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -188,7 +191,7 @@ _Name = Annotated[Name, AfterValidator(_writable)]
 
 
 def _within_years(time: datetime) -> datetime:
-    """A clock that was never set says 1970; what is far from any run's time cannot be reckoned with."""
+    """Check the years: a clock that was never set says 1970, and times far from any run's overflow."""
     if not 1970 <= time.year <= 2999:
         raise PydanticCustomError("year", f"must be of a year from 1970 to 2999, is of {time.year}")
     return time
@@ -198,7 +201,7 @@ _Time = Annotated[AwareDatetime, AfterValidator(_within_years)]
 
 
 def _measurable(setup: Setup) -> Setup:
-    """Limits are reckoned by the number of nodes and of ranks, so there must be some."""
+    """Check that there are nodes and ranks: limits are computed from their numbers."""
     for name in ("nodes", "slots_per_node"):
         if getattr(setup, name) < 1:
             raise PydanticCustomError("setup", f"{name} must be at least 1, is {getattr(setup, name)}")
@@ -249,7 +252,7 @@ class _RunDocument(_VerdictWithReason):
 
 
 def load_result(path: Path) -> RunResult:
-    """The result in `path`, a run.json or the folder of a run; with measurements.csv beside it, samples and all.
+    """Return the result in `path`, a run.json or the folder of a run; with measurements.csv beside it, samples and all.
 
     Raises InputError with one line that names file, field and next step.
     """
@@ -325,7 +328,7 @@ class _BoundError(ValueError):
 
 
 def read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
-    """Measurements by check; nothing when the file is absent or of another run.
+    """Return measurements by check; nothing when the file is absent or of another run.
 
     Raises InputError with one line for a file that is too large or is none that a run writes.
     """
@@ -366,7 +369,7 @@ def _by_check(content: TextIO, run_id: str) -> dict[str, list[Measurement]]:
 
 
 def _bounded_lines(content: TextIO) -> Iterator[str]:
-    """The lines; the size is counted again, because a file may grow while it is read."""
+    """Yield the lines; the size is counted again, because a file may grow while it is read."""
     characters = values = 0
     for number in count(1):
         line = content.readline(MAX_LINE + 1)

@@ -22,7 +22,7 @@ _WHOLE = 1  # the size, in bytes, of what has one number for all sizes
 
 
 def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
-    """The tests of the last days, which count less the older they are. Raises InputError if there are none."""
+    """Return the tests of the last days, which count less the older they are. Raises InputError if there are none."""
     now = datetime.now(UTC)
     rows = store.runs(cluster, _MOST_RUNS)
     if not rows:
@@ -41,7 +41,7 @@ def stored_tests(store: "Store", cluster: str, days: int) -> list[GroupTest]:
 
 
 def _of_run(store: "Store", row: "RunRow", pair: Sequence[str], now: datetime) -> list[GroupTest]:
-    """The rounds of the step `localize`, from the run's folder, and its links, from the history.
+    """Return the rounds of the step `localize`, from the run's folder, and its links, from the history.
 
     The rates of a run of two nodes, such as one of `qualify-pairs`, are those of what joins the two, its `pair`.
     """
@@ -52,7 +52,7 @@ def _of_run(store: "Store", row: "RunRow", pair: Sequence[str], now: datetime) -
 
 
 def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
-    """The tests of groups in run.json; none where the folder is gone."""
+    """Return the tests of groups in run.json; none where the folder is gone."""
     try:
         document = load_result(Path(row.out)).localization or {}
     except InputError:
@@ -69,7 +69,7 @@ def _of_rounds(row: "RunRow", weight: float, day: str) -> list[GroupTest]:
 
 
 def link_test(run_id: str, measurement: Measurement, pair: Sequence[str], weight: float, day: str) -> GroupTest | None:
-    """The test of a link between two nodes; None for other subjects, and for numbers that are no rates."""
+    """Return the test of a link between two nodes; None for other subjects, and for numbers that are no rates."""
     subject = measurement.subject
     nodes = tuple(subject.name.split("--") if subject.kind == "link" else pair)
     of_both = subject.kind == "cluster" and measurement.metric == "busbw_plateau"

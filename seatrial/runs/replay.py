@@ -70,7 +70,10 @@ class ReplayedRun:
 
 
 def read_rows(path: Path) -> "pd.DataFrame":
-    """The rows of a CSV file. Raises InputError, one line for each error, where a column or a number is missing."""
+    """Return the rows of a CSV file.
+
+    Raises InputError, one line for each error, where a column or a number is missing.
+    """
     import pandas as pd
 
     try:
@@ -122,7 +125,7 @@ def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
 
 
 def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows that are to be judged, runs in their order, with all columns that the replay uses."""
+    """Return the rows that are to be judged, runs in their order, with all columns that the replay uses."""
     import pandas as pd
 
     frame = rows.drop(columns=[name for name in _RESULTS if name in rows.columns]).copy()
@@ -202,7 +205,7 @@ class _Replay:
 
 
 def _read(judge: SeriesJudge, values: Floats) -> JudgedSeries:
-    """Read as often as the judge asks, as far as there are `values` (K, M)."""
+    """Read as often as the judge asks, as long as there are `values` (K, M)."""
     logs = judge.table.logs(values)
     judge.add(logs[0])
     outcome = judge.outcome()
@@ -233,7 +236,7 @@ def _concluded(run_id: str, judged: JudgedSeries, found: Sequence[Finding], brok
 
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
-    """The series that a row is of, without its value."""
+    """Return the series that a row is of, without its value."""
     labels = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
     subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])

@@ -161,11 +161,11 @@ class RunState:
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
 
     def count_for_nothing(self, why: Reason) -> None:
-        """Drop all that was measured because of `why`: the nodes were given away meanwhile."""
+        """Drop all measurements because of `why`: the nodes were given away meanwhile."""
         self.checks = [Check("run", Verdict.INCONCLUSIVE, why)]
 
     def remember(self, store: "Store") -> None:
-        """Read the earlier runs that the summary counts from; without them it says so."""
+        """Read the earlier runs that the summary compares with; if that fails it says so."""
         try:
             self.later = store.count_after(self.run.cluster.name, self.run.suite.name, self.started)
             self.earlier = store.runs_before(self.run.cluster.name, self.run.suite.name, self.started, 500)
@@ -252,7 +252,7 @@ def _cleaner(secrets: Secrets) -> Clean:
 
 
 def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
-    """The run with every text clean: reasons, evidence, notes, facts, and the names of nodes, checks and suites."""
+    """Return the run with every text clean: reasons, evidence, notes, facts, names of nodes, checks and suites."""
     clean = _cleaner(secrets)
     return replace(
         result,
@@ -297,7 +297,10 @@ def _check(check: Check, clean: Clean) -> Check:
 
 
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
-    """The same object where nothing changes: a thousand nodes have a hundred thousand of them."""
+    """Clean the texts of a judgement.
+
+    Return the same object if nothing changes: a thousand nodes have a hundred thousand of them.
+    """
     measurement, reason = _measurement(judgement.measurement, clean), rewritten(judgement.reason, clean)
     if measurement is judgement.measurement and reason is judgement.reason:
         return judgement

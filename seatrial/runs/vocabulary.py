@@ -64,7 +64,7 @@ class Word:
 
 
 def words() -> Iterator[Word]:
-    """Every verdict, check, metric, unit and source of what a number is held against."""
+    """Yield every verdict, check, metric, unit and source of what a number is held against."""
     for verdict in Verdict:
         yield Word("verdict", verdict.value, MEANINGS[verdict], exit_status=verdict.exit_status)
     for check in CHECKS:
@@ -79,6 +79,6 @@ def words() -> Iterator[Word]:
 
 
 def look_up(name: str) -> list[Word]:
-    """The words of that name, as people may write it: "tcp egress", "µs", "gb/s"."""
+    """Return the words of that name, as people may write it: "tcp egress", "µs", "gb/s"."""
     spelt = {name.lower(), name.lower().replace(" ", "_")}
     return [word for word in words() if {word.name.lower(), unit_name(word.name).lower()} & spelt]

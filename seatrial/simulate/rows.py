@@ -75,7 +75,7 @@ class Draws:
         self._common = self.rng.standard_normal(int(self.metric.max()) + 1)
 
     def night(self, readings: int) -> Floats:
-        """The next night's readings of all series (M, readings), 1 being the level of the metric."""
+        """Draw the next night's readings of all series (M, readings), 1 being the level of the metric."""
         noise = self.noise
         self._lasting, self._common = self._next(self._lasting), self._next(self._common)
         night = (
@@ -125,7 +125,7 @@ class Metric:
 
 
 def fleet_series(nodes: int, metrics: Sequence[Metric]) -> "DataFrame":
-    """The series of a fleet, one row each in order of `metrics`.
+    """Return the series of a fleet, one row each in order of `metrics`.
 
     Beside the columns of the tidy rows: `node` and `part` of the subject, `group` (the number of the metric), `level`.
     """
@@ -153,7 +153,7 @@ def fleet_series(nodes: int, metrics: Sequence[Metric]) -> "DataFrame":
 
 
 def night_rows(series: "DataFrame", relative: Floats, night: int) -> "DataFrame":
-    """The rows of one run: readings (M, R) of these series, relative to their levels; NaN: not read so often."""
+    """Return the rows of one run: readings (M, R) of these series, relative to their levels; NaN: not read so often."""
     which = np.nonzero(np.isfinite(relative))
     rows = series.drop(columns=["node", "part", "group", "level"]).take(which[0])
     values = (relative * series["level"].to_numpy()[:, None])[which]
@@ -196,7 +196,7 @@ class Fault:
 
 
 def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) -> Fault:
-    """A fault of that kind and size (see KINDS) at a random place."""
+    """Make a fault of that kind and size (see KINDS) at a random place."""
     node, gpu = int(rng.integers(series["node"].max() + 1)), int(rng.integers(GPUS))
     own, wide = series["node"] == node, series["subject_kind"] == "cluster"
     on_nvlink, on_network = series["metric"] == "busbw_plateau", series["metric"].isin(["tcp_egress", "tcp_ingress"])

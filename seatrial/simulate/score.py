@@ -69,7 +69,7 @@ class Score:
 
 
 def simulated_rows(nodes: int, nights: int, fault: Fault | None, rng: np.random.Generator) -> "DataFrame":
-    """Healthy nights of a fleet, then `nights` more with the fault."""
+    """Make healthy nights of a fleet, then `nights` more with the fault."""
     series = fleet_series(nodes, RUN)
     draws = Draws(Noise(), series["group"].to_numpy(), rng)
     rows = [night_rows(series, draws.night(READINGS), night) for night in range(NIGHTS_BEFORE)]
@@ -89,7 +89,10 @@ def quiet(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
 
 
 def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> Iterator[Score]:
-    """Every kind and size of fault, each time in a fleet of its own; a decay is given as many nights as it needs."""
+    """Yield every kind and size of fault, each time in a fleet of its own.
+
+    A decay is given as many nights as it needs.
+    """
     series = fleet_series(nodes, RUN)
     for kind, sizes in KINDS.items():
         for size in sizes:
@@ -114,7 +117,7 @@ def _finds(run: ReplayedRun, fault: Fault) -> bool:
 
 
 def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
-    """One line per kind and size of fault."""
+    """Format one line per kind and size of fault."""
     alarms = f"{quiet.alarms} of {quiet.nights} healthy nights raised an alarm"
     table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
     table.caption = f"{alarms}; each series was measured {quiet.readings:.1f} times a night"

@@ -11,7 +11,7 @@ _TICKS_PER_S = 100.0  # USER_HZ, the same on every platform
 
 
 class OtherPrograms:
-    """Processes of others from now on: those that run already, but for this one and what it has started."""
+    """Other programs from now on: the processes that run already, but for this one and its children."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -19,7 +19,7 @@ class OtherPrograms:
         self._used = {key: ticks for key, ticks in _used_ticks().items() if key[0] not in own}
 
     def cores(self) -> float:
-        """How many cores they have taken on average; one that has ended meanwhile does not count."""
+        """Return how many cores they have taken on average; one that has ended meanwhile does not count."""
         seconds = time.monotonic() - self._began
         now = _used_ticks()
         ticks = sum(now[key] - before for key, before in self._used.items() if key in now)
@@ -35,12 +35,12 @@ def watch_from_now() -> None:
 
 
 def watched() -> OtherPrograms:
-    """The processes of others since `watch_from_now`, which counts once; else from now on."""
+    """Return the processes of others since `watch_from_now`, which counts once; else from now on."""
     return _from_the_start.pop() if _from_the_start else OtherPrograms()
 
 
 def _used_ticks() -> dict[tuple[int, str], int]:
-    """The processor time of each process, by its id and when it started, in ticks."""
+    """Return the processor time of each process, by its id and when it started, in ticks."""
     used = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):

@@ -17,7 +17,7 @@ _MOST_LINKS = 40  # the kernel's own limit
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open(..., opener=...)`, to write: a file of mode 0600. One that is there must be a file of this user.
+    """Open a file of mode 0600 to write, for `open(..., opener=...)`. An existing one must be this user's.
 
     Raises OSError whose `strerror` says what is wrong, before anything is truncated.
     """
@@ -48,7 +48,7 @@ def read_private(path: Path, max_bytes: int) -> bytes:
 
 
 def read_opener(path: str, flags: int) -> int:
-    """For `open(..., opener=...)`, to read: a regular file of anybody, and no link. Raises OSError."""
+    """Open a regular file of any user to read, for `open(..., opener=...)`; never a link. Raises OSError."""
     file = _open(path, flags)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -68,7 +68,7 @@ def private_folder(path: Path) -> Path:
 def closed_folder(path: Path) -> Path:
     """Make a folder of seatrial's own, mode 0700, with all its parents. Raises OSError.
 
-    One that is there must be a folder of this user; and empty if others could write to it: else what is in it may be
+    An existing one must be a folder of this user; and empty if others could write to it, since its content may then be
     anybody's.
     """
     _make(path)
@@ -82,7 +82,7 @@ def closed_folder(path: Path) -> Path:
 
 
 def own_folder(path: Path) -> Path:
-    """A folder that only this user can write to; its mode stays. Raises OSError."""
+    """Return a folder that only this user can write to; its mode stays. Raises OSError."""
     with _own_folder(path) as (_, mode):
         if mode & 0o022:
             raise _open_to_others(path, mode)
@@ -90,7 +90,7 @@ def own_folder(path: Path) -> Path:
 
 
 def check_private_folder(path: Path) -> None:
-    """Raises OSError unless it is a folder of this user, mode 0700, and no link."""
+    """Raise OSError unless it is a folder of this user, mode 0700, and no link."""
     with _own_folder(path) as (_, mode):
         if mode & 0o077:
             raise _open_to_others(path, mode)
@@ -112,7 +112,7 @@ def check_parents(path: Path) -> None:
 
 
 def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every folder and link on the way from / to `path`, as far as they exist. Raises OSError."""
+    """Yield every folder and link on the way from / to `path`, as far as they exist. Raises OSError."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at, at.lstat()
     while left:
@@ -132,7 +132,7 @@ def _components(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _make(path: Path) -> None:
-    """`Path.mkdir(parents=True)` would leave the parents to the umask."""
+    """Make a folder and its parents with mode 0700; `Path.mkdir(parents=True)` leaves the parents to the umask."""
     for folder in reversed([folder for folder in (path, *path.parents) if not os.path.lexists(folder)]):
         try:
             folder.mkdir(mode=0o700)
@@ -167,7 +167,7 @@ def _check_file(status: os.stat_result, path: str | Path) -> None:
 
 
 def _open(path: str | Path, flags: int) -> int:
-    """Never through a link, and never blocked by a FIFO. Raises OSError."""
+    """Open without following a link, and without blocking on a FIFO. Raises OSError."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -193,10 +193,10 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, mode 0600, that takes the place of `path` at the end of the block; of a link, not of where it leads.
+    """Yield a new file, mode 0600, that replaces `path` at the end of the block; of a link, not where it leads.
 
-    Readers never see half a file, and a crash or a full disk leaves the old one. Until
-    then it has a random name, made with O_EXCL and O_NOFOLLOW. Raises OSError.
+    Readers never see half a file, and a crash or a full disk leaves the old one. Until then it has a random name, made
+    with O_EXCL and O_NOFOLLOW. Raises OSError.
     """
     import tempfile
 

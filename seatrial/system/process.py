@@ -39,13 +39,13 @@ def process(pid: int) -> Process:
 
 
 def process_age_s() -> float:
-    """Seconds since this process started."""
+    """Return seconds since this process started."""
     # USER_HZ: the kernel shows start times in hundredths on every platform
     return time.clock_gettime(time.CLOCK_BOOTTIME) - this_process().started / 100.0
 
 
 def children(pid: int) -> set[int]:
-    """The processes that this one has started and that live."""
+    """Return the processes that this one has started and that live."""
     others = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
     return {other for other in others if (status := _status(other)) and status.parent == pid}
 

@@ -76,6 +76,6 @@ class RawLog:
 
 
 def write_log(path: Path, text: str | bytes, secrets: Secrets) -> None:
-    """A whole log at once."""
+    """Write a whole log at once."""
     with RawLog(path, secrets) as file:
         file.write(text if isinstance(text, str) else text.decode(errors="replace"))

@@ -20,13 +20,13 @@ def ensure_home() -> None:
 
 
 def state_home() -> Path:
-    """The folder, which need not be there."""
+    """Return the folder, which need not be there."""
     given = os.environ.get("XDG_STATE_HOME")
     return (Path(given).absolute() if given else Path.home() / ".local" / "state") / "seatrial"
 
 
 def check_state_home() -> None:
-    """Raises InputError where a run needs the folder and cannot write to it."""
+    """Raise InputError if a run needs the folder and cannot write to it."""
     elsewhere, is_root = os.environ.get("SEATRIAL_HISTORY"), os.geteuid() == 0
     if elsewhere and is_root:
         return

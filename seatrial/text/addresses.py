@@ -5,7 +5,7 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def split(url: str) -> SplitResult | None:
-    """The parts of a URL that has a host that can be asked for; None for anything else."""
+    """Return the parts of a URL that has a host that can be asked for; None for anything else."""
     try:
         parts = urlsplit(url)
         # As clients encode it: no part may be empty, or longer than 63 characters.

@@ -25,7 +25,7 @@ def code(text: object) -> str:
 
 
 def as_text(cell: object) -> object:
-    """The cell, with an apostrophe before a text that begins as a formula does; numbers are as they were."""
+    """Return the cell, with an apostrophe before a text that begins as a formula does; numbers are as they were."""
     return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 

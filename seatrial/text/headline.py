@@ -86,7 +86,7 @@ def _also(reason: Reason, others: Iterable[object]) -> Reason:
 
 
 def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
-    """The first of joined reasons; that of a number as value, what it was held against, and the difference."""
+    """Return the first of joined reasons; that of a number as value, what it was held against, and the difference."""
     first = parts_of(reason)[0]
     bad = (j for check in checks for j in check.judgements if j.verdict is not Verdict.PASS)
     judgement = next((j for j in bad if first and parts_of(j.reason)[0] == first), None)
@@ -96,7 +96,7 @@ def _against(reason: Reason, checks: Iterable[Check]) -> Reason:
 
 
 def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
-    """The check's reason; of the run's suspects only the names, since what is held against them stands beside them."""
+    """Return the check's reason; of the run's suspects only the names, since their evidence is shown beside them."""
     parts = {part: unplaced(part) for part in parts_of(check.reason)}
     said = {each.name: parts_of(each.evidence) for each in suspects}
     blamed = [name for name, evidence in said.items() if not {*parts.values()}.isdisjoint(evidence)]
@@ -105,7 +105,7 @@ def own_reason(check: Check, suspects: Iterable[Suspect]) -> str:
 
 
 def compared(judgement: Judgement) -> str:
-    """A judged number in short: "tcp_egress 23.7 MB/s on node-2, peers 995 MB/s (98 % less)"."""
+    """Format a judged number in short: "tcp_egress 23.7 MB/s on node-2, peers 995 MB/s (98 % less)"."""
     m, deviation = judgement.measurement, judgement.deviation or 0.0
     centre = words.quantity(m.value / (1 + deviation), m.unit)
     known = {"history": "earlier runs", "physics": "links"}.get(judgement.source, judgement.source)
@@ -114,7 +114,7 @@ def compared(judgement: Judgement) -> str:
 
 
 def also(measurements: Iterable[Measurement]) -> Reason:
-    """What else is bad, by metric: "also matmul on node-[2-3], all_reduce busbw"; empty without any."""
+    """Say what else is bad, by metric: "also matmul on node-[2-3], all_reduce busbw"; empty without any."""
     subjects: dict[str, list[str]] = {}
     for m in measurements:
         name = f"{m.operation or ''} {m.metric}".strip()
@@ -124,9 +124,9 @@ def also(measurements: Iterable[Measurement]) -> Reason:
 
 
 def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[EarlierRun], later: int = 0) -> str:
-    """Since when the runs end like this; `earlier` are runs of the same cluster and suite, the newest first.
+    """Say since when the runs end like this; `earlier` are runs of the same cluster and suite, the newest first.
 
-    `later` runs began after this one: a clock was set back, and what is known of them was not compared with.
+    `later` runs began after this one: a clock was set back, and nothing was compared with them.
 
     A run that could not measure leaves a fault, or a series of passes, as it was.
     """
@@ -150,7 +150,10 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
 
 
 def next_steps(result: RunResult) -> list[NextStep]:
-    """The next step of each suspect in order of harm; of a run without suspects, of its checks that are no pass."""
+    """Return the next step of each suspect in order of harm.
+
+    Of a run without suspects, of its checks that are no pass.
+    """
     if result.verdict is Verdict.PASS:
         return [] if result.coverage.extent == "all" else [_step_of("no-baseline")]
     sure = [suspect for suspect in result.suspects if suspect.confidence >= SURE]
@@ -177,7 +180,7 @@ def _step_of(code: str) -> NextStep:
 
 
 def _code_with_step(reason: Reason) -> str | None:
-    """The first code of joined or placed reasons that has a next step; that of a step that was not tried is none."""
+    """Return the first code of joined or placed reasons that has a next step; none for a step that was not tried."""
     for code in (reason.code, *map(_code_with_step, reason.parts)):
         entry = explanation_of(code) if code and code != _NOT_TRIED else None
         if entry and entry.next_step:
@@ -186,7 +189,7 @@ def _code_with_step(reason: Reason) -> str | None:
 
 
 def next_lines(steps: Sequence[NextStep]) -> list[str]:
-    """A line for each next step, suspects with the same one together; "next: nothing to do" without any."""
+    """Return a line for each next step, suspects with the same one together; "next: nothing to do" without any."""
     if not steps:
         return ["next: nothing to do"]
     suspects: dict[NextStep, list[str]] = {}
@@ -199,7 +202,7 @@ def next_lines(steps: Sequence[NextStep]) -> list[str]:
 
 
 def lines(result: RunResult) -> tuple[str, ...]:
-    """The lines of the run: its verdict, since when, and a line for each next step."""
+    """Return the lines of the run: its verdict, since when, and a line for each next step."""
     line = verdict_line(result.verdict, result.coverage, result.reason)
     steps = next_lines(result.next_steps or next_steps(result))
     return tuple(map(words.plain, (line, result.since or NO_HISTORY, *steps)))

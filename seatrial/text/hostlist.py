@@ -14,7 +14,7 @@ _RANGE = lazy(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def host_list(names: Iterable[str]) -> str:
-    """`names` by common stem with their numbers as ranges, cut where it gets long: "node-[0-3,7], head"."""
+    """Format `names` by common stem with their numbers as ranges, cut if too long: "node-[0-3,7], head"."""
     parts: list[str] = []
     plain: list[str] = []
     digits_by_stem: dict[str, list[str]] = {}
@@ -42,7 +42,7 @@ def _ranges(stem: str, width: int, values: list[int]) -> str:
 
 
 def expand(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The hosts of `patterns`, in order; a number keeps the leading zeros that its range begins with.
+    """Return the hosts of `patterns`, in order; a number keeps the leading zeros that its range begins with.
 
     Raises ValueError for what is no host name, a range that is empty or malformed, a host that is there twice, and more
     than 10,000 hosts.

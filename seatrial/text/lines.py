@@ -9,17 +9,17 @@ MAX_BYTES = 1024**2
 
 
 def one_line(text: object) -> str:
-    """All of it, with single blanks; empty for None."""
+    """Return the whole text on one line, with single blanks; empty for None."""
     return " ".join(str("" if text is None else text).split())
 
 
 def first_line(text: str | None) -> str:
-    """The first line that is not empty, else ""."""
+    """Return the first line that is not empty, else ""."""
     return _first((text or "").splitlines())
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, else ""."""
+    """Return the last line that is not empty, else ""."""
     return _first(reversed(text.splitlines()))
 
 
@@ -28,7 +28,7 @@ def _first(lines: Iterable[str]) -> str:
 
 
 def tail_of(path: Path) -> bytes:
-    """The last MAX_BYTES of a file, whole lines where it is longer: a line cut in two may begin within a secret."""
+    """Return the last MAX_BYTES of a file; whole lines, since one cut in two may begin within a secret."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_BYTES))
@@ -37,13 +37,13 @@ def tail_of(path: Path) -> bytes:
 
 
 def whole_lines(tail: bytes) -> bytes:
-    """Without its first line, whose beginning is lost."""
+    """Return the text without its first line, whose beginning is lost."""
     _, newline, rest = tail.partition(b"\n")
     return rest if newline else tail
 
 
 def last_bytes(chunks: Iterable[bytes]) -> bytes:
-    """The last MAX_BYTES of a stream, as `tail_of`, holding no more than that and a chunk."""
+    """Return the last MAX_BYTES of a stream, as `tail_of`, holding no more than that and a chunk."""
     kept: deque[bytes] = deque()
     size, cut = 0, False
     for chunk in chunks:

@@ -2,7 +2,7 @@
 
 
 def printable(text: str) -> str:
-    """The text with a space for each control character (escape sequences, line ends, C1), bidi override and the like.
+    """Replace control characters (escape sequences, line ends, C1), bidi override and the like by spaces.
 
     Columns stay where they are. What is printable is what `str.isprintable` calls so.
     """

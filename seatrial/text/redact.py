@@ -97,7 +97,7 @@ def looks_secret(name: str) -> bool:
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """The values in an environment that must not be shown, the longest first.
+    """Return the values in an environment that must not be shown, the longest first.
 
     They are values whose variable's name says so, values that look like a token, and passwords in URLs.
     """
@@ -129,7 +129,7 @@ def _is_random(text: str) -> bool:
 
 
 def forms(value: str) -> set[str]:
-    """The value as it is, escaped in JSON, URL-encoded, and in base64 wherever it begins within what is encoded."""
+    """Return the value as it is, escaped in JSON, URL-encoded, and in base64 at each of the three offsets."""
     if len(value) < SHORTEST:
         return {value}
     encoded = {quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
@@ -138,7 +138,7 @@ def forms(value: str) -> set[str]:
 
 
 def _base64(value: str) -> Iterator[str]:
-    """The characters that depend on the value alone, for each of the three places where its first byte may fall."""
+    """Yield the characters that depend on the value alone, for each of the three offsets of its first byte."""
     data = value.encode(errors="surrogateescape")
     for before, shared in enumerate((0, 2, 3)):
         text = base64.b64encode(bytes(before) + data).decode()[shared : (before + len(data)) * 8 // 6]
@@ -164,7 +164,7 @@ class Secrets:
         return max((len(form) for value in self.values for form in forms(value)), default=0)
 
     def hidden_in(self, text: str) -> str:
-        """The text without the values in any of their forms, and without what is assigned to one of the names."""
+        """Return the text without the values in any of their forms, and without what is assigned to the names."""
         if self._pattern:
             text = self._pattern.sub(_HIDDEN, text)
         return _without_assigned(text, self._names) if self._names else text
@@ -178,7 +178,7 @@ class Secrets:
         return frozenset(self.names)
 
     def out_of(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines without them, and without what looks like a secret: fit to leave this machine."""
+        """Return the lines without them, and without what looks like a secret, so that they may leave this machine."""
         redactor = Redactor(self)
         return (left for line in lines if (left := redactor.line(line)) or not line)
 
@@ -226,7 +226,7 @@ class Redactor:
         return self.line(rest) if rest else ""
 
     def line(self, line: str) -> str:
-        """One line without secrets; empty where it is part of a private key."""
+        """Return one line without secrets; empty where it is part of a private key."""
         begins = self._key_lines is None
         if begins and not ("PRIVATE KEY" in line and _KEY_BEGINS.search(line)):
             return _without_shapes(self._secrets.hidden_in(line))
@@ -237,12 +237,15 @@ class Redactor:
 
 
 def redacted(lines: Iterable[str]) -> Iterator[str]:
-    """The lines without what looks like a secret."""
+    """Return the lines without what looks like a secret."""
     return Secrets().out_of(lines)
 
 
 def _without_shapes(text: str, shapes: Sequence[_Shape] = _SHAPES) -> str:
-    """Looking for what every match contains costs least, so nothing else is done to most lines."""
+    """Remove what looks like a secret.
+
+    First look for what every match contains, which is cheap and rules most lines out.
+    """
     lower = text.lower()
     present = [shape for shape in shapes if any(mark in lower for mark in shape[0])]
     if present and "\n" in text[:-1]:
@@ -253,20 +256,20 @@ def _without_shapes(text: str, shapes: Sequence[_Shape] = _SHAPES) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """The lines with their ends. Only a line feed ends one: str.splitlines knows a dozen others."""
+    """Return the lines with their ends. Only a line feed ends a line: str.splitlines knows a dozen others."""
     *whole, rest = text.split("\n")
     return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
 
 
 @lru_cache(16)
 def _any_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Matches each form of each value, the longest first."""
+    """Make a pattern for each form of each value; None without values."""
     all_forms = {form for value in values if value for form in forms(value)}
     return lazy(_trie(sorted(all_forms))) if all_forms else None
 
 
 def _trie(words: Sequence[str]) -> str:
-    """A pattern for any of the sorted words, in which those that begin alike share their beginning.
+    """Make a pattern for any of the sorted words that share their beginnings.
 
     So the time per character depends on how many words begin with it, not on how many there are.
     """
@@ -289,7 +292,7 @@ def _common_prefix(first: str, last: str) -> str:
 
 
 def _without_assigned(text: str, names: frozenset[str]) -> str:
-    """The text without what is assigned to one of the names. Its time does not depend on how many there are."""
+    """Return the text without what is assigned to one of the names. Its time does not depend on how many there are."""
     shown, done = [], 0
     for assignment in _ASSIGNMENT.finditer(text):
         if assignment.start() < done or not _is_one_of(assignment["name"], names):
@@ -302,6 +305,6 @@ def _without_assigned(text: str, names: frozenset[str]) -> str:
 
 
 def _is_one_of(name: str, names: frozenset[str]) -> bool:
-    """Whether it is one of the names, or ends with one behind a dot or a dash, as config.TOKEN does."""
+    """Return whether it is one of the names, or ends with one behind a dot or a dash, as config.TOKEN does."""
     starts = [0, *(match.end() for match in re.finditer(r"[.-]", name))]
     return any(name[start:] in names for start in starts)

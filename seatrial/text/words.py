@@ -50,7 +50,7 @@ _LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200
 
 
 def nearest_of(name: str, legal: Iterable[str]) -> str:
-    """The legal names that `name` resembles, as "nearest: A, B"; empty where none does."""
+    """Return the legal names that `name` resembles, as "nearest: A, B"; empty where none does."""
     import difflib
 
     by_lower = {each.lower(): each for each in legal}
@@ -59,7 +59,7 @@ def nearest_of(name: str, legal: Iterable[str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, never cutting whole numbers: 0.0123, 4.50, 386, 1,234."""
+    """Format with three significant digits, never cutting whole numbers: 0.0123, 4.50, 386, 1,234."""
     if value is None:
         return "–"
     if not math.isfinite(value):
@@ -70,32 +70,32 @@ def number(value: float | None) -> str:
 
 
 def count(number: int, one: str) -> str:
-    """A number of things: "1 node", "1,024 nodes"."""
+    """Format a number of things: "1 node", "1,024 nodes"."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 def moment(at: datetime) -> str:
-    """A point in time: "26 Nov 2026 02:00 UTC"."""
+    """Format a point in time: "26 Nov 2026 02:00 UTC"."""
     return at.strftime("%-d %b %Y %H:%M %Z")
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A number with its unit: "386 GB/s"."""
+    """Format a number with its unit: "386 GB/s"."""
     return f"{number(value)} {unit_name(unit)}".strip() if value is not None else number(value)
 
 
 def fraction(value: float) -> str:
-    """A share of something: "86 %", "0.012 %"."""
+    """Format a share: "86 %", "0.012 %"."""
     return f"{value * 100:.0f} %" if value >= 0.01 or value <= 0 else f"{value * 100:.2g} %"
 
 
 def unit_name(unit: str) -> str:
-    """The unit as people write it: us is µs."""
+    """Format a unit as people write it: us is µs."""
     return _UNITS.get(unit, unit)
 
 
 def duration(seconds: float) -> str:
-    """Seconds with one decimal; from two minutes on, minutes or hours."""
+    """Format seconds with one decimal; from two minutes on, as minutes or hours."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def file_size(count: int) -> str:
-    """Bytes as people read them: "812 B", "2.4 kB", "15 MB"."""
+    """Format bytes: "812 B", "2.4 kB", "15 MB"."""
     for unit, factor in (("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.{0 if count >= 10 * factor else 1}f} {unit}"
@@ -123,7 +123,7 @@ def interval(expected: Expected, unit: str = "") -> str:
 
 
 def percent(deviation: float | None) -> str:
-    """A deviation as signed percent: -0.123 is "-12 %"."""
+    """Format a deviation as signed percent: -0.123 is "-12 %"."""
     if deviation is None or not math.isfinite(deviation):
         return "–"
     near = abs(deviation) < 0.0995 or 0.9945 < abs(deviation) < 1  # no loss that is not total reads 100 %
@@ -131,35 +131,35 @@ def percent(deviation: float | None) -> str:
 
 
 def some_of(names: Iterable[str], most: int = 4) -> str:
-    """The first `most` names, and how many more there are: `a, b and 1,000 more`."""
+    """Format the first `most` names, and how many more there are: `a, b and 1,000 more`."""
     listed = list(names)
     more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more
 
 
 def metric_name(metric: str) -> str:
-    """A metric as it is read: "busbw plateau"."""
+    """Format a metric: "busbw plateau"."""
     return metric.replace("_", " ")
 
 
 def metric_of(measurement: Measurement) -> str:
-    """The metric with its operation: "busbw plateau of all_reduce"."""
+    """Format the metric with its operation: "busbw plateau of all_reduce"."""
     operation = measurement.operation
     return metric_name(measurement.metric) + (f" of {operation}" if operation else "")
 
 
 def subject_name(subject: Subject) -> str:
-    """The subject, or nothing for the cluster as a whole, which needs no saying."""
+    """Return the name of the subject; empty for the cluster as a whole."""
     return "" if subject.kind == "cluster" else named(subject.kind, subject.name)
 
 
 def named(kind: str, name: str) -> str:
-    """A part with its kind, unless its name says it: "node-3", "node-3/gpu-1", "link node-0--node-3"."""
+    """Format a part with its kind, unless its name says it: "node-3", "node-3/gpu-1", "link node-0--node-3"."""
     return name if kind == "node" or kind in name else f"{kind} {name}"
 
 
 def suspect_name(suspect: Suspect, nodes: Iterable[Mapping[str, Any]] = ()) -> str:
-    """The suspect with its kind where its name does not say it, and with its host name or address if `nodes` has it."""
+    """Format the suspect, with its kind if its name does not say it, and its host name or address if in `nodes`."""
     name, of = named(suspect.kind, suspect.name), suspect.name.partition("/")[0]
     node = next((node for node in nodes if node.get("name") == of), {})
     host = next((str(node[key]) for key in ("hostname", "address") if node.get(key) not in (None, "", of)), "")
@@ -167,7 +167,7 @@ def suspect_name(suspect: Suspect, nodes: Iterable[Mapping[str, Any]] = ()) -> s
 
 
 def measured(m: Measurement) -> str:
-    """What was measured, as a sentence begins: all_reduce busbw 0.0200 GB/s at 16M on node-3."""
+    """Format what was measured, to begin a sentence: all_reduce busbw 0.0200 GB/s at 16M on node-3."""
     size = m.conditions.get("message_bytes")
     parts = (
         m.operation or "",
@@ -180,7 +180,7 @@ def measured(m: Measurement) -> str:
 
 
 def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> str:
-    """The conditions in the field's words: "all_reduce, 16M, float32, 64 ranks, in place"."""
+    """Format the conditions: "all_reduce, 16M, float32, 64 ranks, in place"."""
     present = [
         key for key in (*_WORDS, *sorted(set(measurement.conditions) - set(_WORDS))) if key in measurement.conditions
     ]
@@ -188,7 +188,7 @@ def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> 
 
 
 def what(measurement: Measurement) -> str:
-    """One measurement in one phrase: "busbw of all_reduce, 16M, float32 on node-3"."""
+    """Format one measurement as a phrase: "busbw of all_reduce, 16M, float32 on node-3"."""
     conditions = condition_words(measurement)
     subject = subject_name(measurement.subject)
     return (
@@ -199,7 +199,7 @@ def what(measurement: Measurement) -> str:
 
 
 def plain(text: object, encoding: str = "utf-8") -> str:
-    """`text` on one line, without control characters, in characters that `encoding` has."""
+    """Return `text` on one line, without control characters, in characters that `encoding` has."""
     line = " ".join(printable(str(text)).split())
     try:
         return line.encode(encoding, "strict").decode(encoding)
@@ -208,12 +208,12 @@ def plain(text: object, encoding: str = "utf-8") -> str:
 
 
 def unformatted(line: str) -> str:
-    """`line` as no chat formats it, by characters that look the same: most chats have no escape for these."""
+    """Replace the markup of chats in `line` by characters that look the same: most chats have no escape for it."""
     return _EDGE.sub("ˍ", line.translate(_FORMATS))
 
 
 def harmless(text: object) -> str:
-    """`text` on one line for mail, and for chats with unknown markup: without mentions and links."""
+    """Return `text` on one line without mentions and links, for mail and for chats with unknown markup."""
     return unformatted(plain(text)).translate(_LINKS)
 
 

@@ -41,7 +41,7 @@ class LogLine(NamedTuple):
 
 
 def clean(raw: str) -> LogLine:
-    """`raw` without line end, colours, control characters and the prefixes of launchers; indentation stays."""
+    """Return `raw` without line end, colours, control characters and the prefixes of launchers; indentation stays."""
     text = raw[:MAX_LINE].rstrip("\r\n")
     if not text.isprintable():
         text = _CONTROL.sub("", _ANSI.sub("", text))
@@ -59,7 +59,7 @@ def clean(raw: str) -> LogLine:
 
 
 def _without_more(tag: str, text: str) -> str:
-    """A row whose pieces were tagged one by one, in one line; nothing else is touched."""
+    """Join a row whose pieces were tagged one by one; return other lines as they are."""
     is_number = tag[:-1].isdigit()  # of srun, after which a blank stands: a time of day has none
     if not (is_number or tag.endswith((">:", "]"))) or tag not in text:
         return text
@@ -68,7 +68,7 @@ def _without_more(tag: str, text: str) -> str:
 
 
 def unwrapped(raw: str) -> list[str]:
-    """The lines in a line of JSON: an object's texts, such as a container runtime's, or one field of a document."""
+    """Return the lines in a line of JSON: an object's texts, such as a container runtime's, or one field."""
     start = raw.lstrip()[:1]
     field = _FIELD.match(raw) if start == '"' else None
     if start != "{" and field is None:
@@ -82,7 +82,7 @@ def unwrapped(raw: str) -> list[str]:
 
 
 def _texts(value: object, name: str, depth: int) -> Iterator[str]:
-    """The texts among an object's values: those that are called so, and those of several lines."""
+    """Yield the texts among an object's values: those under the names of messages, and those of several lines."""
     if isinstance(value, str):
         if name.lower() in _TEXTS or "\n" in value:
             yield value
@@ -95,7 +95,7 @@ def _texts(value: object, name: str, depth: int) -> Iterator[str]:
 
 
 def cells(text: str) -> str:
-    """A row of a markdown table without its bars; any other text as it is."""
+    """Return a row of a markdown table without its bars; any other text as it is."""
     bare = text.strip()
     return bare.replace("|", " ") if len(bare) > 2 and bare[0] == "|" == bare[-1] else text
 
@@ -109,7 +109,7 @@ class Words:
         self._asked = 0
 
     def is_any_in(self, text: str) -> bool:
-        """Whether `text` contains one of the words as it is written."""
+        """Return whether `text` contains one of the words as it is written."""
         if self._pattern is None and self._asked >= _COMPILED_AFTER:
             self._pattern = any_of(self._words)
         self._asked += 1
@@ -119,7 +119,7 @@ class Words:
 
 
 def any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that finds any of `words` as they are written, none of them empty.
+    """Return a pattern that finds any of `words` as they are written, none of them empty.
 
     Words that begin alike share a branch: with a hundred words that is five times as fast as one branch for each.
     """

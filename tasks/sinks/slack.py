@@ -120,7 +120,7 @@ def _retry_handlers() -> "list[RetryHandler]":
 
 
 def _wait_s(headers: Mapping[str, Any]) -> float:
-    """Retry-After in seconds; one that is no number cannot be waited for."""
+    """Return Retry-After in seconds; one that is not a number cannot be waited for."""
     given = next((value for name, value in headers.items() if name.lower() == "retry-after"), ["1"])
     text = str(given[0] if isinstance(given, list) else given)
     return float(text) if text.isdecimal() else float("inf")

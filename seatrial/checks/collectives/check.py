@@ -54,7 +54,10 @@ NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests 
 
 
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """Each sweep from the smallest to the largest of its doubtful sizes; in the arm `intra` on the doubtful nodes."""
+    """Repeat each sweep from the smallest to the largest of its doubtful sizes.
+
+    In the arm `intra` on the doubtful nodes.
+    """
     run, testbed, section = context.run, context.testbed, context.section(Collectives)
     writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):
@@ -115,7 +118,7 @@ def collectives(context: CheckContext) -> StepResult:
 
 
 def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
-    """The outcome of every operation, and the nodes that are left."""
+    """Return the outcome of every operation, and the nodes that are left."""
     writes_json = can_write_json(testbed, settings.first_operation)
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
@@ -140,7 +143,10 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
 
 
 def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> SweepOutcome:
-    """The arm `network` where it did not run and the same without it did: not every fabric joins GPUs of one node."""
+    """Make a failed arm `network` inconclusive if the same collective works without it.
+
+    Not every fabric joins GPUs of one node.
+    """
     works = any(outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before)
     if not works or network.verdict is not Verdict.FAIL or network.measurements:
         return network
@@ -149,7 +155,10 @@ def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> Swe
 
 
 def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
-    """The outcome, with the nodes that are gone if that is why, and the nodes that are left to go on with."""
+    """Ask which nodes are left after a sweep.
+
+    Return the outcome, which blames nodes that are gone, and the nodes left.
+    """
     if outcome.suspects:  # nodes that are up but spoil the sweep
         left = present.testbed.without(suspect.name for suspect in outcome.suspects)
         present = replace(present, testbed=left, suspects=(*present.suspects, *outcome.suspects))
@@ -168,7 +177,7 @@ def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[Sw
 
 
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome], operation: str) -> Reason | None:
-    """The reason not to try the operation, where it could not show anything."""
+    """Return why the operation would show nothing, so that it is not tried; None if it may."""
     not_tried = partial(Reason.of, "operation-not-tried", operation=operation)
     if gone := next((outcome for outcome in outcomes if outcome.fabric_gone), None):
         return not_tried(

@@ -30,8 +30,9 @@ _OFF = frozenset({"0", "off", "false"})
 
 
 def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
-    """One sweep for each data type, reduction and root, which -d, -o and -r all print one after the other: each has a
-    speed of its own. Beside it what its name ends in.
+    """Split a sweep by data type, reduction and root (-d, -o, -r all), each with the suffix of its name.
+
+    Each kind has a speed of its own.
     """
     kinds = dict.fromkeys((row.type, row.redop, row.root) for row in sweep.rows)
     if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
@@ -65,7 +66,7 @@ class LogResult(MpiResult):
 
 
 def as_mpi_result(sweep: Sweep) -> LogResult:
-    """The exit status that a launcher would have had, and the causes."""
+    """Return the exit status that a launcher would have had, and the causes."""
     fatal = any(finding.fatal for finding in sweep.findings)
     broken = fatal or (sweep.outcome == "error" and not sweep.empty and not sweep.findings)
     return LogResult(1 if broken else 0, sweep.errors, 0.0, named=sweep.findings)
@@ -108,13 +109,13 @@ def group_of(sweep: Sweep) -> Group | None:
 
 
 def with_own_nics(setup: Setup) -> Setup:
-    """The setup of one group: its GPUs' part of the NICs, because the others of a node use theirs at the same time."""
+    """Return the setup of one group with its GPUs' part of the NICs: other groups on the node use theirs meanwhile."""
     part = setup.part_of_node or 1.0
     return replace(setup, node_link_gb_s=setup.node_link_gb_s and setup.node_link_gb_s * part, part_of_node=1.0)
 
 
 def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None:
-    """The reason why groups together are not the requested `ranks` (None: unknown) on that many `nodes`, or differ."""
+    """Return the reason if the groups differ, or together do not have `ranks` (None: unknown) on `nodes`."""
     if sweep.groups < 2:
         return None
     listed, hosts = len(sweep.devices), {device.host for device in sweep.devices}
@@ -146,19 +147,19 @@ class Arm:
 
 
 def settings_of(sweep: Sweep) -> dict[str, str]:
-    """The variables of NCCL in a sweep's log, by their full names."""
+    """Return the variables of NCCL in a sweep's log, by their full names."""
     settings = dict(sweep.transport.settings) if sweep.transport else {}
     return {f"NCCL_{name}": value for name, value in settings.items()}
 
 
 def switched_off(sweep: Sweep) -> dict[str, str]:
-    """The settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE": "1"}."""
+    """Return the settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE": "1"}."""
     settings = settings_of(sweep)
     return {name: value for name, value in settings.items() if _is_off(name.removeprefix("NCCL_"), value)}
 
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
-    """The arm that `control` is to be compared with: the same collective over as many ranks, with fewer links off."""
+    """Return the arm to compare `control` with: the same collective and number of ranks, with fewer links off."""
     off = _that_matter(control.sweep, nodes)
     collective, ranks = control.sweep.collective, control.sweep.ranks
     same = (arm for arm in arms if arm.sweep.collective == collective and arm.sweep.ranks == ranks)
@@ -166,7 +167,7 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
 
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
-    """A check that is inconclusive where a control arm is as fast as its treatment; None where none is."""
+    """Return an inconclusive check if a control arm is as fast as its treatment; None otherwise."""
     reasons: list[Reason] = []
     for control in arms:
         treatment = treatment_of(control, arms, nodes)
@@ -197,7 +198,10 @@ def _is_off(name: str, value: str) -> bool:
 
 
 def _that_matter(sweep: Sweep, nodes: int) -> set[str]:
-    """Switches that must show: on one node there is no network to miss, and with a GPU per node no neighbour."""
+    """Return switches in use that must have an effect.
+
+    On one node the network has none, with a GPU per node the links inside have none.
+    """
     network = {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_MNNVL_ENABLE"}
     inside = {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"}
     several = sweep.ranks is None or sweep.ranks > nodes

@@ -70,7 +70,7 @@ def conclude(
 ) -> SweepOutcome:
     """Conclude one sweep from its mpirun, its output and NCCL's log of the network.
 
-    Ranks other than asked for: the numbers are another cluster's, and are not kept.
+    With other ranks than requested, the numbers are of another cluster and are dropped.
     """
     printed = [row for row in sweep.rows if row.size] if sweep else []
     rows = sorted(printed, key=lambda row: row.size)
@@ -152,7 +152,10 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
 
 
 def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | None:
-    """NCCL falls back to TCP in silence where it does not find the fabric; only its log, if kept, proves it."""
+    """Return a problem if NCCL used TCP although the nodes have a fabric.
+
+    NCCL falls back without an error; only its log, if kept, proves it.
+    """
     if setting.fabric is None or transport is None or not transport.sockets_only or transport.nodes == 1:
         return None
     return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence)
@@ -192,18 +195,18 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> 
 
 
 def _due_sizes(setting: Setting) -> list[int]:
-    """Sizes that must have a row, as they give every rank a part."""
+    """Return sizes that must have a row, as they give every rank a part."""
     return [size for size in setting.sizes if _smallest(setting, size) > 0]
 
 
 def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
-    """The row of `size`, if it was timed. What is printed may be less: the parts are aligned."""
+    """Return the row of `size`, if it was timed; it may print less, since parts are aligned."""
     fitting = (row for row in rows if _smallest(setting, size) <= row.size <= size)
     return next((row for row in fitting if any(side.time_us for side in row.sides)), None)
 
 
 def _smallest(setting: Setting, size: int) -> int:
-    """The least that is moved of `size` bytes (GetCollByteCount of nccl-tests): whole elements, whole aligned parts."""
+    """Return the bytes of `size` that are moved at least (GetCollByteCount of nccl-tests), in aligned parts."""
     width = TYPES[setting.dtype]
     in_parts = COLLECTIVES[setting.operation].layout.in_parts
     unit = setting.ranks * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
@@ -241,7 +244,7 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 
 
 def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
-    """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
+    """Return the out-of-place busbw of the largest sizes asked for; empty if one was not measured."""
     if setting.is_whole_on_gpus and without_plateau(setting.sizes):
         return ()
     due = plateau_sizes(_due_sizes(setting))
@@ -262,7 +265,7 @@ def _timings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, Timing]]:
 
 
 def busbw_of(setting: Setting, launch_times: bool, size: int, timing: Timing) -> float | None:
-    """GB/s (1e9 bytes per second); the printed rate if there is no time, or only that of the launch."""
+    """Return GB/s (1e9 bytes per second); the printed rate if there is no time, or only that of the launch."""
     if timing.time_us and timing.time_us > 0 and not launch_times:
         counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
         return expected_algbw(size, timing.time_us) * counted * busbw_factor(setting.operation, setting.ranks)

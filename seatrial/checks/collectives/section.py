@@ -53,7 +53,7 @@ class SweepSizes(Strict):
         return self
 
     def sizes(self) -> list[int]:
-        """Every message size in bytes, smallest first."""
+        """Return every message size in bytes, smallest first."""
         sizes = [self.min_bytes]
         while sizes[-1] * self.step_factor <= self.max_bytes:
             sizes.append(sizes[-1] * self.step_factor)
@@ -61,7 +61,7 @@ class SweepSizes(Strict):
 
 
 def _words(value: object) -> object:
-    """A line of arguments is split as a shell does."""
+    """Split a line of arguments as a shell does."""
     return shlex.split(value) if isinstance(value, str) else value
 
 
@@ -154,7 +154,7 @@ class Collectives(Strict):
 
 
 def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
-    """Each sweep, in order."""
+    """Plan each sweep, in order."""
     parts = []
     for sweep in section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus):
         sizes = sweep.sizes

@@ -141,12 +141,12 @@ def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: Planned
 
 
 def gpus_per_process(testbed: Testbed, sizes: SweepSizes) -> int:
-    """How many GPUs each process of nccl-tests has; 1 on nodes without GPUs."""
+    """Return how many GPUs each process of nccl-tests has; 1 on nodes without GPUs."""
     return sizes.gpus_per_process if testbed.has_gpus and isinstance(sizes, GpuSweepSizes) else 1
 
 
 def of_processes(testbed: Testbed, gpus_each: int) -> Testbed:
-    """The testbed with a slot for each process instead of each GPU."""
+    """Return the testbed with a slot for each process instead of each GPU."""
     return replace(testbed, nodes=tuple(replace(node, slots=node.slots // gpus_each) for node in testbed.nodes))
 
 
@@ -206,14 +206,14 @@ def sweep_commands(run: Run, testbed: Testbed) -> list[str]:
 
 
 def _words(secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """The words of mpirun behind the variables of its ranks, without secrets."""
+    """Return the words of mpirun behind the variables of its ranks, without secrets."""
     values = variables(testbed, env).items()
     assignments = [f"{name}={secrets.out_of_text(value)}" for name, value in values]
     return [*assignments, *mpirun_argv(testbed, argv, env)]
 
 
 def _by_node(secrets: Secrets, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """The lines of a shell that start the sweep on each node of the hostfile by itself, on all at once."""
+    """Return the lines of a shell that start the sweep on each node of the hostfile by itself, on all at once."""
     one = testbed.part([testbed.head.name], "$number")
     own, words = hostfile_path(one), _words(secrets, one, argv, env)
     quoted = [f'"{word}"' if word == own else shlex.quote(word) for word in words]
@@ -235,7 +235,10 @@ def nccl_argv(
     sizes: SweepSizes | None = None,
     folder: str | None = None,
 ) -> list[str]:
-    """The command line of nccl-tests in the folder, or on PATH; over the suite's sizes unless others are given."""
+    """Return the command line of nccl-tests in the folder, or on PATH.
+
+    Over the suite's sizes unless others are given.
+    """
     sizes = sizes or settings.gpu
     gpus_each, args = (sizes.gpus_per_process, sizes.args) if isinstance(sizes, GpuSweepSizes) else (1, ())
     flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": gpus_each}
@@ -247,12 +250,12 @@ def nccl_argv(
 
 
 def program_of(operation: str, folder: str | None) -> str:
-    """The program of nccl-tests for an operation, by its full path if a folder is given."""
+    """Return the program of nccl-tests for an operation, by its full path if a folder is given."""
     return f"{folder}/{operation}_perf" if folder else f"{operation}_perf"
 
 
 def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = "") -> list[str]:
-    """The command line of the gloo probe, whose ranks meet under that label, or the sweep's own."""
+    """Return the command line of the gloo probe, whose ranks meet under that label, or the sweep's own."""
     sizes = planned.sizes
     flags = {"--min-bytes": sizes.min_bytes, "--max-bytes": sizes.max_bytes, "--step-factor": sizes.step_factor}
     flags |= {"--warmup-iterations": sizes.warmup_iterations, "--iterations": sizes.iterations}
@@ -295,7 +298,7 @@ class _OutputReader:
             log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}")
 
     def sweep(self) -> Sweep | None:
-        """The fullest sweep, if any."""
+        """Return the fullest sweep, if any."""
         return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
 
 
@@ -310,7 +313,7 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
 
 
 def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep | None:
-    """The sweep in the file that rank 0 left on the head. It holds the whole environment, so it never stays there."""
+    """Return the sweep in the file that rank 0 left on the head, and remove the file: it has the whole environment."""
     quoted = shlex.quote(json_file)
     with suppress(RemoteError, ValueError, InputError, OSError), connected(testbed, testbed.head, 30) as head:
         try:
@@ -326,21 +329,27 @@ def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep |
 
 
 def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
-    """The sweep with the file's rows and ranks, which no other output can tear; the outcome is what was printed."""
+    """Return the sweep with the file's rows and ranks, which no other output can tear.
+
+    The outcome is what was printed.
+    """
     if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
         return sweep
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
 
 
 def at_once(testbed: Testbed) -> int:
-    """All nodes, but no more ranks than cores where one machine plays all of them: they would measure each other."""
+    """Return how many nodes are measured at once.
+
+    All of them, but no more ranks than cores if one machine plays all nodes: they would slow each other.
+    """
     if testbed.shared_cores is None:
         return len(testbed.nodes)
     return max(1, testbed.shared_cores // max(node.slots for node in testbed.nodes))
 
 
 def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
-    """The outcome of the sweeps of each node.
+    """Return the outcome of the sweeps of each node.
 
     A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`: some nodes could not
     be reached, so that all must be asked whether they are there.

@@ -64,7 +64,7 @@ _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are t
 
 
 def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
-    """Nodes that have no mpirun."""
+    """Return nodes that have no mpirun."""
     return [
         Suspect("node", name, 1.0, Reason.of("mpirun-missing", mpirun=mpirun, where="on it"))
         for name, contact in contacts.items()
@@ -73,7 +73,10 @@ def without_mpirun(mpirun: str, contacts: Contacts) -> list[Suspect]:
 
 
 def same_hostname(contacts: Contacts) -> list[Reason]:
-    """The host names that several nodes report: Open MPI knows nodes by host name alone. One of them may lie."""
+    """Return the host names that several nodes report.
+
+    Open MPI tells nodes apart by host name alone, and one of them may report a false one.
+    """
     nodes: dict[str, list[str]] = {}
     for name, contact in contacts.items():
         nodes.setdefault(contact.hostname, []).append(name)
@@ -85,7 +88,7 @@ def same_hostname(contacts: Contacts) -> list[Reason]:
 
 
 def models_of(contacts: Contacts) -> dict[str, str]:
-    """The model of each node's GPUs, or of its processors where it has none."""
+    """Return the model of each node's GPUs, or of its processors where it has none."""
     return {name: NodeHardware.of(contact.facts).model for name, contact in contacts.items()}
 
 
@@ -98,7 +101,7 @@ def clock_skews(contacts: Contacts) -> list[Measurement]:
 
 
 def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
-    """Nodes whose clock is off from the median node's by more than the limit, beyond what the measurement can err."""
+    """Return nodes whose clock differs from the median node's by more than the limit and the error of measurement."""
     return [
         Suspect("node", name, 1.0, Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"))
         for name, skew in _skews(contacts).items()
@@ -114,7 +117,7 @@ def _skews(contacts: Contacts) -> dict[str, float]:
 
 
 def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
-    """Nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be counted."""
+    """Return nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be counted."""
     expected = {node.name: node.gpus for node in testbed.nodes}
     return [
         Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
@@ -181,10 +184,10 @@ def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float,
 
 
 def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
-    """The nodes without which MPI works, by halving: the head alone first, then the head with ever fewer others.
+    """Search by halving for the nodes without which MPI works: the head alone first, then with ever fewer others.
 
-    Empty when no part fails by itself, or when the search takes more than MAX_TRIES. Raises MissingError when mpirun
-    fails on single nodes one after the other: then it is mpirun that is broken, and no node.
+    Empty if no part fails by itself, or if the search takes more than MAX_TRIES. Raises MissingError if mpirun fails on
+    single nodes one after the other: then mpirun is broken, and no node.
     """
     head, *others = [node.name for node in testbed.nodes]
     if why := attempt(_alone(testbed, head)):
@@ -207,7 +210,7 @@ class _Search:
     tries: int = 0
 
     def among(self, names: Sequence[str]) -> list[Guilty]:
-        """The guilty among `names`, tried together with the head."""
+        """Return the guilty among `names`, tried together with the head."""
         self.tries += 1
         if self.tries > MAX_TRIES:
             return []
@@ -256,7 +259,7 @@ def connectivity(context: CheckContext) -> StepResult:
 
 
 def with_nccl_tests(testbed: Testbed, facts: Mapping[str, Mapping[str, Any]]) -> Testbed:
-    """The testbed with the folder of nccl-tests, where the nodes have them in a usual folder beside PATH."""
+    """Return the testbed with the folder of nccl-tests, if the nodes have one in a usual place beside PATH."""
     if not testbed.nodes or not testbed.has_gpus:
         return testbed
     folder = str(facts[testbed.head.name]["nccl_tests"]).rpartition("/")[0]
@@ -265,7 +268,7 @@ def with_nccl_tests(testbed: Testbed, facts: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
-    """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
+    """Check that clocks agree, the same software is everywhere, every GPU is there, and mpirun is installed."""
     needs_mpirun = findings.testbed.launcher is None
     if needs_mpirun and contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
@@ -286,7 +289,7 @@ def _judge_facts(findings: Findings, contacts: Contacts, run: Run) -> None:
 
 
 def _judge_inventory(findings: Findings, contacts: Contacts) -> None:
-    """The state of every GPU, and what nodes that should be alike have otherwise."""
+    """Judge the state of every GPU, and note how nodes of a kind differ."""
     inventories = findings.inventories = ask_inventories(findings, contacts)
     broken = broken_gpus(inventories)
     findings.impaired += impaired_gpus(inventories)
@@ -316,7 +319,7 @@ def _try_links(findings: Findings, contacts: Contacts, run: Run) -> None:
 
 
 def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
-    """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
+    """Check that `mpirun hostname` shows every node once per slot; take out nodes without which it would."""
     tries = itertools.count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
 
@@ -352,7 +355,7 @@ def _try_mpi(findings: Findings, contacts: Contacts, run: Run) -> None:
 
 
 def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
-    """Four rounds of questions, each as long as `timeout_s` at most: nodes, pairs, streams and MPI."""
+    """Plan four rounds of questions, each up to `timeout_s`: nodes, pairs, streams and MPI."""
     what = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
     each_node_s = 0.5  # of mpirun
     return [PlannedPart(what, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]

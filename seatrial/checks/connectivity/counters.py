@@ -62,7 +62,7 @@ def revisit_inventories(context: CheckContext, checks: Sequence[Check]) -> tuple
 
 
 def risen(before: Inventories, after: Inventories) -> list[Rise]:
-    """The counters that rose; one that was not read both times, or began anew, says nothing."""
+    """Return the counters that rose; one that was not read both times, or began anew, says nothing."""
     rises = []
     for name, node in after.items():
         first = dict(_counters(before[name]))
@@ -77,7 +77,7 @@ def risen(before: Inventories, after: Inventories) -> list[Rise]:
 
 
 def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[str, int]]]:
-    """The counters of each port and GPU, those of errors and of lost packets apart."""
+    """Yield the counters of each port and GPU, those of errors and of lost packets apart."""
     for port in inventory.ports:
         yield (port.port, True), port.errors
         yield (port.port, False), port.losses
@@ -87,7 +87,7 @@ def _counters(inventory: Inventory) -> Iterator[tuple[tuple[str, bool], Mapping[
 
 
 def _new_errors(before: Inventory, after: Inventory) -> Inventory:
-    """The node with the errors that the kernel reported meanwhile alone."""
+    """Return an inventory with only the errors that the kernel has reported since `before`."""
     return Inventory(
         xids=_added(before.xids or [], after.xids or []) if before.xids is not None else None,
         events=_added(before.events, after.events),
@@ -111,7 +111,7 @@ def _notes(rises: Sequence[Rise]) -> Iterator[Reason]:
 
 
 def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
-    """The check with what rose on the nodes that it found slow; of a slow check without suspects, on few nodes."""
+    """Add the counters that rose to a check with slow links: on its suspects, else on a few nodes."""
     slow = [j for j in check.judgements if j.verdict.is_fault and j.measurement.metric.startswith(_OVER_LINKS)]
     errors = [rise for rise in rises if rise.is_error]
     if not slow or not errors:
@@ -123,7 +123,7 @@ def _with_evidence(check: Check, rises: Sequence[Rise], nodes: int) -> Check:
 
 
 def _is_of(suspect: Suspect, node: str) -> bool:
-    """Whether the suspect is that node, a GPU of it, or a link of it."""
+    """Return whether the suspect is that node, a GPU of it, or a link of it."""
     ends = suspect.name.split("--") if suspect.kind == "link" else [suspect.name.partition("/")[0]]
     return node in ends
 

@@ -30,7 +30,7 @@ Versions = Mapping[str, str | None]  # "" is not installed, None is not known: o
 
 
 def broken_gpus(inventories: Inventories) -> list[Suspect]:
-    """Nodes with a GPU whose memory can no longer be repaired, or that works only after a reset or with its fabric."""
+    """Return nodes with a GPU whose memory is beyond repair, or that works only after a reset or with its fabric."""
     return [
         Suspect("node", node, 1.0, placed(gpu.name, reason))
         for node, gpu in _gpus(inventories)
@@ -51,7 +51,7 @@ def _broken(gpu: GpuState) -> Iterator[Reason]:
 
 
 def impaired_gpus(inventories: Inventories) -> list[Suspect]:
-    """GPUs that work, and have had errors or are slowed down by hardware."""
+    """Return GPUs that work, and have had errors or are slowed down by hardware."""
     suspects = []
     for node, gpu in _gpus(inventories):
         if gpu.ecc_uncorrected and not gpu.rows_failed:
@@ -85,7 +85,7 @@ def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
 
 
 def driver_errors(inventories: Inventories) -> Iterator[Reason]:
-    """One remark for each kind of Xid and of other failure in the kernel's log, without those of applications."""
+    """Yield one remark for each kind of Xid and of other failure in the kernel's log, without those of applications."""
     xids: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
     events: dict[tuple[str, str], list[tuple[str, KernelEvent]]] = defaultdict(list)
     for node, inventory in inventories.items():
@@ -121,7 +121,7 @@ def _limits(inventories: Inventories) -> Iterator[Reason]:
 
 
 def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[Reason]:
-    """One remark for each way in which nodes of a model differ from most of them."""
+    """Yield one remark for each way in which nodes of a model differ from most of them."""
     by_attribute: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for node, inventory in inventories.items():
         for attribute, value in attributes(inventory).items():
@@ -164,7 +164,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
 
 
 def _each(values: Iterator[str]) -> str:
-    """4 x a, 4 x b; the value alone where all have the same."""
+    """Format values with their counts: "4 x a, 4 x b"; the value alone if all are equal."""
     counted = Counter(value for value in values if value)
     return next(iter(counted)) if len(counted) == 1 else _counted(counted)
 
@@ -174,7 +174,7 @@ def _counted(values: Counter[str]) -> str:
 
 
 def _affinity(inventory: Inventory) -> str:
-    """node 0: 4 GPUs, 4 ports; only with GPUs and several NUMA nodes."""
+    """Format which NUMA node has what: "node 0: 4 GPUs, 4 ports"; empty without GPUs or several NUMA nodes."""
     numbers = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
     parts = (
         f"node {number}: {sum(gpu.numa == number for gpu in inventory.gpus)} GPUs,"
@@ -195,7 +195,7 @@ def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
 
 
 def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[Reason]:
-    """One remark for the nodes whose driver is older than the CUDA of their software needs."""
+    """Return one remark for the nodes whose driver is older than the CUDA of their software needs."""
     old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for node, own_versions in versions.items():
         driver, cuda = own_versions.get("driver") or "", own_versions.get("cuda") or ""
@@ -209,16 +209,16 @@ def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[Reason
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of 550.54.15."""
+    """Return the leading numbers of a version such as 550.54.15."""
     parts = version.split(".")
     count = next((i for i, part in enumerate(parts) if not (part.isascii() and part.isdigit())), len(parts))
     return tuple(int(part[:9]) for part in parts[:count])
 
 
 def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None) -> list[Suspect]:
-    """The nodes that are not like most; the confidence is the share of nodes that agree on the common version.
+    """Return the nodes whose version is not the most common; the confidence is the share of nodes that have it.
 
-    Kernels and drivers are compared between nodes of the same model only, where `models` has it by node.
+    Kernels and drivers are compared between nodes of the same model only, if `models` has it by node.
     """
     differences: dict[str, list[tuple[Reason, float]]] = {node: [] for node in by_node}
     for package in COMPARED:
@@ -247,7 +247,7 @@ def unknown(by_node: Mapping[str, Versions]) -> list[Reason]:
 
 
 def _differences(by_node: Mapping[str, Versions], package: str) -> Iterator[tuple[str, tuple[Reason, float]]]:
-    """The nodes that differ in `package` from the commonest version, how, and how common that one is."""
+    """Yield the nodes that differ in `package` from the commonest version, how, and how common that one is."""
     reported = {node: version for node, versions in by_node.items() if (version := versions.get(package)) is not None}
     if not reported:
         return

@@ -12,7 +12,7 @@ from seatrial.text.words import measured, quantity
 
 
 def judged_rates(check: Check, model_by_node: Mapping[str, str]) -> list[Judgement]:
-    """Hold the rates that the check blames nodes and links for against those of their peers.
+    """Judge the rates for which the check blames nodes and links, by those of their peers.
 
     `model_by_node` are the nodes that are alike. The rates and suspects are those of the check itself, so that a stored
     run is judged in the same way.
@@ -41,7 +41,7 @@ class _Rates:
         self.usual = usual_by_node(self._streams, model_by_node)
 
     def of_node(self, node: str) -> list[Judgement]:
-        """What the node sends and receives, as far as it is slow."""
+        """Return what the node sends and receives, as far as it is slow."""
         if node not in self.usual:
             return []
         own = [m for m in self._of_nodes if m.subject.name == node]
@@ -53,21 +53,21 @@ class _Rates:
         return _slow([(m, min(self.usual[node] for node in _ends(m))) for m in own])
 
     def across_cut(self) -> list[Judgement]:
-        """The streams from one side of the cut to another one."""
+        """Return the streams from one side of the cut to another one."""
         across = slow_cut(self._streams, self._model_by_node)
         within = min(self.usual.values())
         return _slow([(m, within) for m in self._of_links if _ends(m) in across])
 
 
 def _ends(stream: Measurement) -> tuple[str, str]:
-    """The sending and the receiving node."""
+    """Return the sending and the receiving node."""
     first, second = stream.subject.nodes
     sender = str(stream.conditions.get("from", first))
     return sender, second if sender == first else first
 
 
 def _slow(rates: Sequence[tuple[Measurement, float]]) -> list[Judgement]:
-    """The judgements of the rates that are slow; of the lowest one where the median of its repeats is not."""
+    """Return the judgements of the rates that are slow; of the lowest one where the median of its repeats is not."""
     slow = [(m, peers) for m, peers in rates if m.value < peers / SLOW_FACTOR]
     if not slow and rates:
         slow = [min(rates, key=lambda rate: rate[0].value / rate[1])]

@@ -50,12 +50,12 @@ def keep_best(streams: dict[Pair, float], new: Streams) -> None:
 
 
 def egress(streams: Streams) -> dict[str, float]:
-    """MB/s that each node sends at best."""
+    """Return MB/s that each node sends at best."""
     return {name: max(values) for name, values in _by_end(streams, 0).items()}
 
 
 def ingress(streams: Streams) -> dict[str, float]:
-    """MB/s that each node receives at best."""
+    """Return MB/s that each node receives at best."""
     return {name: max(values) for name, values in _by_end(streams, 1).items()}
 
 
@@ -67,20 +67,20 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
 
 
 def slow_nodes(streams: Streams, factor: float = SLOW_FACTOR) -> list[str]:
-    """The nodes that fall `factor` behind the others."""
+    """Return the nodes that fall `factor` behind the others."""
     sends, receives = _slow_ends(streams, factor)
     return [*dict.fromkeys((*receives, *sends))]
 
 
 def slow_links(streams: Streams, factor: float = SLOW_FACTOR) -> dict[Pair, float]:
-    """The streams that are slow though both ends do well with others."""
+    """Return the streams that are slow though both ends do well with others."""
     sends, receives = _slow_ends(streams, factor)
     between_good = {(a, b): mb_s for (a, b), mb_s in streams.items() if a not in sends and b not in receives}
     return _far_below(between_good, factor)
 
 
 def _slow_ends(streams: Streams, factor: float) -> tuple[dict[str, float], dict[str, float]]:
-    """The nodes that send slowly, and those that receive slowly."""
+    """Return the nodes that send slowly, and those that receive slowly."""
     sends, receives = egress(streams), ingress(streams)
     if len(sends.keys() | receives.keys()) < _LEAST_NODES:
         return {}, {}
@@ -97,7 +97,7 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
 
 
 def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
-    """The slower ones where rates are of two kinds that lie `factor` apart and further than chance goes.
+    """Return the slower ones where rates are of two kinds that lie `factor` apart and further than chance goes.
 
     Half of all streams may be slow, as between two halves of a cluster; that is no noise around one median.
     """
@@ -115,7 +115,7 @@ def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
 
 
 def _faster_half(rates: Collection[float]) -> float:
-    """The median of the faster half of one rate and more: up to three in four may be slow without moving it."""
+    """Return the median of the faster half of one rate and more: up to three in four may be slow without moving it."""
     return median(sorted(rates)[len(rates) // 2 :])
 
 
@@ -130,10 +130,10 @@ def _beyond_chance(values: Sequence[float]) -> float:
 
 
 def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
-    """The streams as if every node carried what the fastest model does, so that a slower model is not taken for slow.
+    """Scale the streams as if every node carried what the fastest model does: a slower model is not taken for slow.
 
-    What a model carries is the median of the faster half of its nodes, of three at least; one or two nodes are held
-    against all, so that a slow one does not pass as slow by its model. A stream is held against the slower of its ends.
+    What a model carries is the median of the faster half of its nodes, of three at least; one or two nodes are compared
+    with all, so that a slow one does not pass as slow by its model. A stream is compared with the slower of its ends.
     """
     if len(set(model_by_node.values())) < 2:
         return streams
@@ -143,7 +143,10 @@ def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
 
 
 def usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
-    """MB/s that nodes of the same model carry; for models that are unknown or of too few nodes, what all carry."""
+    """Return MB/s that nodes of the same model carry.
+
+    For models that are unknown or of too few nodes, what all carry.
+    """
     sends, receives = egress(streams), ingress(streams)
     best = {name: max(sends.get(name, 0.0), receives.get(name, 0.0)) for name in dict.fromkeys((*sends, *receives))}
     best_by_model: dict[str, list[float]] = {}
@@ -155,10 +158,10 @@ def usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[st
 
 
 def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> list[Suspect]:
-    """The nodes and links that fall far behind the others, each with its rate and what the faster half reaches.
+    """Return the nodes and links that fall far behind the others, each with its rate and what the faster half reaches.
 
-    What peers and history make of the nodes' rates comes on top. Of many nodes that are slow together it is unknown
-    which side is healthy: `divided` says so of few nodes, and the judge where the groups are large enough.
+    The judge compares the nodes' rates with peers and history as well. If many nodes are slow together, it is unknown
+    which side is healthy: `divided` says so of few nodes, and the judge if the groups are large enough.
     """
     models = model_by_node or {}
     level = levelled(streams, models)
@@ -198,15 +201,16 @@ def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = No
 
 
 def _verdict_of(rate: float, usual: float) -> Verdict:
-    """The verdict of a slow rate: `fail` where it lies twice as far below as a slow one has to."""
+    """Return the verdict of a slow rate: `fail` where it lies twice as far below as a slow one has to."""
     return Verdict.FAIL if rate < usual / SLOW_FACTOR / FAIL_FACTOR else Verdict.DEGRADED
 
 
 def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key]) -> float:
-    """The share of healthy clusters in which no rate is as low by chance, given what those not `doubted` differ by.
+    """Return the share of healthy clusters in which no rate is as low by chance.
 
-    A rate of the posterior predictive distribution, Student's t: the noise of few peers is drawn towards the assumed
-    one, which counts as _ENOUGH values (Gelman et al., "Bayesian Data Analysis", 3.3). Each rate is another chance.
+    The noise is that of the rates that are not `doubted`: a rate of the posterior predictive distribution, Student's t,
+    where the noise of few peers is drawn towards the assumed one, which counts as _ENOUGH values (Gelman et al.,
+    "Bayesian Data Analysis", 3.3). Each rate is another chance.
     """
     logs = [math.log(rate) for key, rate in rates.items() if key not in doubted and rate > 0]
     if not logs or rates[slow] <= 0:
@@ -222,12 +226,12 @@ def _confidence(slow: Key, rates: Mapping[Key, float], doubted: Collection[Key])
 
 
 def slow_cut(streams: Streams, model_by_node: Mapping[str, str]) -> set[Pair]:
-    """The slow streams across a cut; empty without one."""
+    """Return the slow streams across a cut; empty without one."""
     return _cut(levelled(streams, model_by_node))[1]
 
 
 def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
-    """The sides of a slow cut, and the slow streams across it, at least those of two links; empty without a cut.
+    """Return the sides of a slow cut, and the slow streams across it, at least those of two links; empty without a cut.
 
     Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
     """
@@ -241,7 +245,7 @@ def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
 
 
 def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
-    """The groups of two and more nodes that streams which are not slow connect."""
+    """Return the groups of two and more nodes that streams which are not slow connect."""
     neighbours: dict[str, set[str]] = {name: set() for pair in streams for name in pair}
     for a, b in streams:
         if (a, b) not in slow and (b, a) not in slow:
@@ -293,7 +297,7 @@ def measurements(streams: Streams) -> list[Measurement]:
 
 
 def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> str:
-    """One line for people: the range, or who falls behind it."""
+    """Return one line for people: the range of rates, or who falls behind it."""
     if not streams:
         return "not measured"
     level = levelled(streams, model_by_node or {})
@@ -324,7 +328,7 @@ class Findings:
     slowed: set[str] = field(default_factory=set)  # the nodes that have slowed after their first streams
 
     def check(self) -> Check:
-        """The check, before any number is judged."""
+        """Return the check, before any number is judged."""
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
         doubts = self._all_doubts()
         bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired)]
@@ -342,7 +346,7 @@ class Findings:
         )
 
     def try_again(self, streams: Streams) -> None:
-        """Streams that were measured again count where they are faster: a hiccup of the first time clears up.
+        """Add streams that were measured again; of each, the faster counts, since a hiccup of the first time passes.
 
         Of a node that was slow and is no more, only the new ones count. The new ones of a node that has slowed since do
         not, and all nodes are to be measured again (`localize`). Fine streams of one time beside slow ones of another

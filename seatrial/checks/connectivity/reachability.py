@@ -26,7 +26,7 @@ class TriedPairs:
         return sum(map(len, self.peers.values()))
 
     def both_ways(self) -> dict[str, set[str]]:
-        """The nodes that a node tried or that tried it."""
+        """Return the nodes that a node tried or that tried it."""
         links: dict[str, set[str]] = {name: set(peers) for name, peers in self.peers.items()}
         for name, peers in self.peers.items():
             for peer in peers:
@@ -35,7 +35,7 @@ class TriedPairs:
 
 
 def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
-    """The pairs that were tried in one of the two; what failed in either failed."""
+    """Return the pairs that were tried in one of the two; what failed in either failed."""
     names = dict.fromkeys((*one.peers, *other.peers))
     peers = {name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))] for name in names}
     return TriedPairs(peers, {**one.failed, **other.failed})
@@ -90,7 +90,7 @@ def blame(tried: TriedPairs) -> Blame:
 
 
 def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
-    """The groups of two and more nodes that are neighbours, directly or by way of others, and of no other group."""
+    """Return the connected components of two and more nodes."""
     sides: list[frozenset[str]] = []
     left = set(neighbours)
     while left:
@@ -125,7 +125,7 @@ def _greedy(failed: dict[frozenset[str], Reason], peers: Mapping[str, set[str]])
 
 
 def _suspects_of(name: str, failed: Mapping[frozenset[str], Reason], peers: Mapping[str, set[str]]) -> list[Suspect]:
-    """The node, or its links; more links than a person would look at are one finding."""
+    """Return the node, or its links; more links than a person would look at are one finding."""
     others = len(peers[name])
     error = next(iter(failed.values()))
     if others > 1 and len(failed) * 2 > others:
@@ -142,11 +142,11 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], Reason], peers: Mapp
 
 
 def link_name(a: str, b: str) -> str:
-    """One name for a link, whichever end it is seen from."""
+    """Return the same name for a link from whichever end."""
     return "--".join(sorted((a, b), key=natural))
 
 
 def natural(name: str) -> tuple[str, int]:
-    """node-10 after node-9."""
+    """Return a sort key that puts node-10 after node-9."""
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :] or -1)

@@ -48,7 +48,7 @@ class Connectivity(Strict):
 
 
 def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> dict[str, list[str]]:
-    """The peers that each node connects to: all others, from its own successor on, so that none is flooded.
+    """Return the peers that each node connects to: all others, from its own successor on, so that none is flooded.
 
     A sample if there are more than MAX_PEERS, or if all nodes share `shared_cores`: the next in a ring and random
     ones, which follow from `seed` (the run id), so that a run can be repeated by hand.
@@ -92,7 +92,7 @@ def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> dict[str, lis
 
 
 def settings_of(run: Run) -> Connectivity:
-    """The suite's section; it is part of every suite."""
+    """Return the suite's section; it is part of every suite."""
     return run.suite.section(Connectivity) or Connectivity()
 
 
@@ -102,7 +102,7 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 
 
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
-    """Every node answers on its port with its pinned host key."""
+    """Connect to every node with its pinned host key; blame those that do not answer."""
     testbed = findings.testbed
     shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None  # GPUs are each node's own
     greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s, shared_facts), fan_out(testbed))
@@ -139,7 +139,7 @@ def ask_inventories(findings: Findings, contacts: Contacts) -> dict[str, Invento
 
 
 def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Every node reaches its peers' sshd, tried from inside; then logins work where MPI logs in."""
+    """Check from inside that every node reaches its peers' sshd, then that logins work where MPI logs in."""
     if not findings.testbed.python:  # mpirun makes the logins that it needs
         return
     try_reach(findings, contacts, timeout_s)
@@ -147,7 +147,7 @@ def try_pairs(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 
 
 def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Every node reaches its peers' sshd."""
+    """Check that every node reaches its peers' sshd."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
     peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
@@ -157,7 +157,7 @@ def try_reach(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
 
 
 def try_logins(findings: Findings, contacts: Contacts, timeout_s: float) -> None:
-    """Logins work where MPI logs in."""
+    """Check that logins work where MPI logs in."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
     log_in = partial(log_in_to_peers, timeout_s=timeout_s)
@@ -262,7 +262,7 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
 
 
 def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """Between each doubtful node and the neighbours that it had the first time, both ways.
+    """Measure the streams between each doubtful node and its first neighbours again, both ways.
 
     A node or link that was slow the first time alone is not blamed any more.
     """

@@ -37,7 +37,7 @@ class Plan:
     day: int | None = None
 
     def meetings(self) -> list[list[Pair]]:
-        """Lists of disjoint pairs."""
+        """Return lists of disjoint pairs."""
         ring = _ring(self.names, every_other=self.one_machine and len(self.names) > ONE_BY_ONE_UP_TO)
         if self.day is None or self.one_machine:
             return ring
@@ -45,22 +45,22 @@ class Plan:
         return [*ring, [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met]]
 
     def rounds(self) -> list[list[Pair]]:
-        """The same in batches that may be measured at once."""
+        """Return the disjoint pairs in batches that may be measured at once."""
         return [batch for disjoint in self.meetings() for batch in self.batches(disjoint)]
 
     def batches(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
-        """The pairs, those that may be measured at once together: on one machine they would slow each other."""
+        """Return the pairs in batches that may be measured at once: on one machine they would slow each other."""
         size = 1 if self.one_machine or len(self.names) <= ONE_BY_ONE_UP_TO else AT_ONCE
         return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
 
     def not_measured(self, streams: Streams) -> list[str]:
-        """The planned links whose streams are missing in one direction or in both."""
+        """Return the planned links whose streams are missing in one direction or in both."""
         planned = [pair for batch in self.rounds() for pair in batch]
         return [link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams]
 
 
 def partners(names: Sequence[str], day: int) -> list[Pair]:
-    """A partner for each of the nodes, disjoint pairs; of an odd number one stays alone.
+    """Return a partner for each of the nodes, as disjoint pairs; of an odd number one stays alone.
 
     The rounds of a tournament (the circle method): the last node stays in its place while the others go round it.
     """
@@ -75,7 +75,7 @@ def partners(names: Sequence[str], day: int) -> list[Pair]:
 
 
 def explore(plan: Plan, measure: Measure) -> Streams:
-    """The planned streams, and those between nodes that look slow and healthy ones.
+    """Measure the planned streams, then streams between nodes that look slow and healthy ones.
 
     `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
     """
@@ -93,7 +93,7 @@ def explore_again(
 
 
 def _with_second_tries(plan: Plan, batches: Sequence[Sequence[Pair]], measure: Measure, first: Streams) -> Streams:
-    """The streams of `batches`, and up to SECOND_TRIES more of each node and link that looks slow, beside `first`."""
+    """Measure `batches`, then up to SECOND_TRIES more streams of each node and link that looks slow beside `first`."""
     streams: dict[Pair, float] = {}
     best = dict(first)
     tries: Counter[frozenset[str]] = Counter()
@@ -122,7 +122,7 @@ def _with_second_tries(plan: Plan, batches: Sequence[Sequence[Pair]], measure: M
 
 
 def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """The links of `pairs`, each once, in lists of which no node is in two links."""
+    """Return the links of `pairs`, each once, in lists of which no node is in two links."""
     lists: list[list[Pair]] = []
     for link in dict.fromkeys(frozenset(pair) for pair in pairs):
         a, b = sorted(link)
@@ -135,7 +135,7 @@ def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
 
 
 def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
-    """The edges of the ring, all or every other one, as up to three lists of disjoint ones."""
+    """Return the edges of the ring, all or every other one, as up to three lists of disjoint ones."""
     if len(names) < 2:
         return []
     following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
@@ -147,9 +147,10 @@ def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
 
 
 def second_tries(streams: Streams, tried: Collection[str] = ()) -> list[list[Pair]]:
-    """Each node that looks slow with a healthy one, at best a new one: a stolen time slice or bad company clears up.
+    """Pair each node that looks slow with a healthy one, preferably a new one, in lists of disjoint pairs.
 
-    In lists of disjoint pairs, several where fewer are healthy than look slow: no node is blamed untried.
+    A slow first try may be due to a stolen time slice or to the peer. There are several lists if fewer nodes are
+    healthy than look slow: no node is blamed untried.
     """
     slow = slow_nodes(streams, DOUBTFUL_FACTOR)
     doubtful, receiving = [name for name in slow if name not in tried], ingress(streams)
@@ -166,7 +167,7 @@ def second_tries(streams: Streams, tried: Collection[str] = ()) -> list[list[Pai
 
 
 def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
-    """Each of the doubtful nodes with those that it met by the plan, in batches of disjoint pairs.
+    """Pair each doubtful node with those that it met by the plan, in batches of disjoint pairs.
 
     Those with one neighbour, or whose neighbours are in doubt as well, meet one more, another for each `nth` time.
     """

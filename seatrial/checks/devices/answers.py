@@ -101,7 +101,7 @@ class DeviceMeasurement(NodeAnswer):
         return "node" if self.device == "cpu" else "gpu"
 
     def name(self, node: str) -> str:
-        """The GPU's name; the node's, whose processors these are, where it has none."""
+        """Return the GPU's name; the node's, whose processors these are, where it has none."""
         return f"{node}/gpu-{self.device.removeprefix('cuda:')}" if self.kind == "gpu" else node
 
     def problem(self) -> tuple[Verdict, Reason] | None:
@@ -113,7 +113,7 @@ class DeviceMeasurement(NodeAnswer):
         return None
 
     def measurements(self, node: str) -> Iterator[Measurement]:
-        """matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were asked for."""
+        """Return matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were asked for."""
         subject, model = Subject(self.kind, self.name(node)), {"device": self.model}
         if self.library != "torch":  # another library, another series; torch's keep their name and history
             model["library"] = self.library
@@ -153,10 +153,10 @@ class _Digested:
 
 
 def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
-    """Devices against which the majority of their like speaks; and groups without a majority.
+    """Return devices whose digests differ from the majority of like devices; and groups without a majority.
 
-    Only devices of one model, library and software are compared, with results of one dtype. Those that are known to be
-    wrong have no say.
+    Only devices of one model, library and software are compared, with results of one dtype. Devices known to be wrong
+    do not count.
     """
     outvoted: dict[str, list[tuple[_Digested, str, int]]] = {}
     for (_, _, _, dtype), group in _groups(measured).items():
@@ -199,7 +199,7 @@ class DiskAnswer(NodeAnswer):
     wrong: Text = ""
 
     def measurements(self, node: str) -> Iterator[Measurement]:
-        """disk_write and disk_read in MB/s (1e6 bytes)."""
+        """Return disk_write and disk_read in MB/s (1e6 bytes)."""
         if self.tool is None:
             return
         conditions = {"tool": self.tool, "filesystem": self.filesystem}
@@ -212,14 +212,14 @@ DiskAnswers = Mapping[str, DiskAnswer | RemoteError]  # by node
 
 
 def measure_disk(testbed: Testbed, node: Node, section: Disk, timeout_s: float) -> DiskAnswer:
-    """The node's disk. Raises RemoteError."""
+    """Measure the node's disk. Raises RemoteError."""
     options = ["--bytes", str(section.bytes), "--seconds", f"{section.seconds:g}", "--timeout-s", f"{timeout_s:g}"]
     options += ["--folder", section.folder] if section.folder else []
     return run_probe(testbed, node, "disk", options, DiskAnswer, timeout_s)[-1]
 
 
 def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
-    """Nodes whose disk gave no answer or a wrong one; and those that were not measured."""
+    """Yield nodes whose disk gave no answer or a wrong one; and those that were not measured."""
     for name, answer in answers.items():
         if isinstance(answer, RemoteError):
             yield Problem.of(Verdict.FAIL, Suspect("node", name, 1.0, answer.reason))

@@ -89,7 +89,7 @@ def _all_nodes(testbed: Testbed, section: Devices) -> Answers:
 
 
 def _measured(answers: Answers) -> dict[str, Sequence[DeviceMeasurement]]:
-    """The answers of the nodes that gave one."""
+    """Return the answers of the nodes that gave one."""
     return {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
 
 
@@ -98,7 +98,7 @@ def _measurements(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> list[Me
 
 
 def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
-    """The disk of every node, all at once; nothing where the suite does not ask for it."""
+    """Measure the disk of every node, all at once; do nothing if the suite does not ask for it."""
     disk = section.disk
     if disk is None:
         return {}
@@ -106,7 +106,7 @@ def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
 
 
 def _broken(answers: Answers) -> Iterator[Problem]:
-    """The nodes that gave no answer, and the devices that broke or compute wrongly."""
+    """Yield the nodes that gave no answer, and the devices that broke or compute wrongly."""
     for name, answer in answers.items():
         if isinstance(answer, RemoteError):
             yield Problem.of(Verdict.FAIL, Suspect("node", name, 1.0, answer.reason))
@@ -117,7 +117,10 @@ def _broken(answers: Answers) -> Iterator[Problem]:
 
 
 def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
-    """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
+    """Measure every device of the node; return none if other nodes used its machine all the time.
+
+    Raises RemoteError.
+    """
     arguments = section.arguments(node.gpus)
     if testbed.shared_cores is not None:
         arguments.append("--shared-processors")
@@ -130,7 +133,7 @@ def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasu
 
 
 def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """The devices of each doubtful node once more; one node after another where they share a machine."""
+    """Measure the devices of each doubtful node again; one node after another if they share a machine."""
     metrics: dict[str, set[str]] = {}
     for doubt in doubts:
         metrics.setdefault(doubt.measurement.subject.name.partition("/")[0], set()).add(doubt.measurement.metric)

@@ -64,7 +64,7 @@ class Devices(Strict):
         return [*words, *(["--host-link"] if self.host_link else []), *(["--peers"] if self.peers else [])]
 
     def only(self, metrics: Collection[str]) -> Self:
-        """The same for measuring these metrics again: without what takes long and measures others."""
+        """Return the arguments for measuring these metrics again, without long measurements of others."""
         left_out: dict[str, object] = {"rounds": 1, "memory_share": 0.0}
         left_out |= {} if "matmul_best" in metrics else {"dtypes": ()}
         left_out |= {} if {"host_to_device", "device_to_host"} & set(metrics) else {"host_link": False}
@@ -73,7 +73,7 @@ class Devices(Strict):
 
 
 def plan_devices(section: Devices, nodes: PlannedNodes) -> list[PlannedPart]:
-    """The devices of all nodes at once, those of a node one after another; then the disks."""
+    """Plan the devices of all nodes at once, those of a node one after another; then the disks."""
     what, seconds = zip(*_measurements(section, nodes.slots if nodes.gpus else 1, gpus=nodes.gpus), strict=True)
     parts = [PlannedPart(", ".join(what), START_S[nodes.gpus] + sum(seconds), section.timeout_s)]
     if section.disk:

@@ -14,7 +14,7 @@ _COARSE = 0.1  # GB/s, below which the printed rate is off by 5 % and more
 
 
 def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
-    """One test for each sweep of the log that lists its devices, and for each data type and operation in it."""
+    """Return one test for each sweep of the log that lists its devices, and for each data type and operation in it."""
     tests = []
     for number, sweep in enumerate(sweeps, start=1):
         placed = _placed(sweep)
@@ -29,7 +29,7 @@ def tests_of(name: str, sweeps: Sequence[Sweep]) -> list[GroupTest]:
 
 
 def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
-    """The addresses of the GPUs of each host, in the order of the ranks."""
+    """Return the addresses of the GPUs of each host, in the order of the ranks."""
     gpus: dict[str, list[str]] = defaultdict(list)
     for device in sorted(sweep.devices, key=lambda device: device.rank):
         if device.host:
@@ -38,7 +38,7 @@ def _placed(sweep: Sweep) -> dict[str, tuple[str, ...]]:
 
 
 def _conditions(sweep: Sweep) -> Iterable[str]:
-    """What else speed depends on: GPU model, data type, operation, root, groups at once, and links switched off."""
+    """Return what else speed depends on: GPU model, dtype, operation, root, groups at once, links switched off."""
     yield from sorted({device.name for device in sweep.devices})
     first = sweep.rows[0] if sweep.rows else None
     if first:
@@ -49,7 +49,7 @@ def _conditions(sweep: Sweep) -> Iterable[str]:
 
 
 def _busbw(sweep: Sweep) -> dict[int, float]:
-    """GB/s by message bytes, out of place; empty where the test failed or results were wrong."""
+    """Return GB/s by message bytes, out of place; empty where the test failed or results were wrong."""
     if sweep.outcome in ("failed", "error"):
         return {}
     sides = [(row.size, row.out_of_place or row.in_place) for row in sweep.rows]
@@ -58,7 +58,7 @@ def _busbw(sweep: Sweep) -> dict[int, float]:
 
 
 def _rate(sweep: Sweep, size: int, side: Timing) -> float:
-    """GB/s; of a slow network by the time, since two decimals are printed."""
+    """Return GB/s; of a slow network by the time, since two decimals are printed."""
     printed = side.busbw_gb_s or 0.0
     if printed >= _COARSE or not side.time_us or sweep.collective not in COLLECTIVES or not sweep.ranks:
         return printed

@@ -22,7 +22,10 @@ _RDMA = "rdma_bandwidth"
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a folder and its folders, else the path itself. Raises InputError for none and for too many."""
+    """Return the files of a folder and its folders, else the path itself.
+
+    Raises InputError for none and for too many.
+    """
     if path == "-" or not Path(path).is_dir():
         return [path]
     every = (file for file in Path(path).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
@@ -34,7 +37,10 @@ def files_of(path: str) -> list[str]:
 
 
 def tests_of_file(path: str) -> list[GroupTest]:
-    """The tests of a file; none where it has no output that is known. Raises InputError for one that is no file."""
+    """Return the tests of a file; none where it has no output that is known.
+
+    Raises InputError for one that is no file.
+    """
     name = Path(path).name
     with open_log(path) as stream:
         head = stream.read(PEEK)
@@ -47,7 +53,7 @@ def tests_of_file(path: str) -> list[GroupTest]:
 
 
 def _of_perftest(path: str, name: str) -> list[GroupTest]:
-    """The bandwidth that perftest measured between the two nodes that the file is named after."""
+    """Return the bandwidth that perftest measured between the two nodes that the file is named after."""
     try:
         parts = read_file(path, name)
     except NothingFoundError:
@@ -65,7 +71,7 @@ def _of_perftest(path: str, name: str) -> list[GroupTest]:
 
 
 def pair_in(stem: str) -> tuple[str, str] | None:
-    """The two nodes that a file is named after: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`."""
+    """Return the two nodes that a file is named after: `n1--n2`, `n1__n2`, `n1_to_n2`, `n1_n2`."""
     for match in _BETWEEN.finditer(stem):
         ends: Sequence[str] = stem.split(match[0])
         if len(ends) == 2 and all(ends) and ends[0] != ends[1]:

@@ -132,7 +132,7 @@ def _doubts(check: Check) -> list[Doubt]:
 
 
 def _bad_sweep(check: Check, planned: Sequence[PlannedSweep]) -> PlannedSweep:
-    """The first sweep over all nodes that was bad or has no number, at the sizes of its plateau."""
+    """Return the first sweep over all nodes that was bad or has no number, at the sizes of its plateau."""
     bad = {_sweep_of(judgement.measurement) for judgement in check.judgements if judgement.verdict.is_fault}
     measured = {_sweep_of(m) for m in check.measurements}
     over_all = [sweep for sweep in planned if sweep.arm in ("", NETWORK)]
@@ -193,7 +193,10 @@ class _Rounds:
         return sweep_once(self._run, part, settings, self.sweep, label=label, is_repeat=True)
 
     def _at_once(self, groups: Sequence[Group]) -> int:
-        """All groups, but no more ranks than cores where one machine plays all nodes: they would slow each other."""
+        """Return how many groups run at once.
+
+        All of them, but no more ranks than cores if one machine plays all nodes: they would slow each other.
+        """
         if self.testbed.shared_cores is None:
             return len(groups)
         slots = max(node.slots for node in self.testbed.nodes)
@@ -211,7 +214,7 @@ class _Rounds:
         return before - {node.name for node in self.testbed.nodes}
 
     def check(self, fault: Verdict) -> Check:
-        """The check: as bad as the collectives where a part is named, else inconclusive."""
+        """Return the check: as bad as the collectives where a part is named, else inconclusive."""
         localization = self.state.localization
         surest_last = sorted((*localization.suspects, *self._suspects), key=lambda suspect: suspect.confidence)
         suspects = {(suspect.kind, suspect.name): suspect for suspect in surest_last}
@@ -225,7 +228,7 @@ class _Rounds:
 
 
 def _gpus(testbed: Testbed) -> tuple[str, ...]:
-    """The GPUs that every node has, to be tested by themselves too; none where they cannot be chosen."""
+    """Return the GPUs that every node has, to be tested by themselves too; none where they cannot be chosen."""
     numbers = {node.gpus for node in testbed.nodes} | {node.slots for node in testbed.nodes}
     if testbed.launcher or len(numbers) > 1 or 0 in numbers:
         return ()
@@ -233,7 +236,7 @@ def _gpus(testbed: Testbed) -> tuple[str, ...]:
 
 
 def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Testbed:
-    """The part with a rank for each of those GPUs alone. ROCm obeys the variable as well."""
+    """Return the part of a testbed with a rank for each of those GPUs alone, by a variable that ROCm obeys as well."""
     if len(gpus) == len(every):
         return part
     visible = ",".join(gpu.removeprefix("gpu-") for gpu in gpus)
@@ -242,7 +245,7 @@ def _with_gpus(part: Testbed, gpus: Sequence[str], every: Sequence[str]) -> Test
 
 
 def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] | None:
-    """GB/s by message bytes; empty where the test failed, None where it says nothing."""
+    """Return GB/s by message bytes; empty where the test failed, None where it says nothing."""
     measured = [m for m in outcome.measurements if m.metric == "busbw" and m.conditions["placement"] == "out_of_place"]
     rates = {int(m.conditions["message_bytes"]): m.value for m in measured}
     if outcome.verdict is Verdict.CORRUPT:
@@ -255,7 +258,7 @@ def _busbw(outcome: SweepOutcome, sizes: Sequence[int]) -> Mapping[int, float] |
 def _document(
     check: Check, localization: Localization, rounds: int = 0, collective: str | None = None
 ) -> dict[str, Any]:
-    """The `localization` of run.json."""
+    """Return the `localization` of run.json."""
     return localization.to_dict() | {
         "verdict": check.verdict.value,
         "code": check.to_dict()["code"],

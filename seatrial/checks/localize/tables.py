@@ -22,14 +22,14 @@ _HIGHEST_GB_S = 1e6
 
 
 def looks_like_pairs(head: str) -> bool:
-    """Whether a file begins as a table of pairs does."""
+    """Return whether a file begins as a table of pairs does."""
     start = head.lstrip("\ufeff \t\r\n")
     first = start.partition("\n")[0].lower()
     return ("node_a" in first and "," in first) or (start[:1] in "[{" and '"node_a"' in head)
 
 
 def tests_of_table(name: str, text: str) -> list[GroupTest]:
-    """The tests of a table; sizes of the same pair, operation and GPUs that follow each other are one test.
+    """Return the tests of a table; sizes of the same pair, operation and GPUs that follow each other are one test.
 
     Raises InputError, which names row and field.
     """
@@ -104,7 +104,7 @@ def _node(name: str, field: str, row: Mapping[str, Any]) -> str:
 
 
 def _rate(name: str, row: Mapping[str, Any]) -> float:
-    """GB/s; 0 for a test that failed."""
+    """Return GB/s; 0 for a test that failed."""
     text = str("" if row.get("gb_s") is None else row["gb_s"]).strip()
     if text.lower() in _FAILED:
         return 0.0
@@ -131,7 +131,10 @@ def _size(name: str, row: Mapping[str, Any]) -> int:
 
 
 def _gpus(text: str) -> tuple[tuple[tuple[str, ...], ...], str]:
-    """The addresses of both ends, and what else is to be alike: `9d c3`, `9d c3 | 1b 43`, or a number of GPUs."""
+    """Return the addresses of both ends, and a condition that like tests share.
+
+    `9d c3` and `9d c3 | 1b 43` are addresses; a number is how many GPUs took part.
+    """
     ends = [tuple(sorted(end.lower().split()))[:64] for end in text.split("|")[:2]]
     if not any(ends):
         return (), ""

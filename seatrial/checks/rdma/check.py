@@ -81,7 +81,7 @@ class Listening(NodeAnswer):
 
 @dataclass(slots=True)
 class _Found:
-    """What the pairs gave."""
+    """Measurements and problems of the pairs."""
 
     measurements: list[Measurement] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -134,7 +134,7 @@ class _Trial:
         self.rails = [self._rail(device, place) for place, device in enumerate(devices)]
 
     def _options(self) -> frozenset[str]:
-        """The options that perftest has on all nodes. Raises MissingError if it is not on each."""
+        """Return the options that perftest has on all nodes. Raises MissingError if it is not on each."""
         programs = [f"{self.section.folder}/{name}" if self.section.folder else name for name in self.section.programs]
         asked: dict[str, object] = {"programs": [[program, "--help"] for program in programs], "ports": []}
 
@@ -159,7 +159,7 @@ class _Trial:
         return frozenset.intersection(*map(options_in, texts)) if texts else frozenset()
 
     def _devices(self) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-        """The devices of most nodes, and what nodes lack of them. Raises MissingError if there are none."""
+        """Return the devices of most nodes, and what nodes lack of them. Raises MissingError if there are none."""
         if self.section.devices:
             return self.section.devices, ()
         up = {name: rdma_devices(inventory) for name, inventory in self._inventories.items() if name in self._nodes}
@@ -186,7 +186,7 @@ class _Trial:
         return LineProbe(transport, standard_library_program(self.testbed, "programs.py"))
 
     def run(self, pairs: Sequence[Pair]) -> _Found:
-        """All tests of pairs that are disjoint, each test of all pairs at once."""
+        """Return all tests of pairs that are disjoint, each test of all pairs at once."""
         found = _Found()
         with ExitStack() as opened:
             nodes = [self._nodes[name] for pair in pairs for name in pair]
@@ -203,7 +203,7 @@ class _Trial:
         return found
 
     def _tested(self, test: PairTest, probes: Mapping[str, LineProbe], pair: Pair) -> _Found:
-        """One test of one pair: the server first, then the client."""
+        """Return one test of one pair: the server first, then the client."""
         client, server = (pair[1], pair[0]) if test.way == "in" else pair
         commands = self._commands(test, client, server)
         limit_s = self.section.seconds + self.section.timeout_s
@@ -227,7 +227,7 @@ class _Trial:
         return found
 
     def _first_words(self, test: PairTest, ended: Sequence[Ended]) -> tuple[str, str]:
-        """The rail whose program gave up, and its last line."""
+        """Return the rail whose program gave up, and the last line it printed."""
         rails_ended = list(zip(test.rails, ended, strict=False))
         rail, end = next((each for each in rails_ended if each[1].status), (test.rails[0], Ended(status=0, output="")))
         return rail.device, _words((end,)) or "the program does not listen"
@@ -241,7 +241,7 @@ class _Trial:
         }
 
     def _read(self, test: PairTest, rail: Rail, pair: Pair, ended: tuple[Ended, Ended]) -> _Found:
-        """The numbers of one rail, with the rail and the direction as conditions; and what went wrong there."""
+        """Return the numbers of one rail, with the rail and the direction as conditions; and what went wrong there."""
         own, of_server = (read_perftest(_lines(each)) for each in ended)
         wrong = [result for result in (*own.results, *of_server.results) if result.verdict is Verdict.CORRUPT]
         if wrong:
@@ -266,7 +266,7 @@ def _lines(end: Ended) -> list[str]:
 
 
 def _words(ended: Sequence[Ended]) -> str:
-    """An error in the words of perftest, else the last line that one of the programs printed."""
+    """Return perftest's message of an error, else the last line that one of the programs printed."""
     errors = (result.words for each in ended for result in read_perftest(_lines(each)).results)
     last = (line for each in ended for line in reversed(_lines(each)) if line.strip())
     return next(errors, "") or next(last, "").strip()

@@ -68,7 +68,7 @@ class PairTest:
 
 
 def tests_of_pair(section: Rdma, rails: Sequence[Rail]) -> Iterator[PairTest]:
-    """Each rail alone; then all of them, which shows what they share in a node."""
+    """Return the tests of a pair: each rail alone, then all of them, which shows what they share in a node."""
     groups = [(rail,) for rail in rails] + ([tuple(rails)] if len(rails) > 1 else [])
     for program in section.programs:
         if program.endswith("_bw"):
@@ -79,19 +79,19 @@ def tests_of_pair(section: Rdma, rails: Sequence[Rail]) -> Iterator[PairTest]:
 
 
 def options_in(help_text: str) -> frozenset[str]:
-    """The options in which builds of perftest differ, of those in its help."""
+    """Return the options in which builds of perftest differ, of those in its help."""
     return frozenset(_OPTION.findall(help_text))
 
 
 def memory_of(known: Set[str], rail: Rail) -> str:
-    """Where messages lie: `cuda`, `rocm` or `host`."""
+    """Return where messages are: `cuda`, `rocm` or `host`."""
     if not rail.gpu_by_node:
         return "host"
     return next((kind for kind in ("cuda", "rocm") if f"use_{kind}" in known), "host")
 
 
 def command_line(section: Rdma, test: PairTest, rail: Rail, node: str, known: Set[str], server: str = "") -> list[str]:
-    """The command of one end of a test over one rail; the client's has the address of the server.
+    """Return the command of one end of a test over one rail; the client's has the address of the server.
 
     `known` are the options that perftest has on both nodes: what differs between its ends fails.
     """
@@ -112,14 +112,14 @@ def command_line(section: Rdma, test: PairTest, rail: Rail, node: str, known: Se
 
 
 def rdma_devices(inventory: Inventory) -> dict[str, float]:
-    """The RDMA devices of a node that are up, with their rates in Gb/s: those that are as fast as the fastest."""
+    """Return the fastest RDMA devices of a node that are up, with their rates in Gb/s."""
     up = {port.port.partition("/")[0]: port.gbit_s for port in inventory.ports if port.kind != NETWORK and port.up}
     most = max(up.values(), default=0.0)
     return {device: rate for device, rate in up.items() if rate == most}
 
 
 def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | None:
-    """The number of a GPU on the device's processor socket, another one for each device there; None without GPUs."""
+    """Return the number of a GPU on the device's processor socket, another one for each device; None without GPUs."""
     if inventory is None or not inventory.gpus:
         return None
     numa = {port.port.partition("/")[0]: port.numa for port in inventory.ports if port.kind != NETWORK}
@@ -131,12 +131,15 @@ def gpu_beside(inventory: Inventory | None, device: str, place: int) -> int | No
 
 
 def most_rounds(nodes: int) -> int:
-    """After how many rounds each node has met all others; of an odd number one stays alone in each."""
+    """Return after how many rounds each node has met all others; of an odd number one stays alone in each."""
     return max(nodes - 1 + nodes % 2, 1)
 
 
 def plan_rdma(section: Rdma, nodes: PlannedNodes) -> list[PlannedPart]:
-    """The rounds, one after the other; how many rails there are is known on the nodes alone: one for each rank."""
+    """Plan the rounds, one after the other.
+
+    How many rails there are is known on the nodes alone, so one for each rank is assumed.
+    """
     rails = len(section.devices) or nodes.slots
     number = range(rails)
     tests = list(tests_of_pair(section, [Rail(str(i), section.port + i, {}) for i in number]))

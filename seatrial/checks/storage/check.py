@@ -88,7 +88,7 @@ def _tried(testbed: Testbed, section: Storage, path: str) -> "_Trial":
 
 
 class _Trial:
-    """What one path gives: measurements and problems."""
+    """The trial of one path: its measurements and problems."""
 
     def __init__(self, nodes: StorageNodes, section: Storage, path: str) -> None:
         self.nodes, self.section, self.path = nodes, section, path
@@ -110,7 +110,7 @@ class _Trial:
         self.problems += self._failures()
 
     def _bytes(self) -> int:
-        """Bytes of each node's file; 0 where too little is free."""
+        """Return bytes of each node's file; 0 where too little is free."""
         greetings = self.nodes.greetings.values()
         if not greetings:
             return 0
@@ -123,12 +123,12 @@ class _Trial:
         return 0
 
     def _streams_of(self, name: str) -> int:
-        """As many as ranks of the node, as a training saves its checkpoints."""
+        """Return the streams of a node: one per rank, as a training saves its checkpoints."""
         slots = next(node.slots for node in self.nodes.nodes if node.name == name)
         return min(slots, _MOST_STREAMS, max(1, self.section.bytes // _LEAST_BYTES))
 
     def _see(self) -> bool:
-        """Whether each node reads in time what the node before it in the ring wrote."""
+        """Check that each node reads in time what the node before it in the ring wrote."""
         reader = ring(self.nodes.names)
         writer = {after: name for name, after in reader.items()}
         unseen: dict[tuple[str, str], str] = {}
@@ -147,7 +147,7 @@ class _Trial:
         return not unseen
 
     def _lock(self) -> None:
-        """The file that a node has locked is locked for the next one too."""
+        """Check that a file that one node has locked is locked for the next one too."""
         reader = ring(self.nodes.names)
         held = self.nodes.ask(reader, lambda name: {"do": "hold"}, Done)
         holder = {reader[name]: name for name in held}
@@ -160,11 +160,14 @@ class _Trial:
         return {**self._of("look", writer[name]), "digest": digests[name], "limit_s": _VISIBLE_S}
 
     def _of(self, request: str, other: str) -> dict[str, object]:
-        """A request about the folder of another node."""
+        """Make a request about the folder of another node."""
         return {"do": request, "folder": self.nodes.greetings[other].folder}
 
     def _disagreements(self, code: str, pairs: Mapping[tuple[str, str], str], **values: object) -> Iterator[Problem]:
-        """One problem for each pair; a node that disagrees with both of its neighbours is the suspect, if few are."""
+        """Yield one problem for each pair.
+
+        A node that disagrees with both of its neighbours is the suspect, if few are.
+        """
         both = {writer for writer, _ in pairs} & {reader for _, reader in pairs}
         guilty = both if 2 * len(both) < self.everyone else set()
         for (writer, reader), seen in pairs.items():
@@ -180,7 +183,7 @@ class _Trial:
             self._compare(name, answer.wrong)
 
     def _streams(self, size: int) -> None:
-        """Rates of 1, 2, 4, ... and of all nodes."""
+        """Measure the rates of 1, 2, 4, ... and all nodes."""
         names = self.nodes.names
         for some in _steps(len(names)):
             for direction in ("write", "read"):
@@ -207,7 +210,7 @@ class _Trial:
             self._record(metric, answer.gb_s, Subject("node", name))
 
     def _checkpoint(self, size: int) -> None:
-        """Each node saves its part with a file for each rank; then the next node reads it and compares."""
+        """Have each node save its part, a file for each rank; then have the next node read it and compare."""
         names = self.nodes.names
 
         def save(name: str) -> dict[str, object]:
@@ -235,7 +238,7 @@ class _Trial:
             self.problems.append(Problem.of(Verdict.CORRUPT, Suspect("node", name, 0.5, evidence)))
 
     def _failures(self) -> Iterator[Problem]:
-        """Nodes that gave no answer; without a suspect where all did so, or where the space is spent."""
+        """Yield nodes that gave no answer; without a suspect where all did so, or where the space is spent."""
         failed = self.nodes.failed
         for name, error in failed.items():
             if any(words in error.reason.sentence for words in _FULL):
@@ -264,7 +267,7 @@ class _Trial:
 
 
 def _steps(nodes: int) -> list[int]:
-    """1, 2, 4, ... and all of them."""
+    """Return 1, 2, 4, ... and all nodes."""
     return [*(1 << power for power in range(nodes.bit_length()) if 1 << power < nodes), *([nodes] if nodes else [])]
 
 

@@ -125,7 +125,10 @@ class StorageNodes:
         model: type[Answer],
         more_s: float = 0.0,
     ) -> dict[str, Answer]:
-        """Ask the nodes of these names at once; `request` makes each one's by its name. `more_s`: it takes as long."""
+        """Ask the nodes of these names at once; `request` makes the request of a node.
+
+        `more_s` is how much longer than usual the answers may take.
+        """
         sent: dict[str, int | RemoteError] = {}
         asked = [name for name in names if name in self._probes]
         for name in asked:  # all before the first answer: that is the barrier
@@ -160,5 +163,5 @@ def _greeting(line: str) -> Greeting | ProbeError:
 
 
 def ring(names: Sequence[str]) -> dict[str, str]:
-    """The next node after each one; of the last the first. Empty for a single node."""
+    """Return the next node after each one; of the last the first. Empty for a single node."""
     return dict(zip(names, (*names[1:], names[0]), strict=True)) if len(names) > 1 else {}

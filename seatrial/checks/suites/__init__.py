@@ -50,7 +50,7 @@ class Phase(Strict):
     synchronised: bool = Field(False, description="nodes begin together: a step in power")
 
     def load(self) -> Suite:
-        """The suite. Raises InputError."""
+        """Return the suite. Raises InputError."""
         return load_suite(self.suite) if isinstance(self.suite, str) else self.suite
 
 
@@ -78,12 +78,12 @@ class Campaign(Strict):
         return (self.hours or 0) * 3600 + (self.minutes or 0) * 60
 
     def suites(self) -> list[Suite]:
-        """The suites of the phases, with their stagger. Raises InputError."""
+        """Return the suites of the phases, with their stagger. Raises InputError."""
         return [staggered(phase.load(), 0 if phase.synchronised else self.stagger_s) for phase in self.phases]
 
 
 def staggered(suite: Suite, stagger_s: float) -> Suite:
-    """The suite whose nodes begin `devices` over so many seconds. Raises InputError for a suite of campaigns."""
+    """Return the suite whose nodes begin `devices` over so many seconds. Raises InputError for a suite of campaigns."""
     if suite.section(Campaign):
         raise InputError(f"campaign: phase {suite.name!r} is a campaign itself; legal: a suite of checks")
     devices = suite.section(Devices)
@@ -109,7 +109,7 @@ SuiteFile: type[Suite] = _CampaignFile
 
 
 def load_suite(name_or_path: str) -> Suite:
-    """The shipped suite of that name, or the YAML file at that path. Raises InputError."""
+    """Return the shipped suite of that name, or the YAML file at that path. Raises InputError."""
     if name_or_path in SHIPPED:
         return load_yaml(Path(__file__).parent / f"{name_or_path}.yaml", SuiteFile)
     path = Path(name_or_path)
@@ -119,7 +119,7 @@ def load_suite(name_or_path: str) -> Suite:
 
 
 def part_of(suite: Suite, names: Sequence[str]) -> Suite:
-    """The suite with only the checks of those names, and those that they come after.
+    """Return the suite with only the checks of those names, and those that they come after.
 
     It has a name of its own, by which `whole_name` finds the suite: a part that passes must not pass for the whole.
     Raises InputError for a name that the suite does not have, and for a campaign.
@@ -138,7 +138,7 @@ def part_of(suite: Suite, names: Sequence[str]) -> Suite:
 class Outline:
     """A suite on `nodes`: its purpose in a sentence, and the parts of each check by the check's name.
 
-    Bringing nodes up and comparing the numbers comes on top.
+    Bringing nodes up and comparing the numbers take further time.
     """
 
     suite: str
@@ -156,7 +156,7 @@ class Outline:
 
 
 def outline(name: str, nodes: PlannedNodes) -> Outline:
-    """The shipped suite of that name."""
+    """Return the shipped suite of that name."""
     suite = load_suite(name)
     sections = ((kind, suite.section(kind.section)) for kind in CHECKS)
     parts = tuple(
@@ -170,7 +170,7 @@ def outline(name: str, nodes: PlannedNodes) -> Outline:
 
 
 def outlines(nodes: PlannedNodes) -> list[Outline]:
-    """Every suite that ships with the package."""
+    """Return every suite that ships with the package."""
     return [outline(name, nodes) for name in SHIPPED]
 
 

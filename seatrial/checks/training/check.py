@@ -74,7 +74,7 @@ class Sums(NodeAnswer):
 
 
 def read_sums(line: str) -> Sums | None:
-    """The event in a line of output, whatever stands before it; None if it has no whole one."""
+    """Return the event in a line of output, whatever stands before it; None if it has no whole one."""
     start = line.find(_EVENT)
     if start < 0:
         return None
@@ -85,7 +85,7 @@ def read_sums(line: str) -> Sums | None:
 
 
 def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
-    """The check after one mpirun of the probe; it passes if every element of every rank was right."""
+    """Return the check after one mpirun of the probe; it passes if every element of every rank was right."""
     sums = next((sums for line in from_rank_0(result.lines) if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
@@ -109,7 +109,7 @@ def conclude_sums(testbed: Testbed, result: MpiResult) -> Check:
 
 
 def training(context: CheckContext) -> StepResult:
-    """Train over every rank that is left, after sums that training can rely on, where the suite has them."""
+    """Train over every rank that is left; before that check sums, on which training relies, if the suite has them."""
     run, testbed, section = context.run, context.testbed, context.section(Training)
     sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
     if sums and sums.verdict is not Verdict.PASS:
@@ -121,7 +121,7 @@ def training(context: CheckContext) -> StepResult:
 
 
 def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
-    """The sums of all ranks, each element checked."""
+    """Sum over all ranks, and check each element."""
     probe = [testbed.python, f"{testbed.workdir}/all_reduce.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
     rounds = ("--rounds", str(settings.all_reduce_rounds))
     argv = [*probe, *rounds, *rendezvous_argv(run, testbed, _SUMS, settings.timeout_s)]
@@ -139,7 +139,7 @@ def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
 
 
 def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
-    """One training, whose log has that label."""
+    """Run one training, whose log has that label."""
     workload = settings.workload(gpus=testbed.has_gpus)
     if workload.command:
         return train_own(run, testbed, workload, settings.timeout_s, label)
@@ -159,9 +159,9 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
 
 
 def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
-    """The check after one mpirun of the probe. Pure.
+    """Return the check after one mpirun of the probe. Pure.
 
-    The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
+    The probe exits with a status of its own if the numbers are wrong, so a summary counts before the exit status.
     """
     trained = read_training_result(from_rank_0(result.lines), testbed)
     if trained is None:
@@ -190,7 +190,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
 
 
 def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """The whole training once more: its figures are of all its steps."""
+    """Run the whole training again: its figures are of all its steps."""
     run, section = context.run, context.section(Training)
     log_repeat(NAME, doubts)
     limit_s, began = left.limit(section.timeout_s), time.monotonic()

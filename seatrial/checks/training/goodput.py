@@ -44,7 +44,7 @@ class Goodput:
 
 
 def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
-    """The goodput of all attempts together; None where one did not reach its first step."""
+    """Return the goodput of all attempts together; None where one did not reach its first step."""
     if not attempts or not all(attempt.events for attempt in attempts):
         return None
     lost = resume = reschedule = save = 0.0
@@ -62,12 +62,12 @@ def goodput(attempts: Sequence[Attempt]) -> Goodput | None:
 
 
 def _secured(attempt: Attempt, step: int) -> float:
-    """When the checkpoint was saved that the next attempt went on from; the start where it was no one of these."""
+    """Return when the checkpoint was saved from which the next attempt resumed; the start if it is none of these."""
     times = [event["time"] for event in attempt.events if event["event"] == "checkpoint" and event["step"] == step]
     return float(times[-1] if times else attempt.start["time"])
 
 
 def _saves(attempt: Attempt, until: float) -> float:
-    """The seconds for which checkpoints held the steps up that were not lost."""
+    """Return the seconds for which checkpoints held the steps up that were not lost."""
     saves = [event for event in attempt.events if event["event"] == "checkpoint" and event["time"] <= until]
     return sum(float(event["blocked_s"]) for event in saves)

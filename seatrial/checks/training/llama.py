@@ -147,7 +147,7 @@ class _Event(NodeAnswer):
 
 
 def read_last(lines: Sequence[str]) -> Llama | None:
-    """The last event in rank 0's output; None without a whole one."""
+    """Return the last event in rank 0's output; None without a whole one."""
     for line in reversed(lines):
         start = line.find('{"event": "llama"')
         if start >= 0:
@@ -159,7 +159,7 @@ def read_last(lines: Sequence[str]) -> Llama | None:
 
 
 def read_events(lines: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The events `start`, `step` and `checkpoint` of rank 0, in order, from the start on."""
+    """Return the events `start`, `step` and `checkpoint` of rank 0, in order, from the start on."""
     events: list[Mapping[str, Any]] = []
     for line in lines:
         start = line.find('{"event": "')
@@ -176,7 +176,7 @@ def read_events(lines: Sequence[str]) -> list[Mapping[str, Any]]:
 
 @dataclass
 class _Course:
-    """What the attempts of a training left so far; `began` is when the current one's first step began, by our clock."""
+    """The attempts of a training so far; `began` is the first step of the current one, by this machine's clock."""
 
     attempts: list[Attempt] = field(default_factory=list)
     began: float | None = None
@@ -230,7 +230,7 @@ def _probe(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, lab
 
 
 def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
-    """The first rank of the node to interrupt; a random node is the same in each replay of a run."""
+    """Return the first rank of the node to interrupt; a random node is the same in each replay of a run."""
     names = [each.name for each in testbed.nodes]
     chosen = random.Random(f"{run.run_id} {number}").choice(names) if node == "random" else node
     place = names.index(chosen) if chosen in names else 0
@@ -240,7 +240,7 @@ def _victim(run: Run, testbed: Testbed, node: str, number: int) -> int:
 def _ended(
     run: Run, testbed: Testbed, workload: Workload, course: _Course, result: MpiResult, *, killed: bool
 ) -> Check:
-    """The check after one attempt; of one that was interrupted on purpose, a pass if it had begun its steps."""
+    """Return the check after one attempt; one interrupted on purpose passes if it had begun its steps."""
     lines = list(from_rank_0(result.lines))
     course.end(lines)
     if killed and read_last(lines) is None and any(event["event"] == "step" for event in read_events(lines)):
@@ -249,7 +249,7 @@ def _ended(
 
 
 def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
-    """The check after one mpirun of the probe. Pure."""
+    """Return the check after one mpirun of the probe. Pure."""
     last = read_last(list(from_rank_0(result.lines)))
     if last is None:
         return _without_end(testbed, result)
@@ -263,7 +263,7 @@ def conclude_llama(run: Run, testbed: Testbed, workload: Workload, result: MpiRe
 
 
 def _without_end(testbed: Testbed, result: MpiResult) -> Check:
-    """The check of a training that did not end: who is late, if the ranks said where they stand."""
+    """Return the check of a training that did not end: who is late, if the ranks reported where they hang."""
     if hanging := conclude_hang(testbed, result):
         return hanging
     began = bool(read_events(list(from_rank_0(result.lines))))
@@ -272,7 +272,7 @@ def _without_end(testbed: Testbed, result: MpiResult) -> Check:
 
 
 def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
-    """The first problem of a training that ended, if any."""
+    """Return the first problem of a training that ended, if any."""
     if len(last.ranks) != testbed.world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(last.ranks), world_size=testbed.world_size)
     if last.odd:
@@ -291,7 +291,7 @@ def _problem(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason] | None:
 
 
 def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
-    """The verdict on ranks whose bits differ: corrupt where a majority says what is right."""
+    """Return the verdict on ranks whose bits differ: corrupt where a majority says what is right."""
     ranks = ", ".join(f"rank {each.rank} on {node_of(each.rank, each.host, testbed)}" for each in last.odd[:8])
     is_certain = all(each.is_certain for each in last.odd)
     if last.copies and last.copies.odd:
@@ -303,21 +303,21 @@ def _differing(last: Llama, testbed: Testbed) -> tuple[Verdict, Reason]:
 
 
 def _odd_nodes(last: Llama, testbed: Testbed) -> Iterator[Suspect]:
-    """The nodes of the ranks whose bits differ."""
+    """Yield the nodes of the ranks whose bits differ."""
     for each in last.odd:
         evidence = Reason.of(_EVIDENCE[each.by], rank=each.rank, replays=each.replays)
         yield Suspect("node", node_of(each.rank, each.host, testbed), _CONFIDENT, evidence)
 
 
 def _good(last: Llama) -> Reason:
-    """One sentence on a training without a problem."""
+    """Summarise a training without a problem in one sentence."""
     rate = f"{last.tokens_s_per_gpu:,.0f} tokens/s for each rank" if last.tokens_s_per_gpu else "no rate"
     fell, took = fraction(last.loss_drop or 0.0), quantity(last.step_ms_p50 or 0.0, "ms")
     return uncoded(f"{rate}, the loss fell by {fell} in {last.steps} steps of {took}")
 
 
 def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
-    """The check with the goodput of all attempts, where the training was interrupted."""
+    """Return the check with the goodput of all attempts, where the training was interrupted."""
     found = goodput(course.attempts) if len(course.attempts) > 1 else None
     if found is None:
         return check
@@ -337,7 +337,7 @@ def _with_goodput(check: Check, course: _Course, run: Run) -> Check:
 
 
 def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Iterator[Measurement]:
-    """The measurements of a training; numbers that are not there are left out."""
+    """Yield the measurements of a training; numbers that are not there are left out."""
     where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
     where |= workload.conditions()
     subject = Subject("cluster", run.cluster.name)
@@ -358,7 +358,7 @@ def measured(last: Llama, testbed: Testbed, run: Run, workload: Workload) -> Ite
 def _recorded(
     last: Llama, testbed: Testbed, hardware: str, workload: Workload
 ) -> Iterator[tuple[str, float, str, dict[str, ConditionValue]]]:
-    """Metric, value, unit and further conditions of figures that are recorded alone."""
+    """Yield metric, value, unit and further conditions of figures that are recorded only."""
     if last.step_ms_p99:
         yield "step_time_p99", last.step_ms_p99, "ms", {}
     for group, share in last.communication.items():
@@ -380,7 +380,7 @@ def _recorded(
 def _of_node(
     last: Llama, ranks: Sequence[Rank], subject: Subject, where: Mapping[str, ConditionValue], *, on_gpus: bool
 ) -> Iterator[Measurement]:
-    """The measurements of a node, each of its slowest rank."""
+    """Yield the measurements of a node, each of its slowest rank."""
     conditions = dict(where)
     steps = [rank.step_ms for rank in ranks if rank.step_ms is not None]
     if steps:
@@ -406,6 +406,6 @@ def _of_node(
 
 
 def _waiting(rank: Rank) -> float:
-    """What is left of a rank's step without its data, its blocks' computing and its optimizer."""
+    """Return the part of a rank's step that is neither data, computing of its blocks, nor optimizer."""
     own = (rank.data_ms or 0.0) + (rank.compute_ms or 0.0) + (rank.optimizer_ms or 0.0)
     return max(0.0, (rank.step_ms or 0.0) - own)

@@ -56,7 +56,7 @@ def on_ranks(
 
 
 def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
-    """The check with the nodes that are not there any more, if that is why."""
+    """Return the check with the nodes that are not there any more, if that is why."""
     now = roll_call(run, testbed)
     if not now.problems:
         return check

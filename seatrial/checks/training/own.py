@@ -37,7 +37,7 @@ def train_own(run: Run, testbed: Testbed, workload: Workload, timeout_s: float, 
 
 
 def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResult) -> Check:
-    """The check after one run of the command. Pure."""
+    """Return the check after one run of the command. Pure."""
     lines = _of_the_rank_that_logs(result)
     steps = read_steps(lines)
     if witness := unwitnessed(result):
@@ -56,7 +56,7 @@ def conclude_own(run: Run, testbed: Testbed, workload: Workload, result: MpiResu
 
 
 def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
-    """The check of a command that did not end well; what NCCL's watchdog says names the rank that hangs."""
+    """Return the check of a command that failed; NCCL's watchdog names the rank that hangs."""
     verdict, reason = classify_failure(result, began=began)
     awaited = late(read_watchdog(result.lines))
     if awaited:
@@ -65,7 +65,7 @@ def _failed(testbed: Testbed, result: MpiResult, *, began: bool) -> Check:
 
 
 def _of_the_rank_that_logs(result: MpiResult) -> Sequence[str]:
-    """The lines of the rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM."""
+    """Return the lines of the rank that logs most steps: rank 0 of most programs, the last one of Megatron-LM."""
     by_rank: dict[int | None, list[str]] = {}
     for line in result.lines:
         by_rank.setdefault(getattr(line, "rank", None), []).append(line)
@@ -73,5 +73,5 @@ def _of_the_rank_that_logs(result: MpiResult) -> Sequence[str]:
 
 
 def digest_of(command: Sequence[str]) -> str:
-    """A digest by which runs of one command are compared; the command itself may hold secrets."""
+    """Return a digest by which runs of one command are compared; the command itself may hold secrets."""
     return hashlib.sha256(shlex.join(command).encode()).hexdigest()[:12]

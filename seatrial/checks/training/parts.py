@@ -21,7 +21,7 @@ class RankFigures(NodeAnswer):
 
 
 def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, Reason] | None:
-    """The verdict and the reason of a summary that is not what the ranks report of themselves; None if it is."""
+    """Return verdict and reason if a summary contradicts what the ranks report of themselves; None if it agrees."""
     if not ranks:
         return None
     own = _own_parts(result, type(ranks[0]))
@@ -34,7 +34,7 @@ def disputed(result: MpiResult, ranks: Sequence[RankFigures]) -> tuple[Verdict, 
 
 
 def _own_parts(result: MpiResult, kind: type[RankFigures]) -> dict[int | None, dict[str, object]]:
-    """The figures that each rank has printed of itself."""
+    """Return the figures that each rank has printed of itself."""
     parts = {}
     for line in result.lines:
         if line.startswith(_EVENT):

@@ -74,9 +74,9 @@ class TrainingResult(NodeAnswer):
 
 
 def read_event(line: str) -> dict[str, Any] | None:
-    """The event in a line of output, whatever stands before it; None for other lines, and for what is no whole event.
+    """Return the event in a line of output, whatever stands before it.
 
-    Numbers that are not finite are None.
+    None for other lines, and for what is no whole event. Numbers that are not finite are None.
     """
     start = line.find('{"event"')
     if start < 0:
@@ -101,7 +101,7 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
 
 
 def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, Reason] | None:
-    """The first problem of a complete result, if any."""
+    """Return the first problem of a complete result, if any."""
     if len(result.losses) < max(1, result.steps):
         return Verdict.INCONCLUSIVE, Reason.of("training-steps-missing", steps=result.steps, seen=len(result.losses))
     if len(result.ranks) != world_size:
@@ -125,7 +125,7 @@ def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tu
 
 
 def suspects(result: TrainingResult) -> Iterator[Suspect]:
-    """The nodes of ranks whose numbers are not what the others have, where a majority says what that is."""
+    """Yield the nodes of ranks whose numbers are not what the others have, where a majority says what that is."""
     bad = [rank for rank in result.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
@@ -137,13 +137,13 @@ def suspects(result: TrainingResult) -> Iterator[Suspect]:
 
 
 def _odd(ranks: Sequence[Rank]) -> list[Rank]:
-    """The ranks outside the majority; none when there is no majority to be outside of."""
+    """Return the ranks outside the majority; none when there is no majority to be outside of."""
     ((common, count),) = Counter(rank.checksum for rank in ranks).most_common(1)
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
 def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload) -> Iterator[Measurement]:
-    """The measurements of a result; numbers that are not there or not finite are left out."""
+    """Yield the measurements of a result; numbers that are not there or not finite are left out."""
     where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
     where |= workload.conditions()
     learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
@@ -179,7 +179,7 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
 def _recorded(
     result: TrainingResult, testbed: Testbed, hardware: str, workload: Workload
 ) -> Iterator[tuple[str, float, str]]:
-    """Metric, value and unit of figures that follow from judged ones, or say where the time goes."""
+    """Yield metric, value and unit of figures that follow from judged ones, or say where the time goes."""
     if result.step_time_ms:
         slowest_first = sorted(result.step_time_ms, reverse=True)
         yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"

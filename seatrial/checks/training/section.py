@@ -176,7 +176,7 @@ class Workload(DecoderOptions):
         return {"steps": self.steps, **own}
 
     def arguments(self) -> list[str]:
-        """The probe's arguments that say what is trained, and how long."""
+        """Return the probe's arguments that say what is trained, and how long."""
         if self.model == "llama":
             return [*self._shared_arguments(_LLAMA_OPTIONS), *self.decoder_words()]
         words = self._shared_arguments(_OPTIONS)
@@ -186,7 +186,7 @@ class Workload(DecoderOptions):
         return words
 
     def _shared_arguments(self, options: dict[str, str]) -> list[str]:
-        """The arguments for fields that have an option of that name."""
+        """Return the arguments for fields that have an option of that name."""
         words = []
         for name, option in options.items():
             value = getattr(self, name)
@@ -211,7 +211,7 @@ class Training(Workload):
 
 
 def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
-    """The sums, if the suite has them, and the training."""
+    """Return the sums, if the suite has them, and the training."""
     workload, rounds = section.workload(gpus=nodes.gpus), section.all_reduce_rounds
     sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
     parts = [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)] if rounds else []

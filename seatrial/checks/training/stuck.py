@@ -62,13 +62,13 @@ class _Stuck(NodeAnswer):
 
 
 def read_stuck(lines: Iterable[str]) -> list[RankTrace]:
-    """The traces of all ranks that said where they stand, whatever stands before it in their lines."""
+    """Return the traces of all ranks that reported where they hang, whatever prefix their lines have."""
     found = {stuck.rank: _trace(stuck) for stuck in _events(lines)}
     return [found[rank] for rank in sorted(found)]
 
 
 def _events(lines: Iterable[str]) -> Iterator[_Stuck]:
-    """Yield the events that ranks printed of themselves: no rank speaks for another."""
+    """Yield the events that ranks printed of themselves; a rank's report on another rank does not count."""
     for line in islice((line for line in lines if _EVENT in line), _MOST_LINES):
         with suppress(ValueError):
             stuck = read_answer(_Stuck, line[line.find(_EVENT) :])
@@ -94,7 +94,10 @@ def _trace(stuck: _Stuck) -> RankTrace:
 
 
 def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
-    """What NCCL's RAS says is wrong, by the first rank that heard it: a hint, since it speaks of other ranks."""
+    """Return what NCCL's RAS reports as wrong, from the first rank that asked it.
+
+    A hint, since it is about other ranks.
+    """
     for stuck in _events(lines):
         report = read_ras(stuck.ras)
         bad = [result for result in report.results if result.verdict is not Verdict.PASS]
@@ -104,14 +107,14 @@ def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
 
 
 def _busy(gpu: _Gpu | None) -> str:
-    """How busy a GPU is, for a sentence; busy with little power means that it waits in a kernel of NCCL's."""
+    """Say how busy a GPU is; busy with little power means that it waits in a kernel of NCCL's."""
     return f"; its GPU is {gpu.busy_percent:.0f} % busy with {gpu.power_w:.0f} W" if gpu else ""
 
 
 def conclude_hang(testbed: Testbed, result: MpiResult) -> Check | None:
-    """The check of a probe whose ranks said that a step does not end; None where that names no rank.
+    """Return the check of a probe whose ranks report a step that does not end; None if that names no rank.
 
-    A machine that is too busy to play all nodes hangs too, and says nothing about them.
+    A machine that is too busy to play all nodes hangs too; that is no node's fault.
     """
     if result.starved:
         return None

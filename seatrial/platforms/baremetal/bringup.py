@@ -39,12 +39,15 @@ class Container:
 
 
 def container_name(settings: BaremetalPlatform, run_id: str) -> str:
-    """The name for docker and podman; empty for the other runtimes."""
+    """Return the name for docker and podman; empty for the other runtimes."""
     return f"seatrial-{run_id}" if settings.has_daemon else ""
 
 
 def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Container | None:
-    """The container of a run; None without runtime. `folder` is the run's on the host, mounted at the same path."""
+    """Return the container of a run; None without runtime.
+
+    `folder` is the run's on the host, mounted at the same path.
+    """
     cluster, program, image = run.cluster, settings.runtime, run.nodes_image
     if program == "none":
         return None
@@ -57,7 +60,7 @@ def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Containe
 
 
 def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iterator[str]:
-    """Options of docker and podman. The shell replaces the entry point, as our images' starts another sshd."""
+    """Yield options of docker and podman. The shell replaces the entry point, as our images' starts another sshd."""
     yield from ("--rm", "--interactive", "--pull=never", "--network=host", "--ipc=host", "--uts=host")
     yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
@@ -77,7 +80,7 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
 
 
 def by_hand(container: Container) -> str:
-    """A script that starts it as the host does; for people to read."""
+    """Return a script that starts it as the host does; for people to read."""
     arguments = " \\\n    ".join(map(shlex.quote, container.command[1:]))
     return f"#!/bin/sh\nexec {container.program} {arguments} -s <node.sh\n"
 
@@ -116,7 +119,7 @@ def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> An
 
 
 def image_missing(container: Container, host: str, problem: str) -> Reason:
-    """The reason for a host without the image."""
+    """Return the reason for a host without the image."""
     values = {"image": printable(container.image), "problem": printable(problem)[:500]}
     return Reason.of("baremetal-image-missing", host=host, **values)
 
@@ -132,17 +135,17 @@ def _raise_refusals(answers: dict[str, Answer | SeatrialError]) -> None:
 
 
 def run_folder(settings: BaremetalPlatform, run_id: str) -> str:
-    """The run's folder on the hosts: private to the user, and removed with the run."""
+    """Return the run's folder on the hosts: private to the user, and removed with the run."""
     return f"{settings.folder.rstrip('/')}/seatrial-{run_id}"
 
 
 def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
-    """The folder of the run's sshd, within the run's folder."""
+    """Return the folder of the run's sshd, within the run's folder."""
     return f"{run_folder(settings, run_id)}/node"
 
 
 def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
-    """Seconds after which a host ends the run without us; nodes that may be kept have that time on top."""
+    """Return seconds after which a host ends the run without us; nodes that may be kept have that time on top."""
     return settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s)
 
 
@@ -168,7 +171,7 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
 
 
 def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress, ...]:
-    """The addresses of all hosts, in the order of the cluster file.
+    """Return the addresses of all hosts, in the order of the cluster file.
 
     A host that does not answer is a finding of connectivity. Raises LaunchError where a host refuses, is taken by
     another run or lacks something, and where none answers.

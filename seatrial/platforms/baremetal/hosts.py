@@ -109,7 +109,7 @@ class BaremetalState(PlatformState):
 
 
 def program(request: Mapping[str, object]) -> str:
-    """The program and its request, for the standard input of `python3 -`. The request may hold keys."""
+    """Return the program and its request, for the standard input of `python3 -`. The request may hold keys."""
     return f"{_modules()}module.main(json.loads({json.dumps(request)!r}))\n"
 
 
@@ -121,7 +121,7 @@ def _modules() -> str:
 
 
 def ssh_config(settings: BaremetalPlatform) -> str:
-    """The configuration of ssh for the hosts. Pure, but for the home folder in it."""
+    """Return the configuration of ssh for the hosts. Pure, but for the home folder in it."""
     own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in settings.hosts:
@@ -175,35 +175,35 @@ class Hosts:
         return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host)))
 
     def _login(self, host: str) -> list[str]:
-        """The command line in front of a command for the host."""
+        """Return the command line in front of a command for the host."""
         return [*self._ssh(), host]
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(self._config)]
 
     def options(self, host: str) -> dict[str, str]:
-        """The configuration of ssh for a host, by option in small letters; the first of each."""
+        """Return the configuration of ssh for a host, by option in small letters; the first of each."""
         _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
         return read_options(output)
 
     def is_proxied(self, host: str) -> bool:
-        """Whether ssh reaches it through another host or command, so that its ports cannot be dialled directly."""
+        """Return whether ssh reaches the host through another host or command, so that its ports cannot be dialled."""
         options = self.options(host)
         return any(options.get(name, "none") != "none" for name in ("proxyjump", "proxycommand"))
 
     def first_jump(self, host: str) -> str | None:
-        """[USER@]HOST[:PORT] of the jump host that this machine itself connects to; None without ProxyJump."""
+        """Return [USER@]HOST[:PORT] of the jump host that this machine itself connects to; None without ProxyJump."""
         jump = self.options(host).get("proxyjump", "none").split(",")[0]
         return None if jump == "none" else jump
 
     def why_silent(self, jump: str) -> str | None:
-        """The message of ssh where that jump host does not answer; None where it does."""
+        """Return the message of ssh where that jump host does not answer; None where it does."""
         status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """A stream to a port of a host behind others, by ssh. Raises OSError."""
+        """Return a stream to a port of a host behind others, by ssh. Raises OSError."""
         with self._through_jumps:
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
@@ -221,7 +221,7 @@ def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str,
 
 
 def some_reasons(reasons: Sequence[Reason]) -> Reason:
-    """The first reasons in one line."""
+    """Return the first reasons in one line."""
     more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
     return extended(join(reasons[:_SHOWN]), more)
 
@@ -240,7 +240,7 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
 
 
 def _answer(host: str, output: str) -> Answer | None:
-    """The last answer in what a host printed; a login may print more."""
+    """Return the last answer in what a host printed; a login may print more."""
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     if not lines:
         return None

@@ -53,7 +53,7 @@ _LOG_BYTES = 1024**2  # of each host
 
 
 def deadline_of(folder: Path) -> float:
-    """When the hosts have ended the run by themselves at the latest, in seconds of the epoch by this clock."""
+    """Return when the hosts have ended the run by themselves at the latest, in seconds of the epoch by this clock."""
     try:
         deadline = json.loads(states.read_file(folder, "deadline.json"))
     except (InputError, ValueError):
@@ -70,7 +70,7 @@ def remember_untouched(folder: Path, started: Started) -> None:
 
 
 def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
-    """The hosts that may hold something of the run: every one, if it was cut off while it started."""
+    """Return the hosts that may hold something of the run: every one, if it was cut off while it started."""
     try:
         untouched = json.loads(states.read_file(folder, "untouched.json"))
     except (InputError, ValueError):
@@ -274,7 +274,7 @@ class ThisMachine(Baremetal):
 
 
 def platform(cluster: "Cluster") -> Baremetal:
-    """The platform that the cluster file describes."""
+    """Return the platform that the cluster file describes."""
     settings = cluster.platform
     if isinstance(settings, ThisMachinePlatform):
         host = socket.gethostname().partition(".")[0]

@@ -1,4 +1,4 @@
-"""Hosts without a scheduler: who has them to himself names those to test, and takes them in and out himself."""
+"""Hosts without a scheduler: their only user names those to test, and takes them in and out of service."""
 
 from collections.abc import Sequence
 
@@ -33,6 +33,6 @@ class HostService:
 
 
 def service(cluster: Cluster) -> HostService:
-    """The hosts of that cluster."""
+    """Return the hosts of that cluster."""
     assert isinstance(cluster.platform, BaremetalPlatform)
     return HostService(cluster, cluster.platform)

@@ -21,7 +21,7 @@ def _legal_target(value: str) -> str:
 
 
 def _as_text(value: object) -> object:
-    """GPUs are written as numbers or as UUIDs."""
+    """Convert GPUs, written as numbers or UUIDs, to text."""
     return str(value) if type(value) is int else value
 
 

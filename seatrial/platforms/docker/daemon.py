@@ -114,18 +114,18 @@ class Daemon:
         return None if host in (None, "localhost", "127.0.0.1", "::1") else host
 
     def info(self) -> Body:
-        """The daemon's description of its host."""
+        """Return the daemon's description of its host."""
         with asked("info"):
             return dict(self.client.info())
 
     def containers(self, run_id: str | None = None) -> "list[Container]":
-        """The containers of a run in the order of their nodes, whatever their state; of all runs when None."""
+        """Return the containers of a run in the order of their nodes, whatever their state; of all runs when None."""
         with asked("list containers"):
             listed = self.client.containers.list(all=True, filters={"label": _label(run_id)}, ignore_removed=True)
         return sorted(listed, key=lambda container: _index(container.labels.get(NODE, "")))
 
     def networks(self, run_id: str | None = None) -> "list[Network]":
-        """The networks of a run; of all runs when None."""
+        """Return the networks of a run; of all runs when None."""
         with asked("list networks"):
             return list(self.client.networks.list(filters={"label": _label(run_id)}))
 
@@ -176,7 +176,7 @@ def asked(action: str) -> Iterator[None]:
 
 
 def error_text(error: Exception) -> str:
-    """The message of the daemon, in one bounded line."""
+    """Return the message of the daemon, in one bounded line."""
     text = getattr(error, "explanation", None) or getattr(error, "strerror", None) or str(error)
     return printable(one_line(text))[:500] or type(error).__name__
 

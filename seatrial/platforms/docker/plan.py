@@ -60,12 +60,12 @@ class DockerPlan:
 
 
 def network_body(plan: DockerPlan) -> Body:
-    """The bridge network of the run."""
+    """Return the bridge network of the run."""
     return {"Name": plan.network, "Driver": "bridge", "CheckDuplicate": True, "Labels": plan.labels}
 
 
 def container_body(plan: DockerPlan, index: int) -> Body:
-    """The container that is node number `index`."""
+    """Return the container that is node number `index`."""
     cluster, node = plan.run.cluster, plan.run.cluster.node_names()[index]
     env = {
         "SEATRIAL_SSH_PORT": str(cluster.ssh_port),
@@ -116,7 +116,7 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
 
 
 def gpus_of(plan: DockerPlan, index: int) -> tuple[str, ...]:
-    """The GPUs of node number `index`, which no other node has."""
+    """Return the GPUs of node number `index`, which no other node has."""
     count = plan.run.cluster.gpus
     if plan.settings.gpus:
         return plan.settings.gpus[index]
@@ -132,7 +132,7 @@ def _vendor(plan: DockerPlan) -> str:
 
 
 def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
-    """The GPUs as the Engine API takes them."""
+    """Return the GPUs as the Engine API takes them."""
     if not gpus:
         return []
     if uses_cdi(plan):
@@ -141,7 +141,7 @@ def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
 
 
 def keys_archive(files: Mapping[str, str]) -> bytes:
-    """A tar archive for `/etc` of the run's keys and the entry point, readable for root alone."""
+    """Return a tar archive for `/etc` of the run's keys and the entry point, readable for root alone."""
     buffer = io.BytesIO()
     folder = KEYS.removeprefix("/etc/")
     with tarfile.open(fileobj=buffer, mode="w") as archive:

@@ -96,7 +96,7 @@ def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair
 
 
 def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
-    """The addresses of the nodes that run. Raises LaunchError if none does."""
+    """Return the addresses of the nodes that run. Raises LaunchError if none does."""
     containers = daemon.containers(plan.run.run_id)
     up = _running(containers)
     for container in containers:
@@ -106,7 +106,7 @@ def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, 
 
 
 def _running(containers: "Sequence[Container]") -> "list[Container]":
-    """The containers that run. Raises LaunchError if none does."""
+    """Return the containers that run. Raises LaunchError if none does."""
     up = [container for container in containers if container.status == "running"]
     if not up:
         raise LaunchError(join(why_ended(container) for container in containers[:3]))
@@ -145,20 +145,20 @@ def why_ended(container: "Container") -> Reason:
 
 
 def is_abandoned(run_id: str, labels: Labels) -> bool:
-    """Whether the run's process is gone, as far as its labels and this machine show."""
+    """Return whether the run's process is gone, as far as its labels and this machine show."""
     now = time.time()
     age_s, expires = now - _seconds(labels, MADE, now), _seconds(labels, EXPIRES, math.inf)
     return states.is_object_abandoned(KIND, run_id, labels.get(OWNER), age_s, expires)
 
 
 def _seconds(labels: Labels, name: str, otherwise: float) -> float:
-    """The time in a label, in seconds of the epoch."""
+    """Return the time in a label, in seconds of the epoch."""
     text = labels.get(name, "")
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 12 else otherwise
 
 
 def _is_of(folder: Path, settings: DockerPlatform) -> bool:
-    """Whether the folder is of a run on this Docker host, or of an unknown one."""
+    """Return whether the folder is of a run on this Docker host, or of an unknown one."""
     try:
         other = states.recall(folder).platform
     except InputError:
@@ -214,7 +214,7 @@ class Docker(RunsWithState[DockerState]):
         return testbed
 
     def _network(self, run_id: str) -> str | None:
-        """The run's own network in CIDR notation; None without one."""
+        """Return the run's own network in CIDR notation; None without one."""
         for network in self._daemon.networks(run_id):
             for entry in (network.attrs.get("IPAM") or {}).get("Config") or []:
                 with suppress(ValueError):
@@ -280,7 +280,7 @@ class Docker(RunsWithState[DockerState]):
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
+        """Return the leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
         every: list[Labels] = [container.labels for container in self._daemon.containers()]
         every += [network.attrs.get("Labels") or {} for network in self._daemon.networks()]
         labels_by_run = {labels[RUN_ID]: labels for labels in every if states.is_run_id(labels.get(RUN_ID, ""))}
@@ -300,13 +300,13 @@ class Docker(RunsWithState[DockerState]):
 
 
 def platform(cluster: "Cluster") -> Docker:
-    """The platform that the cluster file describes."""
+    """Return the platform that the cluster file describes."""
     assert isinstance(cluster.platform, DockerPlatform)
     return Docker(cluster, cluster.platform)
 
 
 def _log_of(container: "Container") -> str:
-    """The end of the container's log."""
+    """Return the end of the container's log."""
     chunks, size = [], 0
     with suppress(GoneError), asked(f"logs of {container.name}"):
         for chunk in container.logs(stream=True, follow=False, tail=100_000):

@@ -37,7 +37,7 @@ class RuntimeUnseenError(LaunchError):
 
 
 def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
-    """The error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
+    """Return the error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
     own_words: str | None = None
     with suppress(ValueError, TypeError, AttributeError, KeyError):
         own_words = short(json.loads(error.body)["message"])
@@ -67,7 +67,7 @@ def short(error: object) -> str:
 
 
 def connect(context: str | None) -> Any:
-    """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
+    """Return the API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
     from kubernetes import client, config
 
     kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"  # the library read the variable at its import
@@ -131,7 +131,7 @@ def _require_plugin(kubeconfig: str, context: str | None) -> bool:
 
 
 def _lacking(kubeconfig: str, context: str | None) -> Reason:
-    """The reason for a kubeconfig without the context, with the contexts it has."""
+    """Return the reason for a kubeconfig without the context, with the contexts it has."""
     from kubernetes import config
 
     try:
@@ -161,7 +161,10 @@ class Discovery:
         return DynamicClient(self._client, discoverer=lambda client, cache_file: None)
 
     def resource(self, kind: Kind) -> Any | None:
-        """The library's resource of a kind; None if the cluster does not know it. Raises the library's errors."""
+        """Return the library's resource of a kind; None if the cluster does not know it.
+
+        Raises the library's errors.
+        """
         from kubernetes.dynamic.resource import Resource
 
         entry = self._kinds(kind.api_version).get(kind.kind)
@@ -179,13 +182,13 @@ class Discovery:
         )
 
     def versions(self, kind: Kind) -> list[str]:
-        """The versions in which the cluster serves a kind, such as batch/v1."""
+        """Return the versions in which the cluster serves a kind, such as batch/v1."""
         group, _, _ = kind.api_version.rpartition("/")
         served = (self._get(f"/apis/{group}") or {}).get("versions", ()) if group else ()
         return [each["groupVersion"] for each in served if kind.kind in self._kinds(each["groupVersion"])]
 
     def _kinds(self, api_version: str) -> dict[str, Object]:
-        """The kinds in one version of a group. What is missing is looked up again the next time."""
+        """Return the kinds in one version of a group. What is missing is looked up again the next time."""
         if api_version not in self._served:
             listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
             if listed is None:
@@ -298,13 +301,13 @@ class Api:
             return next(iter(listing["items"]), None)
 
     def list_everywhere(self, kind: Kind) -> list[Object]:
-        """The objects of all namespaces."""
+        """Return the objects of all namespaces."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind} in all namespaces"):
             return list(plain(resource.get(**LIMIT))["items"])
 
     def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
-        """The objects that the label selector finds."""
+        """Return the objects that the label selector finds."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             scope = {"namespace": self.namespace} if resource.namespaced else {}
@@ -312,7 +315,7 @@ class Api:
             return list(plain(listing)["items"])
 
     def version(self) -> str:
-        """The API server's version. Raises MissingError or LaunchError where it cannot be reached."""
+        """Return the API server's version. Raises MissingError or LaunchError where it cannot be reached."""
         with self.explained("ask for the version"):
             from kubernetes import client
 
@@ -332,7 +335,7 @@ class Api:
             raise UnknownKindError(Reason.of("kind-unknown", problem=problem, install=install)) from error
 
     def may(self, verb: str, right: Permission) -> bool:
-        """Whether the current user has one verb of a right."""
+        """Return whether the current user has one verb of a right."""
         from kubernetes import client
 
         resource, _, sub = right.resource.partition("/")
@@ -351,7 +354,7 @@ class Api:
             return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)
 
     def log_end(self, pod: str) -> str:
-        """The last lines of a pod's log, on one line; empty without a log."""
+        """Return the last lines of a pod's log, on one line; empty without a log."""
         from kubernetes import client
 
         with suppress(Exception):  # it only adds to another error
@@ -361,7 +364,7 @@ class Api:
         return ""
 
     def log_tail(self, pod: str, container: str, timeout_s: float) -> bytes:
-        """The end of a container's log, each line with its time."""
+        """Return the end of a container's log, each line with its time."""
         from kubernetes import client
 
         core = client.CoreV1Api(self.client)

@@ -56,7 +56,7 @@ class Watches:
         threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
 
     def next(self, timeout_s: float) -> WatchEvent | None:
-        """The next event; None on a timeout. Raises MissingError if something may not be watched."""
+        """Return the next event; None on a timeout. Raises MissingError if something may not be watched."""
         try:
             change = self._changes.get(timeout=max(timeout_s, 0.001))
         except queue.Empty:
@@ -169,7 +169,7 @@ class BringUp:
             raise LaunchError(queued.reason)
 
     def _queued(self) -> Queued | None:
-        """The state of the Workload in Kueue; None without a queue."""
+        """Return the state of the Workload in Kueue; None without a queue."""
         if not self._plan.settings.queue:
             return None
         if self._seen.workload:

@@ -59,7 +59,7 @@ ContainerFragment = Annotated[Fragment, _checked("V1Container", _OWN_CONTAINER)]
 
 
 def _problems(value: object, model: str, where: str) -> Iterator[str]:
-    """What `value` has that the model of Kubernetes' client does not; models are named as in its `openapi_types`."""
+    """Yield what `value` has that the model of Kubernetes' client lacks; models are named as in its `openapi_types`."""
     if in_list := _LIST.fullmatch(model):
         if not isinstance(value, list):
             yield f"{where} must be a list"
@@ -93,7 +93,7 @@ def _problems_of_object(value: object, kind: str, where: str) -> Iterator[str]:
 
 
 def merged(base: Fragment, fragment: Fragment) -> Fragment:
-    """`base` with the fragment: maps are merged, lists appended, other values replaced."""
+    """Merge the fragment into `base`: maps are merged, lists appended, other values replaced."""
     result = dict(base)
     for key, value in fragment.items():
         there = result.get(key)
@@ -107,7 +107,7 @@ def merged(base: Fragment, fragment: Fragment) -> Fragment:
 
 
 def text(pattern: str, legal: str) -> AfterValidator:
-    """A text of that pattern; `legal` ends the sentence "VALUE is no ..."."""
+    """Return a text of that pattern; `legal` ends the sentence "VALUE is no ..."."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -210,7 +210,7 @@ Volumes = Annotated[tuple[Volume, ...], AfterValidator(_one_each)]
 
 
 def _as_text(value: object) -> object:
-    """A count of devices is written as a number."""
+    """Convert a count of devices, written as a number, to text."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 

@@ -111,7 +111,7 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[Reason]:
 
 
 def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
-    """Whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
+    """Return whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
     labels = node_selector(cluster, settings)
     chosen = [node for node in nodes if _is_meant(node, labels, settings)]
     names_by_lack: dict[Reason, list[str]] = {}
@@ -195,7 +195,7 @@ def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
 
 
 def _missing(where: str, problem: str, step: str, api: Api | None = None) -> Reason:
-    """The reason for what does not exist; with `api`, the step is one of kubectl in its namespace."""
+    """Return the reason for what does not exist; with `api`, the step is one of kubectl in its namespace."""
     kubectl = f"kubectl -n {api.namespace} " if api else ""
     return Reason.of("kubernetes-object-missing", where=where, problem=problem, step=kubectl + step)
 
@@ -261,7 +261,7 @@ def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Itera
 
 
 def _binds_late(api: Api, claim: Object) -> bool:
-    """Whether the claim gets its volume with the first pod, or may."""
+    """Return whether the claim gets its volume with the first pod, or may."""
     with suppress(SeatrialError):
         name = claim["spec"].get("storageClassName") or ""
         storage_class = api.find(Kind("storage.k8s.io/v1", "StorageClass"), name)
@@ -278,7 +278,7 @@ def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -
 
 
 def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Whether the registry has a prebuilt image for the nodes' architecture."""
+    """Yield whether the registry has a prebuilt image for the nodes' architecture."""
     from seatrial.builders.registry import look_up
 
     if not isinstance(cluster.image, Prebuilt) or settings.image_pull_policy == "Never":
@@ -292,7 +292,7 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
 
 
 def qualify_rights(cluster: "Cluster") -> list[Permission]:
-    """The rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants exactly these."""
+    """Return the rights besides that `qualify` needs; deployments/kubernetes/qualify.yaml grants exactly these."""
     if cluster.qualify is None:
         return []
     verbs = ("list",) if cluster.qualify.dry_run else ("list", "patch")
@@ -306,7 +306,7 @@ def qualify_rights(cluster: "Cluster") -> list[Permission]:
 
 
 def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:
-    """Every right that a run needs with this launcher on such machines."""
+    """Return every right that a run needs with this launcher on such machines."""
     group = launcher.kind.api_version.rpartition("/")[0]
     plural = f"{launcher.kind.kind.lower()}s"
     needed = [

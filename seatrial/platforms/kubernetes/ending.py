@@ -154,7 +154,7 @@ def _blameless_reason(
     *,
     node_is_well: bool,
 ) -> Reason | None:
-    """As `blameless_reason`; `others` are what is left of the run's pods. Pure."""
+    """Explain a lost pod as `blameless_reason` does; `others` are the remaining pods of the run. Pure."""
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return Reason.of("deadline-exceeded", deadline=deadline)
     if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
@@ -195,7 +195,7 @@ def _condition(manifest: Object | None, kind: str, reason: str | None = None) ->
 
 
 def _is_well(api: Api, node: str) -> bool:
-    """Whether the node is Ready; also true without the right to list nodes, so that none is blamed."""
+    """Return whether the node is Ready; also true without the right to list nodes, so that none is blamed."""
     try:
         return health(api).get(node, "it is gone") is None
     except MissingError:
@@ -203,7 +203,7 @@ def _is_well(api: Api, node: str) -> bool:
 
 
 def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str) -> list[Leftover]:
-    """The leftovers of abandoned runs. `name` is that of the state folders (`states.root_folder`).
+    """Return the leftovers of abandoned runs. `name` is that of the state folders (`states.root_folder`).
 
     Raises SeatrialError where objects that every run makes cannot be listed.
     """
@@ -245,7 +245,7 @@ def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
 
 
 def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
-    """Whether it is of a run on this cluster, in this namespace."""
+    """Return whether it is of a run on this cluster, in this namespace."""
     try:
         other = states.recall(folder).platform
     except InputError:
@@ -257,19 +257,19 @@ def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
 
 
 def own_pod(api: Api, context: str | None) -> str | None:
-    """The pod that this process runs in, if it is in the namespace of the nodes."""
+    """Return the pod that this process runs in, if it is in the namespace of the nodes."""
     name = socket.gethostname()
     in_cluster = not context and "KUBERNETES_SERVICE_HOST" in os.environ
     return name if in_cluster and name in phases(api) else None
 
 
 def phases(api: Api) -> dict[str, str]:
-    """The phases of the namespace's pods: Pending, Running, Succeeded, Failed, Unknown."""
+    """Return the phases of the namespace's pods: Pending, Running, Succeeded, Failed, Unknown."""
     return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown") for pod in api.list(POD)}
 
 
 def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
-    """Whether the process of the run that made the object is gone, as far as the object and this machine show."""
+    """Return whether the process of the object's run is gone, as far as the object and this machine show."""
     annotations = manifest["metadata"].get("annotations") or {}
     try:
         expires = datetime.fromisoformat(annotations[EXPIRES]).timestamp()
@@ -279,6 +279,6 @@ def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
 
 
 def age_s(manifest: Object) -> float:
-    """Seconds since the object was created."""
+    """Return seconds since the object was created."""
     made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - made).total_seconds()

@@ -43,7 +43,7 @@ class _Stream:
         self.close()
 
     def close(self) -> None:
-        """Say that no more is sent, and wait for the other side to end: its thread breaks on a socket closed unread."""
+        """Shut down sending, and wait for the other side to end: its thread breaks if unread data is left."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
             self._socket.settimeout(_FAREWELL_S)
@@ -56,7 +56,10 @@ class _Stream:
 
 
 def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
-    """A stream to `port` of `pod`. Raises OSError where the cluster is to blame, LaunchError where the way to it is."""
+    """Return a stream to `port` of `pod`.
+
+    Raises OSError where the cluster is to blame, LaunchError where the way to it is.
+    """
     forward = _open(api, pod, port, timeout_s)
     stream = _Stream(forward, port)
     try:
@@ -114,7 +117,7 @@ def _ending(api: Api, pod: str) -> Reason | None:
 
 @contextmanager
 def _handshakes_within(timeout_s: float) -> Iterator[None]:
-    """The library gives a WebSocket's handshake no limit, and no way to ask for one."""
+    """Limit the time of a WebSocket's handshake within the context; the library has no option for it."""
     _limit_handshakes()
     before = _limit_s.set(timeout_s)
     try:

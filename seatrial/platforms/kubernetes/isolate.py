@@ -48,7 +48,7 @@ class Cordon:
         return node_object
 
     def patch(self, node: Object, spec: Object) -> None:
-        """Refused where somebody has changed the node meanwhile: a list of taints is replaced as a whole."""
+        """Change the node unless somebody else has meanwhile: its list of taints is replaced as a whole."""
         metadata = node["metadata"]
         with self._api.explained(f"patch Node {metadata['name']}"):
             patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}
@@ -60,6 +60,6 @@ def taints_of(node: Object) -> list[Object]:
 
 
 def isolator(cluster: "Cluster") -> Cordon:
-    """The isolation of nodes of that cluster."""
+    """Return the isolation of nodes of that cluster."""
     assert isinstance(cluster.platform, KubernetesPlatform)
     return Cordon(cluster.platform, Api(cluster.platform))

@@ -25,12 +25,15 @@ class Launcher(Protocol):
 
 
 def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
-    """The object that makes the pods, with the run's name, labels and queue."""
+    """Return the object that makes the pods, with the run's name, labels and queue."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": plan.parent_metadata(), "spec": spec}
 
 
 def failed(parent: Object) -> str | None:
-    """The message of an object's condition Failed, which the objects of all launchers here have; None without."""
+    """Return the message of an object's condition Failed, which the objects of all launchers here have.
+
+    None without.
+    """
     if condition := holding(parent, "Failed"):
         return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
     return None
@@ -49,7 +52,7 @@ class Job:
 
 
 def job_spec(plan: KubernetesPlan) -> Object:
-    """The spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
+    """Return the spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
     return {
         "completionMode": "Indexed",
         "completions": plan.node_count,
@@ -122,7 +125,7 @@ class TrainJob:
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
-    """The operator ends a run at its deadline and removes its pods."""
+    """Have the operator end a run at its deadline and remove its pods."""
     return {
         "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at
         "activeDeadlineSeconds": plan.deadline_s,
@@ -132,7 +135,7 @@ def run_policy(plan: KubernetesPlan) -> Object:
 
 
 def replicas(count: int, template: Object) -> Object:
-    """One entry of the replica specs; the operator sets the pods' restart policy from the entry's."""
+    """Return one entry of the replica specs; the operator sets the pods' restart policy from the entry's."""
     spec = {key: value for key, value in template["spec"].items() if key != "restartPolicy"}
     return {"replicas": count, "restartPolicy": "Never", "template": {**template, "spec": spec}}
 
@@ -225,7 +228,7 @@ _LAUNCHERS: dict[str, Launcher] = {  # what makes others first: it would make th
 
 
 def launcher_for(name: str) -> Launcher:
-    """The launcher of that name."""
+    """Return the launcher of that name."""
     return _LAUNCHERS[name]
 
 
@@ -235,14 +238,17 @@ def launchers() -> list[Launcher]:
 
 
 def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
-    """Secret, Service, claims and what the launcher submits; the last one owns the others. `keys` by file name."""
+    """Return Secret, Service, claims and what the launcher submits; the last one owns the others.
+
+    `keys` by file name.
+    """
     launcher = launcher_for(plan.settings.launcher)
     services = [service(plan)] if launcher.service else []
     return [secret(plan, keys), *services, *claims(plan), *launcher.objects(plan)]
 
 
 def claims(plan: KubernetesPlan) -> list[Object]:
-    """The claims of the machine family: a domain of NVLinks between nodes, their RDMA interfaces."""
+    """Return the claims of the machine family: a domain of NVLinks between nodes, their RDMA interfaces."""
     profile = plan.settings.profile
     made: list[Object] = []
     if profile.compute_domain:
@@ -274,12 +280,12 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:
-    """Whether every run with this launcher makes such objects; other kinds may be unknown, or forbidden."""
+    """Return whether every run with this launcher makes such objects; the cluster may lack or forbid other kinds."""
     return kind in (launcher.kind, *_ALWAYS)
 
 
 def kind_of(manifest: Object) -> Kind:
-    """The kind of an object, with what to install where the cluster does not know it."""
+    """Return the kind of an object, with what to install where the cluster does not know it."""
     for kind in kinds():
         if (kind.api_version, kind.kind) == (manifest["apiVersion"], manifest["kind"]):
             return kind
@@ -287,7 +293,7 @@ def kind_of(manifest: Object) -> Kind:
 
 
 def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
-    """The run's own keys."""
+    """Return the run's own keys."""
     data = {name: base64.b64encode(text.encode()).decode() for name, text in keys.items()}
     metadata = plan.metadata()
     if plan.pod:
@@ -296,7 +302,7 @@ def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
 
 
 def service(plan: KubernetesPlan) -> Object:
-    """A headless Service, which gives every pod a name before it is ready."""
+    """Return a headless Service, which gives every pod a name before it is ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -89,7 +89,7 @@ class Machine:
 
     @property
     def network_annotations(self) -> dict[str, str]:
-        """GKE's: which networks the pod's interfaces are on."""
+        """GKE's annotations: which networks the pod's interfaces are on."""
         if not self.networks:
             return {}
         interfaces = [{"interfaceName": name, "network": network} for name, network in self.networks]
@@ -102,7 +102,7 @@ class Machine:
 
 
 def machine(name: str) -> Machine:
-    """The profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
+    """Return the profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
     return _MACHINES[name]
 
 

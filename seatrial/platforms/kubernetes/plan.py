@@ -65,7 +65,7 @@ class KubernetesPlan:
         return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
 
     def metadata(self, **more: Any) -> Object:
-        """The metadata of an object of the run."""
+        """Return the metadata of an object of the run."""
         lives = timedelta(seconds=self.settings.queue_timeout_s + self.deadline_s)
         expires = (self.made + lives).isoformat(timespec="seconds") if self.made else "<submission and its timeouts>"
         return {
@@ -77,14 +77,20 @@ class KubernetesPlan:
         }
 
     def parent_metadata(self) -> Object:
-        """The metadata of what is submitted: Kueue reads queue and priority there, else the pods' priority class."""
+        """Return the metadata of what is submitted: Kueue reads queue and priority there.
+
+        Without Kueue, pods have the priority class.
+        """
         queue_labels = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
         kueue = {f"kueue.x-k8s.io/{label}": value for label, value in queue_labels.items() if value}
         return self.metadata(labels={**self.settings.labels, **self.labels, **kueue})
 
 
 def plan(run: Run, owner: str | None = None, pod: str | None = None) -> KubernetesPlan:
-    """The plan of a run; with an `owner`, of one that is submitted now. Raises InputError where names get too long."""
+    """Return the plan of a run; with an `owner`, of one that is submitted now.
+
+    Raises InputError where names get too long.
+    """
     settings = run.cluster.platform
     assert isinstance(settings, KubernetesPlatform)
     made = KubernetesPlan(run, settings, owner, datetime.now(UTC), pod) if owner else KubernetesPlan(run, settings)
@@ -94,17 +100,20 @@ def plan(run: Run, owner: str | None = None, pod: str | None = None) -> Kubernet
 
 
 def selector(run_id: str | None = None) -> str:
-    """The label selector of a run's objects; of all runs when None."""
+    """Return the label selector of a run's objects; of all runs when None."""
     return f"{RUN_ID}={run_id}" if run_id else f"app.kubernetes.io/managed-by=seatrial,{RUN_ID}"
 
 
 def conditions(manifest: Object | None) -> dict[str, Object]:
-    """The conditions of an object, by type; some controllers write entries of another form, which are left out."""
+    """Return the conditions of an object, by type.
+
+    Some controllers write entries of another form, which are left out.
+    """
     entries = (manifest or {}).get("status", {}).get("conditions", ())
     return {each["type"]: each for each in entries if "type" in each}
 
 
 def holding(manifest: Object | None, kind: str) -> Object | None:
-    """The condition of that type, where it is True."""
+    """Return the condition of that type, where it is True."""
     condition = conditions(manifest).get(kind, {})
     return condition if condition.get("status") == "True" else None

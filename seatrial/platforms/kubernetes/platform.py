@@ -100,7 +100,7 @@ def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: flo
 
 
 def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
-    """The logs to read: coordinator.log of the head, worker-NAME.log of the others, and sidecars. Pure."""
+    """Return the logs to read: coordinator.log of the head, worker-NAME.log of the others, and sidecars. Pure."""
     nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE_ROLE]
     others = [pod for pod in pods if pod not in nodes]  # what an operator runs besides: the MPI operator's launcher
     called = [f"worker-{name}" for name in names(nodes)]
@@ -135,7 +135,7 @@ def _state(state: Object) -> str:
 
 
 def events_text(events: Iterable[Object], name: str) -> str:
-    """The events of objects whose name contains `name`, one line each, the oldest first. Pure."""
+    """Return the events of objects whose name contains `name`, one line each, the oldest first. Pure."""
     own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
     lines = []
     for event in sorted(own, key=_time)[-_MAX_EVENTS:]:
@@ -156,12 +156,12 @@ def _time(event: Object) -> str:
 
 
 def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """The topology of a node, as a sort key."""
+    """Return the topology of a node, as a sort key."""
     return tuple(labels.get(level, "") for level in LEVELS)
 
 
 def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
-    """The nodes of each zone, block and so on, by its name: the values of the labels from the widest level on."""
+    """Return the nodes of each zone, block and so on; its name is the values of the labels from the widest level on."""
     members = defaultdict[str, set[str]](set)
     for node, labels in labels_by_node.items():
         for end, level in enumerate(LEVELS[:-1], start=1):  # without hostnames
@@ -171,21 +171,24 @@ def topology_groups(labels_by_node: Mapping[str, Mapping[str, str]]) -> dict[str
 
 
 def ordered(pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]) -> list[Object]:
-    """The pods in the order of the hostfile, the head first."""
+    """Return the pods in the order of the hostfile, the head first."""
     return sorted(
         pods, key=lambda pod: (topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})), _index(pod))
     )
 
 
 def names(pods: Sequence[Object]) -> list[str]:
-    """The names of nodes as in Kubernetes, as people cordon them; pods that share a node are named as the pod."""
+    """Return the names of nodes as in Kubernetes, as people cordon them.
+
+    Pods that share a node are named as the pod.
+    """
     hosts = [pod["spec"].get("nodeName") for pod in pods]
     shared = None in hosts or len(set(hosts)) < len(hosts)
     return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
 
 
 def address(pod: Object, *, by_name: bool) -> str:
-    """The address of a pod for its peers: its IP address, or its name in the cluster's DNS."""
+    """Return the address of a pod for its peers: its IP address, or its name in the cluster's DNS."""
     if not by_name:
         return str(pod["status"]["podIP"])
     host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
@@ -195,7 +198,7 @@ def address(pod: Object, *, by_name: bool) -> str:
 
 
 def _index(pod: Object) -> tuple[bool, int]:
-    """The index in a Job, or of a Kubeflow replica: the master, then the workers."""
+    """Return the index in a Job, or of a Kubeflow replica: the master, then the workers."""
     labels = pod["metadata"].get("labels", {})
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"
     in_job = labels.get("batch.kubernetes.io/job-completion-index")
@@ -241,7 +244,7 @@ class Kubernetes:
         return self._testbed(planned, pods, host_key.public, logging.WARNING)
 
     def _submit(self, parent: Object) -> Object:
-        """Make what owns the others. The Trainer's webhook may not have seen the runtime yet, made a moment before."""
+        """Make the object that owns the others; retry if the Trainer's webhook has not seen the new runtime yet."""
         for _ in range(_TRIES):
             with suppress(RuntimeUnseenError):
                 return self._api.create(parent)
@@ -268,7 +271,7 @@ class Kubernetes:
         return replace(self._testbed_of(planned, reached, host_key), groups=groups)
 
     def _testbed_of(self, planned: KubernetesPlan, reached: Mapping[str, tuple[str, str]], host_key: str) -> Testbed:
-        """The testbed of nodes whose pods and addresses are `reached`."""
+        """Return the testbed of nodes whose pods and addresses are `reached`."""
         cluster = planned.run.cluster
         nodes = tuple(node_of(cluster, name, address, host_key) for name, (_, address) in reached.items())
         pod_of = {name: pod for name, (pod, _) in reached.items()}
@@ -292,7 +295,7 @@ class Kubernetes:
         )
 
     def _node_labels(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
-        """The labels of every node; without the right to look, hosts stay in the order of the pods."""
+        """Return the labels of every node; without the right to look, hosts stay in the order of the pods."""
         try:
             return {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self._api.list(NODE)}
         except SeatrialError as error:
@@ -341,7 +344,7 @@ class Kubernetes:
 
 
 def platform(cluster: "Cluster") -> Kubernetes:
-    """The platform that the cluster file describes. Raises InputError where its parts do not fit together."""
+    """Return the platform that the cluster file describes. Raises InputError where its parts do not fit together."""
     assert isinstance(cluster.platform, KubernetesPlatform)
     for where, problem in _problems(cluster, cluster.platform):
         raise InputError(f"{where}: {problem}")

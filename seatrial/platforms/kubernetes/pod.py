@@ -37,7 +37,10 @@ _UNLIMITED = {f"gke-gcsfuse/{what}-limit": "0" for what in ("cpu", "memory", "ep
 
 
 def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
-    """The template of every node's pod. `container` is the name that the launcher wants its container to have."""
+    """Return the template of every node's pod.
+
+    `container` is the name that the launcher wants its container to have.
+    """
     settings, profile = plan.settings, plan.settings.profile
     annotations = {
         "kubectl.kubernetes.io/default-container": container,
@@ -134,13 +137,13 @@ def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
 
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """The claims that `claims` of the launchers makes templates of."""
+    """Return the claims that `claims` of the launchers makes templates of."""
     names = [name for name, needed in ((CHANNEL, profile.compute_domain), (RDMA, profile.rdma_claims)) if needed]
     return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
 
 
 def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """The variables of a node; the cluster file's win over the machine family's."""
+    """Return the variables of a node; the cluster file's win over the machine family's."""
     values = {
         "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
         "SEATRIAL_MAX_SECONDS": str(plan.deadline_s),
@@ -160,7 +163,7 @@ def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
 
 
 def _affinity(plan: KubernetesPlan) -> Object:
-    """One pod per node, on the nodes that were asked for."""
+    """Return one pod per node, on the nodes that were asked for."""
     apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE_ROLE}}, "topologyKey": _HOSTNAME}
     affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     requirements = [
@@ -175,7 +178,7 @@ def _affinity(plan: KubernetesPlan) -> Object:
 
 
 def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """The architecture of the nodes by the machine family or the hardware; None for amd64."""
+    """Return the architecture of the nodes by the machine family or the hardware; None for amd64."""
     profile = machine(settings.machine)
     if profile.accelerator:
         return profile.arch
@@ -183,14 +186,14 @@ def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | Non
 
 
 def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
-    """The labels that nodes must have."""
+    """Return the labels that nodes must have."""
     arch = _architecture(cluster, settings)
     selected = {"kubernetes.io/arch": arch} if arch else {}
     return {**selected, **machine(settings.machine).node_selector, **settings.node_selector}
 
 
 def is_tolerated(taint: Object, tolerated: Iterable[Object]) -> bool:
-    """Whether a pod with these tolerations may be on a node with the taint."""
+    """Return whether a pod with these tolerations may be on a node with the taint."""
     return any(_tolerates(one, taint) for one in tolerated)
 
 
@@ -201,7 +204,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object]:
-    """The taints that the pods tolerate."""
+    """Return the taints that the pods tolerate."""
     arch = _architecture(cluster, settings) or "amd64"
     # GKE and others taint their arm64 nodes.
     other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
@@ -210,18 +213,18 @@ def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object
 
 
 def limits(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
-    """The limits of a node's container, which are its requests as well: GPUs, and what the cluster file asks for."""
+    """Return the limits of a node's container, which are its requests too: GPUs, and those of the cluster file."""
     gpus = {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {}
     return {**gpus, **{name: str(quantity) for name, quantity in settings.resources.items()}}
 
 
 def is_fabric(resource: str) -> bool:
-    """Whether a resource is, by its name, a device that nodes reach each other by."""
+    """Return whether a resource is, by its name, a device that nodes reach each other by."""
     return "/" in resource and bool(_FABRIC_WORDS & set(re.split(r"[^a-z0-9]+", resource.lower())))
 
 
 def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform) -> Reason | None:
-    """The devices of the fabric that `nodes` offer and a run of GPUs does without; None where it lacks none.
+    """Return the fabric's devices that `nodes` offer and a run of GPUs does not request; None if there are none.
 
     Google's machines have their RDMA by networks or claims of the machine family.
     """
@@ -239,7 +242,7 @@ def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: Kuberne
 
 
 def volume_sources(volumes: Iterable[Volume], *, host_network: bool) -> list[Object]:
-    """The pod's volumes."""
+    """Return the pod's volumes."""
     return [{"name": f"volume-{i}", **_source(volume, host_network)} for i, volume in enumerate(volumes)]
 
 

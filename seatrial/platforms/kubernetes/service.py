@@ -75,14 +75,14 @@ class KubernetesService:
         return ServiceNode(name, state, group, why, is_ours=TAINT in keys, has_failed=has_failed and state == "gated")
 
     def _refuses(self, node: Object) -> bool:
-        """Whether a taint keeps pods away that is neither ours nor the gate's, and that tests do not tolerate."""
+        """Return whether a taint that is neither seatrial's nor the gate's keeps pods away, tests among them."""
         known = {self._gate, TAINT}
         others = [t for t in taints_of(node) if t["key"] not in known and t["effect"] != "PreferNoSchedule"]
         tolerated = tolerations(self._cluster, self._settings)
         return any(not is_tolerated(taint, tolerated) for taint in others)
 
     def _users(self) -> dict[str, str]:
-        """The pod that has each node or waits for it: with GPUs one that asks for any, else any that is no daemon."""
+        """Return the pod that has each node or waits for it: with GPUs one that asks for any, else any but daemons."""
         users: dict[str, str] = {}
         for pod in self._api.list_everywhere(POD):
             metadata, status = pod["metadata"], pod.get("status") or {}
@@ -94,7 +94,7 @@ class KubernetesService:
         return users
 
     def _counts(self, pod: Object) -> bool:
-        """Whether the pod makes a node busy."""
+        """Return whether the pod makes a node busy."""
         if self._cluster.gpus:
             return any(_asks_for(each, gpu_resource(self._cluster)) for each in pod["spec"].get("containers", ()))
         owners = pod["metadata"].get("ownerReferences") or []
@@ -151,13 +151,13 @@ class KubernetesService:
 
 
 def leaf(labels: dict[str, str]) -> str:
-    """The narrowest level of the topology above the node itself; empty where it has none."""
+    """Return the narrowest level of the topology above the node itself; empty where it has none."""
     levels = [labels[level] for level in LEVELS if level != _HOSTNAME and labels.get(level)]
     return levels[-1] if levels else ""
 
 
 def _keys(node: Object) -> set[str]:
-    """The keys of the node's taints."""
+    """Return the keys of the node's taints."""
     return {taint["key"] for taint in taints_of(node)}
 
 
@@ -167,6 +167,6 @@ def _asks_for(container: Object, resource: str) -> bool:
 
 
 def service(cluster: Cluster) -> KubernetesService:
-    """The scheduler of that cluster."""
+    """Return the scheduler of that cluster."""
     assert isinstance(cluster.platform, KubernetesPlatform)
     return KubernetesService(cluster, cluster.platform, cluster.qualify or Qualify())

@@ -102,7 +102,7 @@ class Queued:
 
 
 def is_of(workload: Object, uid: str) -> bool:
-    """Whether it is the Workload of the object with that uid, by its label, which may be missing, or its owner."""
+    """Return whether it is the Workload of the object with that uid, by its label, if it has one, or its owner."""
     metadata = workload["metadata"]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences", ())}
     return uid in owners or metadata.get("labels", {}).get(JOB_UID) == uid
@@ -150,7 +150,7 @@ def _unreserved(condition: Object) -> Queued:
 
 
 def _is_lost(of_pod_set: str) -> bool:
-    """Whether the message about a pod set, or about the whole Workload, leaves no flavor to wait for."""
+    """Return whether the message about a pod set, or about the whole Workload, leaves no flavor to wait for."""
     if _LOST.search(of_pod_set) or _CLAIMS_REFUSED.search(of_pod_set):
         return True
     lost = _lost_flavors(of_pod_set)
@@ -172,7 +172,10 @@ def _pending_checks(status: Object) -> Reason:
 
 
 def unmanaged(kind: str, priority: str | None) -> Queued:
-    """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
+    """Return the state of a run for which Kueue makes no Workload.
+
+    It makes one at once if it manages such objects at all, and knows the class of its priority.
+    """
     asked = f"is its integration with {kind} on, is the namespace managed"
     asked += f", is there a {priority}?" if priority else "?"
     return Queued(Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}", asked=asked), hopeless=True)
@@ -251,23 +254,23 @@ class SeenObjects:
             self.unmounted[event["involvedObject"]["name"]] = one_line(event.get("message"))
 
     def _needs_no_pods(self) -> bool:
-        """Whether it has some, or Kueue keeps it waiting."""
+        """Return whether it has some, or Kueue keeps it waiting."""
         return bool(self.pods or (self.workload and waits_for(self.workload)))
 
 
 def ready(pods: Iterable[Object]) -> list[Object]:
-    """The pods whose sshd answers, and that are here to stay."""
+    """Return the pods whose sshd answers, and that are here to stay."""
     return [pod for pod in pods if holding(pod, "Ready") and not _leaving(pod)]
 
 
 def is_up(pod: Object) -> bool:
-    """Whether people can log in: it runs and has an address, though its sshd need not answer yet."""
+    """Return whether people can log in: it runs and has an address, though its sshd need not answer yet."""
     status = pod.get("status", {})
     return bool(status.get("phase") == "Running" and status.get("podIP"))
 
 
 def placed(pods: Iterable[Object]) -> list[Object]:
-    """The pods that have a node, and are here to stay."""
+    """Return the pods that have a node, and are here to stay."""
     return [pod for pod in pods if pod["spec"].get("nodeName") and not _leaving(pod)]
 
 
@@ -352,7 +355,7 @@ def _pod_problem(pod: Object) -> Reason | None:
 def describe_progress(
     pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
 ) -> Reason:
-    """The progress in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
+    """Return the progress in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason

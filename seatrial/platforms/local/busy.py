@@ -45,7 +45,7 @@ def end_job(cluster: str, job: str) -> None:
 
 
 def runs_on(cluster: str, nodes: Sequence[str]) -> list[str]:
-    """The runs of this user that have taken one of the nodes."""
+    """Return the runs of this user that have taken one of the nodes."""
     found = []
     for folder in states.folders("local"):
         try:
@@ -58,7 +58,7 @@ def runs_on(cluster: str, nodes: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Change the stage as a person asks; see the module."""
+    """Change the stage as the command line says; see the module."""
     match list(arguments):
         case [cluster, "job", name, *nodes] if nodes:
             for run_id in start_job(cluster, name, nodes):

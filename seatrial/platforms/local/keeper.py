@@ -69,7 +69,7 @@ def _serve(server: socket.socket) -> None:
 
 
 def _dial(client: socket.socket) -> None:
-    """One request: "ADDRESS PORT TIMEOUT_S". The answer is the connected socket, or the errno as text."""
+    """Serve one request: "ADDRESS PORT TIMEOUT_S". The answer is the connected socket, or the errno as text."""
     with client, contextlib.suppress(OSError, ValueError):
         address, port, timeout_s = client.recv(256).decode().split()
         try:

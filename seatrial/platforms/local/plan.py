@@ -39,7 +39,7 @@ class LocalPlan:
     nodes: tuple[LocalNode, ...]
 
     def waiting(self, cluster: Cluster) -> dict[Path, str]:
-        """The FIFOs at which faults wait for a check, with its name: of nodes, and of the switch."""
+        """Return the FIFOs at which faults wait for a check, with its name: of nodes, and of the switch."""
         folders = {node.name: node.folder for node in self.nodes}
         fifos: dict[Path, str] = {}
         for fault in cluster.faults:
@@ -76,7 +76,7 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
 
 
 def network_batch(plan: LocalPlan, cluster: Cluster) -> str:
-    """The bridge and one veth pair per node, for `ip -batch`, run inside the switch's namespace."""
+    """Return the bridge and one veth pair per node, for `ip -batch`, run inside the switch's namespace."""
     lines = [
         "link set lo up",
         f"link add {BRIDGE} type bridge",
@@ -126,7 +126,7 @@ def switch_script(plan: LocalPlan, cluster: Cluster) -> str:
 
 
 def _switches(cluster: Cluster) -> list[tuple[int, SwitchFault]]:
-    """The faults of switches, each with its number among all faults."""
+    """Return the faults of switches, each with its number among all faults."""
     return [(i, fault) for i, fault in enumerate(cluster.faults, start=1) if isinstance(fault, SwitchFault)]
 
 
@@ -190,7 +190,7 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
 
 
 def interface_batch(node: LocalNode) -> str:
-    """The node's own end of the network, for `ip -batch` on the node."""
+    """Return the node's own end of the network, for `ip -batch` on the node."""
     return f"""\
 link set lo up
 link set eth0 address {_mac(node)}
@@ -200,7 +200,7 @@ link set eth0 up
 
 
 def neighbour_batch(plan: LocalPlan) -> str:
-    """Every node's link address, for `ip -batch` on each node.
+    """Return every node's link address, for `ip -batch` on each node.
 
     The kernel has one neighbour table for all namespaces, of 1,024 entries (gc_thresh3) unless they are permanent:
     with 64 nodes it would be full, and "no route to host" the answer.
@@ -209,12 +209,12 @@ def neighbour_batch(plan: LocalPlan) -> str:
 
 
 def _mac(node: LocalNode) -> str:
-    """A locally administered address, different for each node."""
+    """Return a locally administered address, different for each node."""
     return f"02:00:00:00:{node.index >> 8:02x}:{node.index & 255:02x}"
 
 
 def _start_sshd(node: LocalNode, account: Account) -> str:
-    """sshd as root, or as the plain user: one who is root only in a user namespace may not change groups."""
+    """Return the command of sshd, as root or the plain user: root of a mere user namespace may not change groups."""
     as_user = "" if account.uid == 0 else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
     # Not exec: the shell stays process 1 and collects what ends without a parent. -r: for a connection, sshd forks and
     # does not start itself anew, which takes six times as long; OpenSSH 9.8 and later ignore it.
@@ -223,7 +223,7 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
 
 
 def _on_nodes(fault: Fault) -> bool:
-    """Whether nodes break themselves."""
+    """Return whether nodes break themselves."""
     return isinstance(fault, NodeFault) or (isinstance(fault, LinkFault) and bool(fault.state or fault.loss))
 
 
@@ -248,19 +248,19 @@ def _fault_commands(plan: LocalPlan, node: LocalNode, fault: Fault) -> Iterator[
 
 
 def hosts_file(nodes: Sequence[LocalNode]) -> str:
-    """/etc/hosts as every node sees it."""
+    """Return /etc/hosts as every node sees it."""
     return "127.0.0.1 localhost\n" + "".join(f"{node.address} {node.name}\n" for node in nodes)
 
 
 def passwd_file(original: str, account: Account, home: Path) -> str:
-    """/etc/passwd with the account's home inside the run's folder and a plain shell, so that no ~/.bashrc is read."""
+    """Return /etc/passwd with the account's home in the run's folder and a plain shell, which reads no ~/.bashrc."""
     others = [line for line in original.splitlines() if not line.startswith(f"{account.name}:")]
     own = f"{account.name}:x:{account.uid}:{account.gid}::{home}:/bin/sh"
     return "\n".join([own, *others]) + "\n"
 
 
 def sshd_config(plan: LocalPlan, node: LocalNode, environment: dict[str, str]) -> str:
-    """Keys only, this run's key only; sized for many connections at once (the default drops them)."""
+    """Return sshd's configuration: this run's key only, and limits for many connections at once."""
     settings = " ".join(f'"{key}={value}"' for key, value in environment.items())
     return f"""\
 Port {plan.port}
@@ -282,7 +282,7 @@ SetEnv {settings}
 
 
 def ssh_config(plan: LocalPlan, account: Account) -> str:
-    """~/.ssh/config on every node, so that `ssh node-1` and mpirun's rsh agent need no options.
+    """Return ~/.ssh/config of every node, so that `ssh node-1` and mpirun's rsh agent need no options.
 
     mpirun logs in to many nodes at once, and the cores that they share take their time.
     """

@@ -122,7 +122,7 @@ def _dial(state: Path, node: Node, timeout_s: float) -> socket.socket:
 
 
 def begin_faults(fifos: Sequence[Path]) -> None:
-    """Let the commands go on that wait there, and wait until they are through."""
+    """Start the commands that wait there, and wait until they have ended."""
     deadline = time.monotonic() + _BEGIN_S
     while waiting := [fifo for fifo in fifos if fifo.exists()]:
         if time.monotonic() > deadline:
@@ -237,12 +237,12 @@ PLATFORM = Local()  # one process has one set of keepers
 
 
 def platform(cluster: Cluster | None = None) -> Local:
-    """The platform for a cluster, of which only the size matters."""
+    """Return the platform for a cluster, of which only the size matters."""
     return PLATFORM.of_size(cluster.nodes) if cluster else PLATFORM
 
 
 def _account() -> Account:
-    """The current user; a uid that /etc/passwd does not list gets the name seatrial."""
+    """Return the current user; a uid that /etc/passwd does not list gets the name seatrial."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -276,7 +276,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
 
 
 def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:
-    """Every configuration file of the run, by its path under the run's folder; keys are made at launch."""
+    """Return every configuration file of the run, by its path under the run's folder; keys are made at launch."""
     passwd = Path("/etc/passwd").read_text()
     files = {
         "network.batch": planning.network_batch(plan, cluster),
@@ -295,7 +295,7 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
 
 
 def _namespaces_of(folder: Path) -> list[str]:
-    """The namespaces that the run has made and that are still there, by its own record: a name shows no owner."""
+    """Return the namespaces of the run that still exist, by its own record: their names show no owner."""
     try:
         spec = json.loads(states.read_file(folder, "spec.json"))
     except (InputError, ValueError):  # it was ended before it made any
@@ -335,7 +335,7 @@ def problems(node_count: int, proc: Path = Path("/proc")) -> list[Reason]:
 
 
 def _number(path: Path) -> int:
-    """The number in a file of the kernel; without limit where the kernel has no such setting."""
+    """Return the number in a file of the kernel; without limit where the kernel has no such setting."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -350,12 +350,12 @@ def _available_mib(proc: Path) -> int:
 
 
 def _rounded(number: int) -> int:
-    """The next power of two."""
+    """Return the next power of two."""
     return 1 << max(15, (number - 1).bit_length())
 
 
 def missing(needs_iptables: bool = False) -> list[Reason]:
-    """Programs and rights that this machine lacks."""
+    """Return programs and rights that this machine lacks."""
     tools = _TOOLS | ({"iptables": "iptables"} if needs_iptables else {})
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     absent = [(tool, package) for tool, package in tools.items() if not shutil.which(tool, path=path)]

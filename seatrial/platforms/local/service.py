@@ -51,5 +51,5 @@ class LocalService:
 
 
 def service(cluster: Cluster) -> LocalService:
-    """The stage of that cluster."""
+    """Return the stage of that cluster."""
     return LocalService(cluster)

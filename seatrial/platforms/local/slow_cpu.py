@@ -42,7 +42,7 @@ def main(share: float) -> None:
 
 
 def _used() -> dict[int, float]:
-    """Seconds of processor time by process, without this one."""
+    """Return seconds of processor time by process, without this one."""
     used = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
@@ -52,14 +52,14 @@ def _used() -> dict[int, float]:
 
 
 def _clock_of(pid: int) -> int:
-    """The clock of a process's time on processors: clock_getcpuclockid(3), as Linux numbers it."""
+    """Return the clock of a process's time on processors: clock_getcpuclockid(3), as Linux numbers it."""
     return ~pid << 3 | 2
 
 
 def _filters(pid: int) -> int:
-    """How many filters of system calls (seccomp) a process has.
+    """Return how many filters of system calls (seccomp) a process has.
 
-    sshd's, for a login, forbids how the kernel lets a stopped process wait on (restart_syscall), and so ends it.
+    sshd's filter for a login forbids restart_syscall, by which a stopped process goes on waiting, and so kills it.
     """
     try:
         return int(_FILTERS.findall(Path(f"/proc/{pid}/status").read_text())[0])
@@ -74,7 +74,7 @@ def _stop(pids: list[int]) -> None:
 
 
 def _wait_until_stopped(pids: list[int]) -> None:
-    """Wait for these to stop: SIGCONT takes back a SIGSTOP that a process has had no turn to obey."""
+    """Wait for these to stop: SIGCONT cancels a SIGSTOP that a process has not obeyed yet."""
     ends = time.monotonic() + _STOPPED_S
     while time.monotonic() < ends and any(_state(pid) not in _HALTED for pid in pids):
         time.sleep(_LOOK_S / 4)

@@ -28,12 +28,12 @@ class Stage(BaseModel):
     given: dict[str, str] = Field(default_factory=dict, max_length=1000)
 
     def job_on(self, node: str) -> str | None:
-        """The job that has the node."""
+        """Return the job that has the node."""
         return next((job for job, nodes in self.jobs.items() if node in nodes), None)
 
 
 def read(cluster: str) -> Stage:
-    """The stage of the cluster; empty where nothing plays."""
+    """Return the stage of the cluster; empty where nothing plays."""
     with opened(cluster) as (stage, _):
         return stage
 

@@ -95,12 +95,12 @@ class DescribedWorkload(BaseModel):
 
 
 def workload_name(run_id: str) -> str:
-    """The name of a run's workload."""
+    """Return the name of a run's workload."""
     return f"seatrial-{run_id}".lower()
 
 
 def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str]:
-    """The pods that are nodes, in the order of the hostfile: without MPI's launcher, with PyTorch's master."""
+    """Return the pods that are nodes, in the order of the hostfile: without MPI's launcher, with PyTorch's master."""
     name = workload_name(run_id)
     if settings.framework == "mpi":
         return [f"{name}-worker-{i}" for i in range(node_count)]
@@ -108,7 +108,7 @@ def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str
 
 
 def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
-    """The submit of a workload that holds the nodes until it is deleted or its time is over."""
+    """Return the submit of a workload that holds the nodes until it is deleted or its time is over."""
     cluster, mpi = run.cluster, settings.framework == "mpi"
     workers = cluster.nodes if mpi else cluster.nodes - 1
     named = cluster.image.reference if isinstance(cluster.image, Prebuilt) else "<built for each run>"
@@ -143,7 +143,7 @@ def read_workload(text: str) -> DescribedWorkload:
 
 
 def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
-    """The texts under that key, those that are nearest to the top of each branch first."""
+    """Yield the texts under that key, those that are nearest to the top of each branch first."""
     if depth > 8:
         return
     if isinstance(document, dict):
@@ -181,7 +181,7 @@ class Client:
         self._settings = settings
 
     def _argv(self, verb: str, run_id: str, *options: str) -> list[str]:
-        """A command about the workload of a run."""
+        """Return a command about the workload of a run."""
         named = ["runai", "training", self._settings.framework, verb, workload_name(run_id)]
         return [*named, f"--project={self._settings.project}", *options]
 
@@ -205,7 +205,7 @@ class Client:
         return output
 
     def describe(self, run_id: str) -> DescribedWorkload | None:
-        """The run's workload; None if RunAI has none."""
+        """Return the run's workload; None if RunAI has none."""
         try:
             return read_workload(self.run(self._argv("describe", run_id, "--output=json")))
         except CommandError as error:
@@ -235,7 +235,7 @@ class Client:
         return self.run(self._argv("exec", run_id, *options), stdin=stdin, timeout_s=timeout_s)
 
     def dial(self, run_id: str, pod: str, port: int, timeout_s: float) -> socket.socket:
-        """A stream to a port of the pod, by `runai exec`: port-forward would open it to other users of this machine."""
+        """Return a stream to a port of the pod, by `runai exec`: other users of this machine could use a forward."""
         program = (self._settings.python, "-c", _TUNNEL, str(port))
         argv = self._argv("exec", run_id, f"--pod={pod}", "--stdin", "--", *program)
         ours, theirs = socket.socketpair()
@@ -389,6 +389,6 @@ class Runai(RunsWithState[RunaiState]):
 
 
 def platform(cluster: "Cluster") -> Runai:
-    """The platform that the cluster file describes."""
+    """Return the platform that the cluster file describes."""
     assert isinstance(cluster.platform, RunaiPlatform)
     return Runai(cluster, cluster.platform)

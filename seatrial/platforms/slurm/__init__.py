@@ -29,7 +29,7 @@ def _legal_time(value: str) -> str:
 
 
 def seconds(time_limit: str) -> int:
-    """The seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
+    """Return the seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
     match = _TIME.fullmatch(time_limit)
     if not match:
         raise ValueError(f'must be as sbatch reads it, such as "01:30:00" or "1-12:00:00", is {time_limit!r}')

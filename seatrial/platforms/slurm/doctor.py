@@ -75,7 +75,7 @@ def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
 
 
 def _not_qualified(login: Login, cluster: "Cluster", settings: SlurmPlatform, qualify: Qualify) -> Iterator[Reason]:
-    """Have sbatch test a job of `qualify`; check that it would give way, and that the user may drain nodes."""
+    """Have sbatch test a job of `qualify`; check that it would be preempted, and that the user may drain nodes."""
     test = SlurmService(cluster, settings, qualify).take(()).model_copy(update={"nodes": 1})
     assert isinstance(test.platform, SlurmPlatform)
     yield from _refused(login, test, test.platform)
@@ -92,7 +92,7 @@ def _admin_level(login: Login) -> str:
 
 
 def _out_of_use(login: Login) -> str:
-    """The nodes that are down or drained, and why, by `sinfo -R`; empty if none is."""
+    """Return the nodes that are down or drained, and why, by `sinfo -R`; empty if none is."""
     try:
         listed = login.run(["sinfo", "--list-reasons", "--noheader", "--format=%N: %E"], timeout_s=20).splitlines()
     except SeatrialError:

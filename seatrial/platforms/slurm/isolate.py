@@ -42,6 +42,6 @@ def _update(node: str, state: str, *more: str) -> list[str]:
 
 
 def isolator(cluster: "Cluster") -> Drain:
-    """The isolation of nodes of that cluster."""
+    """Return the isolation of nodes of that cluster."""
     assert isinstance(cluster.platform, SlurmPlatform)
     return Drain(login_of(cluster.platform))

@@ -137,7 +137,7 @@ def _never(pending: str) -> str | None:
 
 
 def waits_for(pending: str) -> str:
-    """The meaning of a pending reason; the reason itself if it is unknown."""
+    """Return the meaning of a pending reason; the reason itself if it is unknown."""
     code = _pending_code(pending)
     if known := _never(pending) or _WAIT.get(code):
         return known
@@ -147,7 +147,7 @@ def waits_for(pending: str) -> str:
 
 
 def _pending_code(pending: str) -> str:
-    """The code at the start of a pending reason, such as `ReqNodeNotAvail, UnavailableNodes:n1`."""
+    """Return the code at the start of a pending reason, such as `ReqNodeNotAvail, UnavailableNodes:n1`."""
     return re.split(r"[,\s(]", pending.strip("()"), maxsplit=1)[0]
 
 
@@ -171,14 +171,14 @@ def submit(login: Login, script: str) -> str:
 
 
 def jobs_of(login: Login, run_id: str) -> list[Job]:
-    """The jobs of the run in slurmctld, which forgets ended ones after some minutes."""
+    """Return the jobs of the run in slurmctld, which forgets ended ones after some minutes."""
     return parse_jobs(
         login.run(["squeue", "--me", "--noheader", "--states=all", f"--name={job_name(run_id)}", f"--format={FORMAT}"])
     )
 
 
 def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
-    """The job in slurmctld, else in accounting; None if neither has it."""
+    """Return the job in slurmctld, else in accounting; None if neither has it."""
     for job in jobs_of(login, run_id):
         if job.job_id == job_id:
             return job
@@ -222,7 +222,7 @@ def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch:
 
 
 def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
-    """The job once it has ended: as long as it is COMPLETING, Slurm does not say how it ended."""
+    """Return the job once it has ended: as long as it is COMPLETING, Slurm does not say how it ended."""
     deadline = time.monotonic() + END_S
     while (job := job_of(login, run_id, job_id)) and job.state == "COMPLETING" and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
@@ -251,12 +251,12 @@ def end_jobs(login: Login, run_id: str) -> None:
 
 
 def node_names(login: Login, nodes: str) -> list[str]:
-    """The names in a node list, in the order of the tasks."""
+    """Return the names in a node list, in the order of the tasks."""
     return login.run(["scontrol", "show", "hostnames", nodes]).split()
 
 
 def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
-    """The nodes of `names` behind each switch or block of Slurm's topology; none where Slurm has no topology."""
+    """Return the nodes of `names` behind each switch or block of Slurm's topology; none where Slurm has no topology."""
     try:
         printed = login.run(["scontrol", "show", "topology"])
         return {
@@ -269,7 +269,7 @@ def switches(login: Login, names: Collection[str]) -> dict[str, frozenset[str]]:
 
 
 def node_addresses(login: Login, nodes: str) -> dict[str, str]:
-    """The addresses at which Slurm itself reaches those nodes, by name."""
+    """Return the addresses at which Slurm itself reaches those nodes, by name."""
     lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
     pairs = (line.strip().partition("|") for line in lines)
     return {name: address for name, _, address in pairs if address}
@@ -308,7 +308,7 @@ def read_nodes_log(text: str) -> NodesLog:
 
 
 def _telling(line: str) -> int:
-    """How well a line explains why its container did not start; of equal ones the last counts."""
+    """Return how well a line explains why its container did not start; of equal ones the last counts."""
     return 2 * bool(_WHY.search(line)) + bool(_TELLING.search(line))
 
 
@@ -344,7 +344,7 @@ class BringUp:
             pause_s = min(pause_s * 1.3, _POLL_S[1])
 
     def _job(self) -> Job:
-        """The job. Raises LaunchError if it will never start or has ended."""
+        """Return the job. Raises LaunchError if it will never start or has ended."""
         job = job_of(self._login, self._run_id, self._job_id)
         if job is None:
             raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
@@ -364,7 +364,7 @@ class BringUp:
         return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
 
     def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
-        """Whether the rest of the nodes will not get ready: they have failed, or time is up."""
+        """Return whether no more nodes will get ready: the others have failed, or time is up."""
         now = time.monotonic()
         if not job.is_up:
             self._started = None
@@ -386,7 +386,7 @@ class BringUp:
 
 
 def _step_problems(problem_by_task: Mapping[int, str]) -> list[Reason]:
-    """One reason for each problem, however many tasks report it."""
+    """Return one reason for each problem, however many tasks report it."""
     tasks: dict[str, list[int]] = {}
     for task, problem in sorted(problem_by_task.items()):
         tasks.setdefault(problem, []).append(task)

@@ -54,7 +54,7 @@ class Login:
         """Keep the files of the login in that folder from now on, if it exists, so that they go with the run."""
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
-        """A stream to the sshd of a node of the job. Raises OSError."""
+        """Return a stream to the sshd of a node of the job. Raises OSError."""
         return dial_tcp(node, timeout_s)
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
@@ -84,7 +84,7 @@ class Login:
             raise LaunchError(reason) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:
-        """The reason if the program to start is missing on this machine."""
+        """Return the reason if the program to start is missing on this machine."""
         return Reason.of("slurm-command-missing", command=argv[0], place=self.place)
 
     def _failed(self, argv: Sequence[str], message: str) -> CommandError:
@@ -96,7 +96,7 @@ class Login:
         return list(argv)
 
     def _environment(self) -> dict[str, str]:
-        """The environment without secrets: sbatch hands it to the job."""
+        """Return the environment without secrets: sbatch hands it to the job."""
         return commands.environment(dropped=("SLURM_JOB", "SBATCH_"))
 
     def start(self, script: str) -> LocalProcess:
@@ -116,7 +116,7 @@ class Login:
 
 
 def _message(program: str, errors: str) -> str:
-    """The message of Slurm's command on errors: often one line for the error and one for the consequence."""
+    """Return the message of a Slurm command that failed: often a line for the error and one for the consequence."""
     lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
 
@@ -136,7 +136,7 @@ class RemoteLogin(Login):
         return self.run(["id", "-un"]).strip()
 
     def config(self) -> str:
-        """The configuration of ssh for the login."""
+        """Return the configuration of ssh for the login."""
         settings = self._settings
         options = list(login_options(settings))
         return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
@@ -184,10 +184,10 @@ class RemoteLogin(Login):
         return Reason.of("ssh-missing")
 
     def _options(self) -> dict[str, str]:
-        """The configuration of ssh for the login node."""
+        """Return the configuration of ssh for the login node."""
         return read_options(run_bounded([*self._ssh, "-G", self._host], openssh.environment(), 20).output)
 
 
 def login_of(settings: SlurmPlatform) -> Login:
-    """The login that the settings name."""
+    """Return the login that the settings name."""
     return RemoteLogin(settings, settings.host) if settings.host else Login()

@@ -79,7 +79,7 @@ class SrunLauncher:
         return self.settings.python if self.settings.runtime == "none" else "python3"
 
     def argv(self, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """The command line of srun. Ranks are numbered in Slurm's order of the nodes, which is the testbed's."""
+        """Return the command line of srun. Ranks are numbered in Slurm's order of the nodes, which is the testbed's."""
         bind = shlex.quote(self.folder)
         container = container_of(self.cluster, self.image, env, [f"{bind}:{bind}"])
         return [
@@ -100,7 +100,7 @@ class SrunLauncher:
         return 0 < self.cluster.gpus == self.cluster.slots
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The environment of ranks.
+        """Return the environment of ranks.
 
         nccl-tests chooses a GPU by the rank on its node unless a variable says otherwise; each rank sees one, number 0,
         which Slurm 22.05 does not say. The temporary folder goes with that of sshd; a container of Pyxis has its own.
@@ -210,14 +210,14 @@ class Slurm(RunsWithState[SlurmState]):
             raise
 
     def _workdir(self, run_id: str) -> str:
-        """The folder of the probes; on the shared file system if the login node starts the ranks."""
+        """Return the folder of the probes; on the shared file system if the login node starts the ranks."""
         if self._settings.launch == "sshd":
             return f"{default_folder(run_id)}/work"
         there = script.run_folder(self._settings, run_id)
         return there if there.startswith("/") else f"{self._login.shell('pwd').strip()}/{there}"
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
-        """The addresses of the nodes in the order of the tasks."""
+        """Return the addresses of the nodes in the order of the tasks."""
         names, addresses = node_names(self._login, job.node_list), node_addresses(self._login, job.node_list)
         return tuple(
             NodeAddress(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
@@ -282,7 +282,7 @@ class Slurm(RunsWithState[SlurmState]):
 
 
 def _reasons(folder: Path) -> dict[str, str]:
-    """The drain reasons of the nodes that the run took from the gate; none where another machine took them."""
+    """Return the drain reasons of the nodes that the run took from the gate; none where another machine took them."""
     try:
         found = json.loads(states.read_file(folder, _GATED))
     except (InputError, ValueError):
@@ -291,13 +291,13 @@ def _reasons(folder: Path) -> dict[str, str]:
 
 
 def platform(cluster: Cluster) -> Slurm:
-    """The platform that the cluster file describes."""
+    """Return the platform that the cluster file describes."""
     assert isinstance(cluster.platform, SlurmPlatform)
     return Slurm(cluster, cluster.platform)
 
 
 def _by_node(text: str, names: list[str]) -> dict[str, str]:
-    """The lines of each node, by its name; those of srun itself under `srun`."""
+    """Return the lines of each node, by its name; those of srun itself under `srun`."""
     lines: dict[str, list[str]] = {}
     for line in text.splitlines():
         match = _LABEL.fullmatch(line)
@@ -308,7 +308,7 @@ def _by_node(text: str, names: list[str]) -> dict[str, str]:
 
 
 def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
-    """A warning if Slurm may end the nodes before the suite, or their `keep_s`, is over; None otherwise.
+    """Return a warning if Slurm may end the nodes before the suite, or their `keep_s`, is over; None otherwise.
 
     Raises MissingError if one step of the suite may take longer than the whole job: Slurm would end it before its own
     timeout, which names the cause.
@@ -331,7 +331,7 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
 
 
 def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
-    """Name and timeout in seconds of each step: of a check, and of each operation of a sweep."""
+    """Yield the name and the timeout in seconds of each step: of a check, and of each operation of a sweep."""
     for kind in (kind for kind in CHECKS if not left_out(kind, run)):
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))

@@ -71,17 +71,17 @@ options=()
 
 
 def job_name(run_id: str) -> str:
-    """The name of a run's job."""
+    """Return the name of a run's job."""
     return f"seatrial-{run_id}"
 
 
 def run_folder(settings: SlurmPlatform, run_id: str) -> str:
-    """The run's folder on the shared file system; relative to the user's home if it is no full path."""
+    """Return the run's folder on the shared file system; relative to the user's home if it is no full path."""
     return f"{settings.folder}/{run_id}"
 
 
 def job_script(run: Run, settings: SlurmPlatform) -> str:
-    """The job that holds the nodes and runs sshd on each, until it is cancelled or its time is over."""
+    """Return the job that holds the nodes and runs sshd on each, until it is cancelled or its time is over."""
     folder = run_folder(settings, run.run_id)
     if run.taken and run.taken.gated:  # drained nodes, which are reserved for the run
         settings = settings.model_copy(update={"reservation": job_name(run.run_id)})
@@ -107,7 +107,7 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
 
 
 def directives(cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_node: int = 1) -> Iterator[str]:
-    """The lines that sbatch reads."""
+    """Yield the lines that sbatch reads."""
     options = {
         "job-name": name,
         "nodes": cluster.nodes,
@@ -130,7 +130,7 @@ def directives(cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_n
 
 
 def load_modules(settings: SlurmPlatform) -> Iterator[str]:
-    """The lines that load environment modules."""
+    """Yield the lines that load environment modules."""
     if settings.modules:
         # `module` is a function of login shells, and reads variables that are not set
         yield "set +u"
@@ -150,7 +150,7 @@ class Container:
 def container_of(
     cluster: Cluster, image: str, names: Iterable[str] = (), mounts: Sequence[str] = (), name: str = ""
 ) -> Container:
-    """The container of the cluster file; empty if nodes run their own software.
+    """Return the container of the cluster file; empty if nodes run their own software.
 
     `names` are variables that win over those of the image; `mounts` further binds, and `name` that of the container
     which Pyxis keeps for later steps, as words for a shell.
@@ -174,13 +174,13 @@ def container_of(
 
 
 def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a step, so that they win over those of the image too."""
+    """Return the variables of a step, so that they win over those of the image too."""
     prefix = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}.get(settings.runtime)
     return {**env, **({f"{prefix}{name}": value for name, value in env.items()} if prefix else {})}
 
 
 def pyxis_image(image: str) -> str:
-    """A reference as Pyxis reads it, `[REGISTRY#]IMAGE[:TAG]`; a path stays as it is.
+    """Return a reference as Pyxis reads it, `[REGISTRY#]IMAGE[:TAG]`; a path stays as it is.
 
     A digest takes the tag's place: Enroot asks the registry for either, and its older releases know no `@`.
     """
@@ -193,7 +193,7 @@ def pyxis_image(image: str) -> str:
 
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
-    """The script for measuring by hand, with the sizes of the run's suite."""
+    """Return the script for measuring by hand, with the sizes of the run's suite."""
     cluster, names = run.cluster, list(_probe_names(run))
     variables = {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}
     plain, probing = (
@@ -231,7 +231,7 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
 
 
 def _unpacking(cluster: Cluster, container: Container) -> Iterator[str]:
-    """The lines that unpack the image of Pyxis once on each node, instead of for each measurement."""
+    """Yield the lines that unpack the image of Pyxis once on each node, instead of for each measurement."""
     if container.options:
         options = " \\\n    ".join(container.options)
         yield "# The image is unpacked once on each node."
@@ -250,7 +250,7 @@ def _judge_command(cluster: Cluster, logs: str) -> str:
 
 
 def _ranks(name: str, cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
-    """The shell function that starts one rank for each GPU, or slot, in the container if there is one."""
+    """Yield the shell function that starts one rank for each GPU, or slot, in the container if there is one."""
     yield f"{name}() {{ # COMMAND..."
     yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
     yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
@@ -265,7 +265,7 @@ def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
 
 
 def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
-    """The sweep as training uses NCCL, then the arms: inside each node, over the network alone, and small messages."""
+    """Return the sweep with NCCL as training uses it, then the arms: in each node, network alone, small messages."""
     cluster, section = run.cluster, run.suite.section(Collectives)
     if section is None or left_out(COLLECTIVES, run):
         return
@@ -291,7 +291,7 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
 
 
 def _probe_names(run: Run) -> Iterator[str]:
-    """The probes that the script starts."""
+    """Yield the probes that the script starts."""
     if run.suite.section(Collectives) and not run.cluster.gpus:
         yield "collective"
     if run.suite.section(Training):
@@ -299,7 +299,7 @@ def _probe_names(run: Run) -> Iterator[str]:
 
 
 def _probes(run: Run, settings: SlurmPlatform, container: Container) -> Iterator[str]:
-    """Programs of seatrial: collectives on nodes without GPUs, and the training smoke."""
+    """Return the lines that start seatrial's programs: collectives on nodes without GPUs, and the training."""
     cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
     yield "# Files of `seatrial probe`, in a folder that all nodes see. They need torch, and nothing of seatrial."
     yield "probes=${SEATRIAL_PROBES:-$PWD}"

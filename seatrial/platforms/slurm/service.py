@@ -58,7 +58,7 @@ class SlurmService:
         return ServiceNode(name, stands, group, why, is_ours=reason.startswith(OWN), has_failed=_FAILED in reason)
 
     def _jobs(self) -> dict[str, str]:
-        """The job that has each node, but for tests of seatrial."""
+        """Return the job that has each node, but for tests of seatrial."""
         printed = self._login.run(["squeue", "--noheader", f"--states={_HAS_NODES}", "--format=%i|%N|%j"])
         jobs: dict[str, str] = {}
         for line in printed.splitlines():
@@ -101,7 +101,7 @@ class SlurmService:
 
 
 def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """The smallest switch or block of each node, by name: its leaf switch."""
+    """Return the smallest switch or block of each node, by name: its leaf switch."""
     found: dict[str, str] = {}
     for name, nodes in sorted(groups.items(), key=lambda item: -len(item[1])):
         found |= dict.fromkeys(nodes, name)
@@ -109,6 +109,6 @@ def leaves(groups: Mapping[str, frozenset[str]]) -> dict[str, str]:
 
 
 def service(cluster: Cluster) -> SlurmService:
-    """The scheduler of that cluster."""
+    """Return the scheduler of that cluster."""
     assert isinstance(cluster.platform, SlurmPlatform)
     return SlurmService(cluster, cluster.platform, cluster.qualify or Qualify())

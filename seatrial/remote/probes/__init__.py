@@ -6,5 +6,5 @@ PROBES = tuple(path for path in sorted(Path(__file__).parent.glob("*.py")) if pa
 
 
 def probe(name: str) -> Path:
-    """The source file of a probe."""
+    """Return the source file of a probe."""
     return Path(__file__).parent / f"{name}.py"

@@ -34,7 +34,7 @@ def weight(rank: int) -> int:
 
 
 def highest(ranks: int) -> int:
-    """The largest number of a round whose sum over the ranks is exact. Raises CannotStart."""
+    """Return the largest number of a round whose sum over the ranks is exact. Raises CannotStart."""
     top = min(_MOST, _EXACT // sum(map(weight, range(ranks))))
     if top < 2:
         raise CannotStart(f"sums over {ranks} ranks are not exact in float32, so they cannot be checked")
@@ -42,14 +42,14 @@ def highest(ranks: int) -> int:
 
 
 def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Tensor:
-    """The numbers 1..top of a round, as float32; those of a rank are `weight(rank)` times as large."""
+    """Return the numbers 1..top of a round, as float32; those of a rank are `weight(rank)` times as large."""
     x = torch.arange(elements, dtype=torch.int64, device=device) * 40503 + round_number * 2654435761
     x = (x & 0xFFFFFFFF) ^ ((x & 0xFFFFFFFF) >> 15)
     return (x % top + 1).to(torch.float32)
 
 
 def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str) -> list[int]:
-    """How many elements of this rank's result were wrong in each round."""
+    """Return how many elements of this rank's result were wrong in each round."""
     top, total = highest(here.world_size), sum(map(weight, range(here.world_size)))
     wrong = []
     for round_number in range(options.rounds):

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"\(?([0-9]{1,15}(?:\.[0-9]{1,6})?)(?![0-9])")
 
 
 def gpu_list(deadline):
-    """The GPUs by PCI address; none where neither tool answers."""
+    """Return the GPUs by PCI address; none where neither tool answers."""
     static = by_gpu("static", deadline)
     if not static:
         return numbered(rocm_gpu(card) for card in rocm_cards(deadline))
@@ -51,7 +51,7 @@ def numbered(gpus):
 
 
 def by_gpu(command, deadline, *options):
-    """amd-smi's answer for each GPU, by its number."""
+    """Return amd-smi's answer for each GPU, by its number."""
     answer = answered(["amd-smi", command, *options, "--json"], deadline)
     entries = answer if isinstance(answer, list) else within(answer, "gpu_data") or within(answer, "xgmi_metric") or []
     entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -59,7 +59,7 @@ def by_gpu(command, deadline, *options):
 
 
 def answered(command, deadline):
-    """The first JSON in what a tool prints, behind its warnings; None without."""
+    """Return the first JSON in what a tool prints, behind its warnings; None without."""
     output = text_of(command, max(0.1, deadline - time.monotonic()), most=MAX_JSON)
     for start in islice(re.finditer(r"^[\[{]", output or "", re.M), MAX_STARTS):
         try:
@@ -70,20 +70,20 @@ def answered(command, deadline):
 
 
 def within(value, *path):
-    """The value under these keys; None where one is missing."""
+    """Return the value under these keys; None where one is missing."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def first_number(value, *paths):
-    """The number under the first path that has one."""
+    """Return the number under the first path that has one."""
     numbers = (number(within(value, *path)) for path in paths)
     return next((each for each in numbers if each is not None), None)
 
 
 def number(value):
-    """Of 16, "16", "750 W" or {"value": 750, "unit": "W"}; None of "N/A"."""
+    """Convert 16, "16", "750 W" or {"value": 750, "unit": "W"} to a number; None for "N/A"."""
     if isinstance(value, dict):
         value = value.get("value")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -93,13 +93,13 @@ def number(value):
 
 
 def text(value):
-    """A text that says something."""
+    """Return a text that is not a placeholder, else ""."""
     is_text = isinstance(value, str) and value.isprintable() and value.strip().upper() not in ("", "N/A", "NONE")
     return value[:100] if is_text else ""
 
 
 def amd_gpu(static, metric):
-    """One GPU by amd-smi; with errors and place from the driver's folder for it."""
+    """Return one GPU by amd-smi; with errors and place from the driver's folder for it."""
     pci = text(within(static, "bus", "bdf")).lower()
     vbios = within(static, "vbios") or within(static, "ifwi")
     ecc = umc_state(within(static, "ras", "ecc_block_state"))
@@ -131,14 +131,14 @@ def amd_gpu(static, metric):
 
 
 def umc_state(blocks):
-    """Whether ECC of the memory is on, of {"UMC": "ENABLED"} or [{"block": "UMC", "status": "ENABLED"}]."""
+    """Return whether ECC of the memory is on, by {"UMC": "ENABLED"} or [{"block": "UMC", "status": "ENABLED"}]."""
     if isinstance(blocks, list):
         blocks = {within(block, "block"): within(block, "status") for block in blocks if text(within(block, "block"))}
     return text(within(blocks, "UMC"))
 
 
 def slowdowns(throttle):
-    """The causes that are active; None if the GPU does not report them, as before MI300."""
+    """Return the causes that are active; None if the GPU does not report them, as before MI300."""
     statuses = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
     if not any(statuses.values()):
         return None
@@ -146,7 +146,7 @@ def slowdowns(throttle):
 
 
 def users(process):
-    """Processes that hold memory of the GPU: the list has all that ever opened any of them."""
+    """Return processes that hold memory of the GPU: the list has all that ever opened any of them."""
     listed = within(process, "process_list")
     infos = [within(entry, "process_info") for entry in listed] if isinstance(listed, list) else []
     memories = [first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos]
@@ -154,15 +154,17 @@ def users(process):
 
 
 def xgmi_links(link):
-    """1 of each XGMI link that is up, 0 of one that is down; its rate is left out. All down is how a virtual function
-    says that it does not know."""
+    """Return 1 for each XGMI link that is up, 0 for one that is down; its rate is left out.
+
+    A virtual function shows all links as down if it does not know their state.
+    """
     states = within(link, "link_status")
     links = [float(state == "U") for state in states if state in ("U", "D")] if isinstance(states, list) else []
     return links if any(links) else []
 
 
 def rocm_cards(deadline):
-    """rocm-smi's answer for each GPU, keys in lower case: their spelling changes."""
+    """Return rocm-smi's answer for each GPU, with keys in lower case: their spelling changes."""
     answer = answered(["rocm-smi", *ROCM_SMI], deadline)
     cards = answer.items() if isinstance(answer, dict) else ()
     named = [card for name, card in cards if re.match(r"card\d{1,4}$", name) and isinstance(card, dict)]
@@ -170,7 +172,7 @@ def rocm_cards(deadline):
 
 
 def rocm_gpu(card):
-    """One GPU by rocm-smi, without its fastest clock, its widest link and the cause of a slowdown."""
+    """Return one GPU by rocm-smi, without its fastest clock, its widest link and the cause of a slowdown."""
     pci = text(card.get("pci bus")).lower()
     memory = number(card.get("vram total memory (b)"))
     lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))

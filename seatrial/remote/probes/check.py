@@ -62,7 +62,7 @@ class Part:
 
 
 def collective(gpus: int, timeout_s: float) -> Part:
-    """all_reduce over all GPUs by nccl-tests, or by torch without it, or between two processes by gloo.
+    """Run all_reduce over all GPUs by nccl-tests, else by torch, or between two processes by gloo.
 
     Every element is checked.
     """
@@ -144,7 +144,7 @@ def outliers(values: Sequence[str]) -> list[int] | None:
 
 
 def broken(name: str, ended: Ended, problem: str) -> Part:
-    """A part without figures: not measured if it could not start or took too long, else failed."""
+    """Return a part without figures: not measured if it could not start or took too long, else failed."""
     measured = ended.status not in (0, None, _CANNOT_START)
     return Part(name, (), "fail" if measured else "inconclusive", ended.problem or problem)
 
@@ -154,13 +154,13 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def last_json(ended: Ended) -> dict[str, Any] | None:
-    """The JSON object in the last line that a program printed, if any."""
+    """Return the JSON object in the last line that a program printed, if any."""
     lines = ended.output.strip().splitlines()
     return _json_object(lines[-1]) if lines else None
 
 
 def read_json(file: str) -> dict[str, Any] | None:
-    """The JSON object in a file; None if it has none or is too large."""
+    """Return the JSON object in a file; None if it has none or is too large."""
     try:
         with open(file, errors="replace") as stream:
             content = stream.read(_MAX_JSON + 1)
@@ -178,31 +178,31 @@ def _json_object(content: str) -> dict[str, Any] | None:
 
 
 def objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The JSON objects in a list of the answer; none where it is no list."""
+    """Return the JSON objects in a list of the answer; none where it is no list."""
     entries = answer.get(name)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def number(value: object) -> float | None:
-    """A finite number; None for anything else."""
+    """Return a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < math.inf else None
 
 
 def figure(value: float) -> str:
-    """Three significant digits, never cutting whole numbers, as in reports: 4.50, 386, 2,700."""
+    """Format with three significant digits, never cutting whole numbers, as in reports: 4.50, 386, 2,700."""
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def text(value: object) -> str:
-    """One line to print, bounded and without control characters; "" for None."""
+    """Return one line to print, bounded and without control characters; "" for None."""
     words = " ".join(str("" if value is None else value).split())
     return "".join(letter for letter in words if letter.isprintable())[:_MAX_TEXT]
 
 
 def compute(gpus: int, timeout_s: float) -> Part:
-    """Matrix multiplication and memory copy on every device: right, and alike on devices that are alike."""
+    """Check matrix multiplication and memory copy on every device: results are right, and equal on like devices."""
     ended = run_probe("devices", ("--gpus", str(gpus)), timeout_s)
     answer = last_json(ended)
     if answer is None or "error" in answer:
@@ -218,7 +218,7 @@ def compute(gpus: int, timeout_s: float) -> Part:
 
 
 def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
-    """The names and texts of a device, and the median of each of its lists of samples."""
+    """Return the names and texts of a device, and the median of each of its lists of samples."""
     figures: dict[str, Any] = {
         name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")
     }
@@ -246,7 +246,7 @@ def own_problems(devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, st
 def different_devices(
     devices: Sequence[Mapping[str, Any]], figures: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, str]]:
-    """The devices whose digests of the same work differ from those of the others that are alike."""
+    """Yield the devices whose digests of the same work differ from those of the others that are alike."""
     digests: dict[str, list[tuple[str, str]]] = {}
     for device, named in zip(devices, figures, strict=True):
         if isinstance(device.get("digests"), dict):
@@ -288,7 +288,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def checked(options: argparse.Namespace) -> Iterator[Part]:
-    """The parts of the check, each when it is done. One that fails does not keep the others from being tried."""
+    """Yield the parts of the check, each when it is done. One that fails does not keep the others from being tried."""
     yield environment(min(options.timeout_s, 60.0))
     devices = compute(options.gpus, options.timeout_s)
     yield devices
@@ -319,7 +319,7 @@ def environment(timeout_s: float) -> Part:
 
 
 def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -> None:
-    """The figures of every part, by its name; a file that cannot be written changes no verdict."""
+    """Write the figures of every part, by its name; a file that cannot be written changes no verdict."""
     figures = {part.name.lower(): part.figures for part in parts if part.figures is not None}
     document = {"verdict": verdict, "reason": reason, **figures}
     try:
@@ -330,7 +330,7 @@ def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """The number of this process on its machine, by the launcher; 0 without one."""
+    """Return the number of this process on its machine, by the launcher; 0 without one."""
     names = (launcher.local_rank for launcher in placement.LAUNCHERS if launcher.started(environ))
     numbers = [environ[name] for name in names if environ.get(name, "").isdecimal()]
     return int(numbers[0]) if numbers else 0

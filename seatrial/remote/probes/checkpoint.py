@@ -80,12 +80,12 @@ class Checkpoints:
             )
 
     def is_due(self, step: int, *, is_last: bool) -> bool:
-        """Whether a checkpoint is saved after this step."""
+        """Return whether a checkpoint is saved after this step."""
         every = self.options.checkpoint_every
         return self.folder is not None and (is_last or (every > 0 and (step + 1) % every == 0))
 
     def facts(self) -> dict[str, Any]:
-        """What the restore took, for the event `start`."""
+        """Return what the restore took, for the event `start`."""
         return {"restore_s": self.restore_s}
 
     def save(self, step: int) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Checkpoints:
         self.read = {"read_gb_s": self.writes[-1][0] / 1e9 / seconds, "read_back": is_same}
 
     def result(self) -> dict[str, Any] | None:
-        """The figures of all saves; None without one."""
+        """Return the figures of all saves; None without one."""
         if not self.writes:
             return None
         rates = sorted(size / 1e9 / seconds for size, seconds in self.writes)
@@ -210,7 +210,7 @@ class Checkpoints:
         return Path(self.folder or ".", f"step-{step:08d}")
 
     def _steps(self) -> list[int]:
-        """The steps of whole checkpoints in the directory, in order."""
+        """Return the steps of whole checkpoints in the directory, in order."""
         found = [re.fullmatch(r"step-(\d{8})", path.name) for path in Path(self.folder or ".").iterdir()]
         steps = [int(match[1]) for match in found if match]
         return sorted(step for step in steps if (self._path(step) / _METADATA).is_file())
@@ -222,7 +222,7 @@ class Checkpoints:
 
 
 def _flat() -> StateDictOptions:
-    """Options by which ranks of a pipeline have names of their own for what they save."""
+    """Return options by which ranks of a pipeline have names of their own for what they save."""
     return StateDictOptions(flatten_optimizer_state_dict=True)
 
 
@@ -233,7 +233,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def bytes_of(state: Any) -> Iterator[int]:
-    """The bytes of this rank's part of each tensor in a state."""
+    """Yield the bytes of this rank's part of each tensor in a state."""
     if isinstance(state, torch.Tensor):
         yield local(state).numel() * state.element_size()
     elif isinstance(state, dict):

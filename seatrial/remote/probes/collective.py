@@ -143,7 +143,7 @@ class Part:
 
 
 def max_value(operation: str, dtype: str, ranks: int) -> int:
-    """The largest number to send so that what is received is exact in `dtype`. Raises CannotStart."""
+    """Return the largest number to send so that what is received is exact in `dtype`. Raises CannotStart."""
     top = min(_MAX_VALUE, _EXACT[dtype] // (ranks if COLLECTIVES[operation].sums else 1))
     if top < 2:
         raise CannotStart(f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32")
@@ -151,7 +151,7 @@ def max_value(operation: str, dtype: str, ranks: int) -> int:
 
 
 def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor:
-    """The first `length` (at most PERIOD) numbers 1..top that `rank` sends in round `round_number`, as int64.
+    """Return the first `length` (at most PERIOD) numbers 1..top that `rank` sends in round `round_number`, as int64.
 
     A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of torch gets the same.
     """
@@ -174,7 +174,7 @@ def parts(operation: str, rank: int, ranks: int, count: int, data: Callable[[int
 
 
 def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, torch.Tensor]]:
-    """(start, end, numbers) that cover the part, a bounded piece at a time."""
+    """Yield (start, end, numbers) that cover the part, a bounded piece at a time."""
     period = len(part.pattern)
     wide = part.pattern.to(dtype).repeat(1 + min(_WIDE, -(-part.count // period)))
     for offset in range(0, part.count, _WIDE * period):
@@ -190,7 +190,7 @@ def fill(buffer: torch.Tensor, numbers: torch.Tensor) -> None:
 
 
 def spoil(buffer: torch.Tensor) -> None:
-    """Overwrite with what no pattern holds, so that an element that never arrives is wrong."""
+    """Overwrite with a value of no pattern, so that an element that never arrives is wrong."""
     buffer.fill_(float("nan") if buffer.is_floating_point() else -1)
 
 
@@ -232,7 +232,7 @@ class RankSweep:
         return self.layout.shape(size, self.element_bytes, self.here.world_size)
 
     def warm_up(self) -> None:
-        """Untimed iterations at the largest and the smallest size, as nccl-tests does."""
+        """Run untimed iterations at the largest and the smallest size, as nccl-tests does."""
         for size in (self.sizes[-1], self.sizes[0]):
             source, target = self.prepare(self.shape(size), in_place=False)
             for _ in range(self.options.warmup_iterations):
@@ -266,7 +266,7 @@ class RankSweep:
         return pattern(rank, self._turn, self.top, layout.sent)
 
     def measure(self, source: torch.Tensor, target: torch.Tensor) -> float:
-        """Seconds of one iteration, the mean over the ranks."""
+        """Return the seconds of one iteration, the mean over the ranks."""
         self.collective(source, target)
         dist.barrier()
         started = time.perf_counter()
@@ -276,7 +276,7 @@ class RankSweep:
         return over_ranks(mine) / int(self.here.world_size)
 
     def check(self, layout: Shape, target: torch.Tensor) -> int:
-        """Wrong elements, summed over the ranks."""
+        """Count wrong elements, summed over the ranks."""
         operation, here = self.options.operation, self.here
         if self.options.corrupt == here.rank:
             target[len(target) // 2] *= -1
@@ -292,7 +292,7 @@ def sizes(options: argparse.Namespace) -> Iterator[int]:
 
 
 def over_ranks(value: float) -> float:
-    """The sum of every rank's value; whole numbers stay exact up to 2^53."""
+    """Return the sum of every rank's value; whole numbers stay exact up to 2^53."""
     total = torch.tensor([value], dtype=torch.float64)
     dist.all_reduce(total)
     return float(total[0])

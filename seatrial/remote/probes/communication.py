@@ -44,7 +44,7 @@ def shares_of_groups(step: Callable[[], None], device: torch.device) -> dict[str
 
 
 def shares(events: Iterable[dict[str, Any]], step_us: float) -> dict[str, float]:
-    """Each group's share of a step of so many microseconds, from the events of a trace."""
+    """Return each group's share of a step of so many microseconds, from the events of a trace."""
     taken: dict[str, float] = {}
     for event in events:
         name = str(event.get("name", ""))

@@ -27,7 +27,7 @@ _TIMES = 3
 def differing(
     model: nn.Module, meshes: Meshes, options: argparse.Namespace, here: RankPlacement, device: str
 ) -> list[dict[str, Any]]:
-    """The ranks whose parameters are not those of the majority that shares them; every rank calls this."""
+    """Return the ranks whose parameters are not those of the majority that shares them; every rank calls this."""
     group = f"{meshes.rank('pp')} {meshes.rank('ep')}"  # the same layers and the same experts
     digests: list[str] = []
     mine = {"rank": here.rank, "host": here.host, "kind": group, "digests": digests, "wrong_sums": 0}
@@ -43,7 +43,7 @@ def differing(
 
 
 def _whole(model: nn.Module, *, is_wrong: bool) -> Iterator[torch.Tensor]:
-    """The parameters of this rank's layers, each gathered by itself: the largest must fit beside them."""
+    """Yield the parameters of this rank's layers, each gathered by itself: the largest must fit beside them."""
     for number, parameter in enumerate(model.parameters()):
         whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
         if is_wrong and not number:

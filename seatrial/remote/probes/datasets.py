@@ -107,7 +107,7 @@ def download(name: str, directory: str) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """The plain files of that folder of the archive; nothing else of it."""
+    """Unpack the plain files of that folder of the archive; nothing else of it."""
     folder.mkdir(exist_ok=True)
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -159,7 +159,10 @@ class ImageFiles(Dataset):
 
 
 def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
-    """The training images of that name below `directory`. Raises CannotStart for a file that is missing or broken."""
+    """Return the training images of that name below `directory`.
+
+    Raises CannotStart for a file that is missing or broken.
+    """
     source = SOURCES[name]
     hint = "; --download fetches it" if source.archives else ""
     if not os.path.isdir(directory):
@@ -180,7 +183,7 @@ def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
 
 
 def as_inputs(images: torch.Tensor, pixels: int) -> torch.Tensor:
-    """Images of unsigned bytes (batch, 1 or 3, height, width) as a ResNet takes them: (batch, 3, pixels, pixels)."""
+    """Convert images of unsigned bytes (batch, 1 or 3, height, width) to a ResNet's (batch, 3, pixels, pixels)."""
     inputs = images.float().div_(127.5).sub_(1.0)
     if inputs.shape[-1] != pixels or inputs.shape[-2] != pixels:
         inputs = interpolate(inputs, size=(pixels, pixels), mode="bilinear")
@@ -198,13 +201,16 @@ def _fashion_mnist(folder: str) -> ImagesInMemory:
 
 
 def _either(folder: str, name: str) -> str:
-    """The file, or the gzipped one where that is there and the file is not."""
+    """Return the file, or the gzipped one if only that exists."""
     path = os.path.join(folder, name)
     return f"{path}.gz" if not os.path.exists(path) and os.path.exists(f"{path}.gz") else path
 
 
 def read_idx(path: str) -> torch.Tensor:
-    """The array of unsigned bytes in an IDX file (http://yann.lecun.com/exdb/mnist/). Raises CannotStart, OSError."""
+    """Return the array of unsigned bytes in an IDX file (http://yann.lecun.com/exdb/mnist/).
+
+    Raises CannotStart, OSError.
+    """
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             magic = file.read(4)
@@ -242,7 +248,7 @@ def _cifar(folder: str, names: Sequence[str], classes: int) -> ImagesInMemory:
 
 
 def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (N, 3, 32, 32) of unsigned bytes and classes (N) in a CIFAR pickle. Raises CannotStart, OSError.
+    """Return images (N, 3, 32, 32) of unsigned bytes and classes (N) in a CIFAR pickle. Raises CannotStart, OSError.
 
     The format: https://www.cs.toronto.edu/~kriz/cifar.html. The fine labels of CIFAR-100.
     """
@@ -332,7 +338,10 @@ def _is_image(name: str) -> bool:
 
 
 def square(path: str, pixels: int) -> torch.Tensor:
-    """The middle of an image, (3, pixels, pixels) of unsigned bytes. Raises CannotStart for what cannot be decoded."""
+    """Return the middle of an image, (3, pixels, pixels) of unsigned bytes.
+
+    Raises CannotStart for what cannot be decoded.
+    """
     from PIL import Image
 
     try:

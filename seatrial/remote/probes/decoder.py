@@ -46,7 +46,7 @@ class DecoderSize:
         return None
 
     def parameters(self, *, active: bool = False) -> int:
-        """How many parameters there are; only those that one token meets, if `active`."""
+        """Return how many parameters there are; only those that one token meets, if `active`."""
         networks = (self.active_experts if active else self.experts) if self.experts else 1
         per_head = self.width // self.heads
         attention = 2 * self.width * self.width + 2 * self.width * per_head * self.kv_heads
@@ -87,7 +87,7 @@ class Rotary(nn.Module):
         self.register_buffer("sines", sines, persistent=False)
 
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(sequence, per_head / 2) each, computed on the processor, so that they are the same for every device."""
+        """Return cosines and sines, each (sequence, per_head / 2), from the processor: equal for every device."""
         exponents = torch.arange(0, self.per_head, 2, dtype=torch.float64, device="cpu") / self.per_head
         positions = torch.arange(self.sequence, dtype=torch.float64, device="cpu")
         angles = torch.outer(positions, _ROPE_THETA**-exponents)
@@ -179,7 +179,7 @@ class Experts(nn.Module):
         return mixed.sum(1).view_as(x)
 
     def _at_experts(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """The experts' answers to rows that are sorted by expert; `counts` says how many each expert has."""
+        """Return the experts' answers to rows that are sorted by expert; `counts` says how many each expert has."""
         if self.exchange is None:
             return self._compute(rows, counts.tolist())
         per_rank = counts.view(self.ranks, -1)
@@ -195,7 +195,10 @@ class Experts(nn.Module):
         return self.exchange(unsorted, received, sent)
 
     def _compute(self, rows: torch.Tensor, counts: list[int]) -> torch.Tensor:
-        """Each expert's rows through its network; every expert computes, so that every parameter has a gradient."""
+        """Return each expert's rows through its network.
+
+        Every expert computes, so that every parameter has a gradient.
+        """
         parts = rows.split(counts)
         return torch.cat([network(part) for network, part in zip(self.networks.values(), parts, strict=True)])
 

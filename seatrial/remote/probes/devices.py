@@ -80,7 +80,10 @@ def arguments():
 
 
 def devices(gpus):
-    """The GPUs that torch sees, or else the processors. Raises ImportError without a library that can measure them."""
+    """Return the GPUs that torch sees, or else the processors.
+
+    Raises ImportError without a library that can measure them.
+    """
     if not gpus and not any(glob.glob(pattern) for pattern in GPU_FILES):
         os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(processors())
         try:
@@ -143,7 +146,7 @@ def search(device, rounds, fault=""):
 
 
 def repeated_product(device, dtype, seed, fault):
-    """The product of two random matrices and its sums by row, and what differs when both are made again."""
+    """Return the product of two random matrices and its sums by row, and what differs when both are made again."""
     n = device.digest_size
     left, right = (device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n) for side in range(2))
     first, second = left @ right, left @ right
@@ -189,17 +192,20 @@ def mixed(device, count, seed):
 
 
 def fractions(device, count, seed):
-    """From -0.5 to 0.5 in steps of 2^-24, which float32 holds exactly."""
+    """Return numbers from -0.5 to 0.5 in steps of 2^-24, which float32 holds exactly."""
     return device.cast((mixed(device, count, seed) >> 20) & 0xFFFFFF, "float32") / (1 << 24) - 0.5
 
 
 def small_integers(device, count, seed):
-    """From -8 to 7: sums of 4096 products of two stay below 2^24."""
+    """Return integers from -8 to 7: sums of 4096 products of two stay below 2^24."""
     return ((mixed(device, count, seed) >> 20) & 15) - 8
 
 
 def digest_of(device, array):
-    """A weighted sum of the elements' bits modulo 2^64: every weight is odd, so no single wrong element is missed."""
+    """Return a weighted sum of the elements' bits modulo 2^64.
+
+    Odd weights, so that no single wrong element is missed.
+    """
     words = device.words(array)
     return int((words * (mixed(device, len(words), 1) | 1)).sum()) % WORD
 

@@ -64,7 +64,7 @@ def measured(options):
 
 
 def file_size(folder, most):
-    """Bytes to write, in whole blocks. Raises OSError where too few are free."""
+    """Return bytes to write, in whole blocks. Raises OSError where too few are free."""
     disk = os.statvfs(folder)
     size = min(most, disk.f_bavail * disk.f_frsize // 4) // BLOCK * BLOCK  # at most a quarter of what is free
     if size < LEAST_BYTES:
@@ -73,7 +73,7 @@ def file_size(folder, most):
 
 
 def nameless(folder):
-    """A new file without a name."""
+    """Return a new file without a name."""
     try:
         return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
     except OSError as error:
@@ -85,7 +85,7 @@ def nameless(folder):
 
 
 def filesystem(folder):
-    """The type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4, lustre."""
+    """Return the type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4, lustre."""
     path, kinds = os.path.realpath(folder), {}
     with open("/proc/self/mounts", errors="replace") as mounts:
         for line in mounts:
@@ -126,7 +126,7 @@ def fio(file, direction, size, seconds, *more):
 
 
 def takes_direct(file):
-    """Whether the file may be read and written past the page cache; turns it on."""
+    """Turn on reading and writing past the page cache; return whether the file allows it."""
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_DIRECT)
     except OSError:
@@ -145,7 +145,7 @@ def measured_by_python(file, size, seconds):
 
 
 def write_blocks(file, size, content, seconds):
-    """Bytes that were written and are on the disk, and the seconds that it took."""
+    """Return bytes that were written and are on the disk, and the seconds that it took."""
     block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
     began, written = time.perf_counter(), 0
     while written < size and time.perf_counter() - began < seconds:
@@ -156,7 +156,7 @@ def write_blocks(file, size, content, seconds):
 
 
 def read_back(file, size, content, seconds):
-    """Bytes that were read, what was wrong with them, and the seconds that reading took."""
+    """Return bytes that were read, what was wrong with them, and the seconds that reading took."""
     block, place, took, wrong = mmap.mmap(-1, BLOCK), 0, 0.0, ""
     while place < size and took < seconds:
         began = time.perf_counter()

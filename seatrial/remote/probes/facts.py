@@ -35,7 +35,7 @@ def main():
 
 
 def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):
-    """The facts; `nccl_tests` are the folders that may have all_reduce_perf, as in PATH."""
+    """Return the facts; `nccl_tests` are the folders that may have all_reduce_perf, as in PATH."""
     gpus = gpu_models()
     return {
         "hostname": os.uname().nodename,
@@ -56,13 +56,13 @@ def facts(mpirun="mpirun", nccl_tests=NCCL_TESTS):
 
 
 def sshd():
-    """The path of OpenSSH's server; None if this login came in by another server."""
+    """Return the path of OpenSSH's server; None if this login came in by another server."""
     program = which("sshd", ":/usr/sbin:/sbin:/usr/local/sbin")
     return program or (None if "SSH_CONNECTION" in os.environ else "")
 
 
 def which(program, more=""):
-    """The program's path; "" where it is not. `more` is behind PATH."""
+    """Return the program's path; "" where it is not. `more` is behind PATH."""
     return shutil.which(program, path=os.environ.get("PATH", os.defpath) + more) or ""
 
 
@@ -84,19 +84,21 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
 
 
 def gpu_problem() -> str:
-    """The first words of the driver's tool when it fails; "" if it has none."""
+    """Return the first words of the driver's tool when it fails; "" if it has none."""
     lines = lines_of(["nvidia-smi"], NVIDIA_SMI_TIMEOUT_S / 2, failed=True) or []
     return next((line.strip() for line in lines if line.strip()), "")
 
 
 def nvidia_smi(query, timeout_s, **options):
-    """The rows that a query such as gpu=uuid,name prints; as `lines_of`."""
+    """Return the rows that a query such as gpu=uuid,name prints; as `lines_of`."""
     return lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], timeout_s, **options)
 
 
 def gpu_in(line: str) -> "tuple[str, int | None, str]":
-    """`GPU-1b2c..., NVIDIA H100 80GB HBM3, 1980`; the clock is None where it is `[N/A]` or was not asked for, the UUID
-    is "" if it has none."""
+    """Parse `GPU-1b2c..., NVIDIA H100 80GB HBM3, 1980` into model, clock and UUID.
+
+    The clock is None if it is `[N/A]` or was not asked for, the UUID "" if it has none.
+    """
     first, _, rest = (part.strip() for part in line.partition(","))
     uuid = first if GPU_UUID.fullmatch(first) else ""
     named = rest or first
@@ -107,8 +109,10 @@ def gpu_in(line: str) -> "tuple[str, int | None, str]":
 
 
 def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
-    """A digest of each serial by which this machine is known: of its GPUs, of its board, and where neither can be
-    read, of its installation. Serials themselves stay here. Containers may all have the ids of one host or image."""
+    """Return a digest of each serial of this machine: of its GPUs, of its board, else of its installation.
+
+    Serials themselves stay here. Containers may all have the ids of one host or image.
+    """
     board = [first_line(DMI + name) for name in ("product_uuid", "board_serial")]
     serials = [*gpu_uuids, *board]
     usable = [serial for serial in serials if is_serial(serial)] or [first_line("/etc/machine-id")]
@@ -121,7 +125,7 @@ def is_serial(text):
 
 
 def cpu_model():
-    """The processors' model; "" if the kernel does not report it, as on most ARM machines."""
+    """Return the processors' model; "" if the kernel does not report it, as on most ARM machines."""
     try:
         with open("/proc/cpuinfo", errors="replace") as file:
             lines = [line.partition(":")[2].strip() for line in file.read(1 << 16).splitlines() if "model name" in line]
@@ -144,7 +148,7 @@ def versions(mpirun):
 
 
 def package_version(*names: str) -> str:
-    """The installed version of the first package that is there; nothing of it is imported."""
+    """Return the installed version of the first package that is there; nothing of it is imported."""
     for name in names:
         try:
             installed = metadata.version(name)
@@ -156,7 +160,7 @@ def package_version(*names: str) -> str:
 
 
 def nccl_version():
-    """The system's libnccl, as its file name says, and the one that came with torch where that is another."""
+    """Return the system's libnccl, as its file name says, and the one that came with torch where that is another."""
     of_torch = package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
     for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/*/lib"):
         for library in sorted(glob(folder + "/libnccl.so.2.*")):
@@ -180,8 +184,10 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
 
 
 def lines_of(command, timeout_s=8, failed=False, most=64, widest=MAX_LINE):
-    """What a command prints, at most a few lines: none when it is not installed, None when it hangs, or when it fails
-    unless `failed` asks for what it says then."""
+    """Return what a command prints, at most a few lines.
+
+    Empty if it is not installed; None if it hangs, or if it fails, unless `failed` asks for its output then.
+    """
     text = text_of(command, timeout_s, failed)
     return None if text is None else [line[:widest] for line in text.splitlines()[:most]]
 
@@ -206,7 +212,7 @@ def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
 
 
 def read_until_end(child, deadline, most):
-    """All output of a child that ends in time and prints little, else None."""
+    """Return all output of a child that ends in time and prints little, else None."""
     output = b""
     while True:
         readable, _, _ = select.select([child.stdout], [], [], max(0, deadline - time.monotonic()))

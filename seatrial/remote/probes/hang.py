@@ -99,13 +99,16 @@ class Watchdog:
         }
 
     def _ras(self) -> list[str]:
-        """What NCCL's RAS says of the whole job; one rank asks, and another in case that one is gone."""
+        """Return NCCL's RAS report on the whole job; one rank asks, and another in case that one is gone."""
         is_asked = self.place["rank"] in (0, dist.get_world_size() - 1) and dist.get_backend() == "nccl"
         return ras_status(os.environ.get("NCCL_RAS_ADDR") or _RAS) if is_asked else []
 
 
 def recorded() -> bytes | None:
-    """The flight recorder's dump of this process, a pickle of plain values; None where this torch records none."""
+    """Return the flight recorder's dump of this process, a pickle of plain values.
+
+    None where this torch records none.
+    """
     c10d: Any = torch._C._distributed_c10d
     for name in ("_dump_fr_trace", "_dump_nccl_trace"):
         dump: Callable[..., bytes] | None = getattr(c10d, name, None)
@@ -116,7 +119,7 @@ def recorded() -> bytes | None:
 
 
 def groups_of(trace: bytes | None) -> list[dict[str, Any]]:
-    """How far this rank has come in each of its groups: id, name, ranks, the last collective's number and operation."""
+    """Return for each group of this rank its id, name, ranks, and the number and operation of the last collective."""
     if trace is None:
         return []
     dump = pickle.loads(trace)  # written by this very process
@@ -133,7 +136,7 @@ def groups_of(trace: bytes | None) -> list[dict[str, Any]]:
 
 
 def calls_of(trace: bytes | None) -> list[dict[str, Any]]:
-    """The latest sends and receives of this rank, and the ends of their batches; gloo records none."""
+    """Return the latest sends and receives of this rank, and the ends of their batches; gloo records none."""
     calls: list[dict[str, Any]] = []
     for entry in pickle.loads(trace)["entries"] if trace else ():  # written by this very process
         name = entry["profiling_name"]
@@ -145,7 +148,7 @@ def calls_of(trace: bytes | None) -> list[dict[str, Any]]:
 
 
 def _members() -> dict[str, list[int]]:
-    """The ranks of each group of this process, by the group's id; empty where torch keeps them elsewhere."""
+    """Return the ranks of each group of this process, by the group's id; empty where torch keeps them elsewhere."""
     with suppress(AttributeError):
         names = dist.distributed_c10d._world.pg_names
         return {str(name): dist.get_process_group_ranks(group) for group, name in names.items()}
@@ -153,21 +156,21 @@ def _members() -> dict[str, list[int]]:
 
 
 def stack_of(thread: int) -> list[str]:
-    """Where a thread stands, the innermost call first: "decoder.py:118 forward"."""
+    """Return where a thread is, the innermost call first: "decoder.py:118 forward"."""
     frame = sys._current_frames().get(thread)
     calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
     return [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in reversed(calls)]
 
 
 def waits_for_others(thread: int) -> bool:
-    """Whether a thread stands in what waits for other ranks: PyTorch's communication, or the end of a GPU's work."""
+    """Return whether a thread waits for other ranks, in PyTorch's communication, or for the end of a GPU's work."""
     frame = sys._current_frames().get(thread)
     calls = traceback.extract_stack(frame)[-_FRAMES:] if frame else []
     return any("/torch/distributed/" in call.filename or call.name in _GPU_WAITS for call in calls)
 
 
 def ras_status(address: str) -> list[str]:
-    """What NCCL's RAS answers to `verbose status`, as ncclras prints it; empty where nothing listens."""
+    """Return what NCCL's RAS answers to `verbose status`, as ncclras prints it; empty where nothing listens."""
     host, _, port = address.rpartition(":")
     answer, ends = b"", time.monotonic() + _RAS_S
     with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _RAS_S) as ras:
@@ -181,7 +184,7 @@ def ras_status(address: str) -> list[str]:
 
 
 def gpu_state() -> dict[str, float] | None:
-    """How busy this process's GPU is, percent, and its power, W; None where nvidia-smi does not say."""
+    """Return how busy this process's GPU is, percent, and its power, W; None where nvidia-smi does not say."""
     if not torch.cuda.is_initialized():
         return None
     uuid = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))

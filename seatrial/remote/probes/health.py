@@ -35,7 +35,7 @@ def main(fast, gpus, wanted_ports):
 
 
 def told(fast, faults, unknown, seen):
-    """Print the faults, else what is not known, else what was seen; return the exit status."""
+    """Print the faults, else what is unknown, else what was seen; return the exit status."""
     if faults:
         line, status = "fault: " + "; ".join(faults), 1
     elif unknown:
@@ -48,14 +48,14 @@ def told(fast, faults, unknown, seen):
 
 
 def _late(fast):
-    """End at once: a health check that hangs would be killed, and a node drained for it."""
+    """Exit at once: a health check that hangs would be killed, and a node drained for it."""
     sys.stdout.write("seatrial not known: no answer within %d s\n" % STOPS_S)
     sys.stdout.flush()
     os._exit(2 if fast == "kubernetes" else 0)
 
 
 def look(gpus, wanted_ports, deadline):
-    """The faults of this machine, what is not known, and what was seen."""
+    """Return the faults of this machine, what is unknown, and what was seen."""
     faults, unknown = [], []
     found = inventory.gpu_list(deadline)
     on_bus = len({each.rpartition(".")[0] for each in inventory.gpu_addresses([])})
@@ -76,7 +76,7 @@ def look(gpus, wanted_ports, deadline):
 
 
 def of_gpu(gpu):
-    """What the GPU itself reports as damage, or as slowed down by hardware."""
+    """Yield what the GPU itself reports as damage, or as a slowdown by hardware."""
     if gpu.get("requires_reset"):
         yield "requires a reset"
     elif str(gpu.get("recovery") or "").lower() not in NOTHING:
@@ -97,7 +97,7 @@ def of_gpu(gpu):
 
 
 def of_kernel(xids):
-    """The driver's errors of the last hour that ask for a repair."""
+    """Yield the driver's errors of the last hour that ask for a repair."""
     for error in xids:
         is_fatal = error["kind"] == "SXid" or error["number"] in FATAL_XIDS
         if is_fatal and error.get("age_s", 0.0) <= RECENT_S:

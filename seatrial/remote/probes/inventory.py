@@ -106,7 +106,7 @@ def gpu_list(deadline):
 
 
 def queried(fields, deadline):
-    """A dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
+    """Return a dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
     for _ in range(len(FIELDS)):
         lines = nvidia_smi("gpu=" + ",".join(fields.values()), left(deadline), failed=True, widest=WIDEST)
         unknown = next((match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None)
@@ -125,7 +125,7 @@ def queried(fields, deadline):
 
 
 def gpu_of(values):
-    """One GPU with numbers as numbers; without what the driver calls not available or not supported."""
+    """Return one GPU with numbers as numbers; without what the driver calls not available or not supported."""
     gpu: "dict[str, object]" = {"requires_reset": any(map(NEEDS_RESET.search, values.values()))}
     for name, text in values.items():
         if name == "slowdown":
@@ -138,7 +138,7 @@ def gpu_of(values):
 
 
 def slowdowns(text):
-    """The causes in 0x0000000000000044; None if the driver does not report them."""
+    """Return the causes in a bit mask such as 0x0000000000000044; None if the driver does not report them."""
     if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
         return None
     bits = int(text, 16)
@@ -146,12 +146,12 @@ def slowdowns(text):
 
 
 def rows(query, deadline):
-    """The rows of another query of nvidia-smi."""
+    """Return the rows of another query of nvidia-smi."""
     return [[part.strip() for part in line.split(",")] for line in nvidia_smi(query, left(deadline)) or []]
 
 
 def nvlinks(lines):
-    """GB/s of each NVLink by GPU; 0 of one that is down.
+    """Return GB/s of each NVLink by GPU; 0 of one that is down.
 
     GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1b2c...)
              Link 0: 26.562 GB/s
@@ -177,13 +177,15 @@ def left(deadline):
 
 
 def short_address(pci):
-    """0000:1b:00.0 of nvidia-smi's 00000000:1B:00.0."""
+    """Shorten nvidia-smi's 00000000:1B:00.0 to 0000:1b:00.0."""
     return pci.lower()[4:] if re.fullmatch(r"0000[0-9a-fA-F]{4}:.*", pci) else pci.lower()
 
 
 def kernel_log(addresses, nics):
-    """The driver's errors of these GPUs and of NVSwitches since the machine started, and what else the kernel says of
-    hardware; None where its log may not be read. A container reads that of its host, so other devices' are left out."""
+    """Return the driver's errors of these GPUs and of NVSwitches since boot, and the kernel's other errors of hardware.
+
+    None if the log may not be read. A container reads that of its host, so other devices' are left out.
+    """
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -195,7 +197,7 @@ def kernel_log(addresses, nics):
 
 
 def records(log):
-    """The lines of the kernel's log with their seconds since the start."""
+    """Yield the lines of the kernel's log with their seconds since the start."""
     ends = time.monotonic() + KMSG_S
     for _ in range(MAX_RECORDS):
         if time.monotonic() > ends:
@@ -236,7 +238,7 @@ def summed(lines, addresses, nics=frozenset()):
 
 
 def gpu_addresses(gpus):
-    """Those that the driver lists, else of all NVIDIA GPUs on the bus: their errors say why it lists none."""
+    """Return the addresses that the driver lists, else those of all NVIDIA GPUs on the bus: their errors say why."""
     listed = {short_address(gpu["pci"]) for gpu in gpus}
     folders = [] if listed else glob.glob("/sys/bus/pci/devices/*")[:4096]
     on_bus = [path for path in folders if first_line(path + "/vendor") == NVIDIA]
@@ -250,7 +252,7 @@ def hugepages():
 
 
 def memlock():
-    """KiB that a process may lock, -1 without a limit: RDMA registers memory."""
+    """Return the KiB that a process may lock, -1 without a limit: RDMA registers memory."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return -1 if soft == resource.RLIM_INFINITY else soft // 1024
 

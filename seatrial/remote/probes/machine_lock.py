@@ -16,7 +16,7 @@ BEAT_S = 1.0
 
 
 class MachineLock:
-    """Held until the process ends, or `release`."""
+    """A lock that is held until the process ends, or `release`."""
 
     def __init__(self):
         self.number, self.beating = 0, False
@@ -26,8 +26,10 @@ class MachineLock:
         return os.open(lock_file(self.number), os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self, mode, ends):
-        """Take the lock in that mode, fcntl.LOCK_SH or LOCK_EX; False when others hold it until `ends` (of
-        time.monotonic)."""
+        """Take the lock in that mode, fcntl.LOCK_SH or LOCK_EX.
+
+        False when others hold it until `ends` (of time.monotonic).
+        """
         sign, seen = None, time.monotonic()
         while not self.taken(mode):
             now, last = time.monotonic(), os.pread(self.file, 32, 0)
@@ -67,7 +69,7 @@ class MachineLock:
 
 
 def lock_file(number=0):
-    """The lock's path, beside the probe."""
+    """Return the lock's path, beside the probe."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         machine = file.read().strip()
     folder = os.path.dirname(os.path.abspath(__file__))

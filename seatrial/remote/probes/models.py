@@ -121,7 +121,7 @@ def _convolution(channels: int, out: int, kernel: int, stride: int) -> tuple[nn.
 
 
 def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Module:
-    """Images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each stage has."""
+    """Return images (batch, 3, height, width) to logits (batch, classes); `blocks` is how many each stage has."""
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     channels = 64
     for stage, (width, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
@@ -149,7 +149,7 @@ def _token_batch(vocabulary: int, sequence: int) -> Batch:
 
 
 def _image_batch(pixels: int, classes: int) -> Batch:
-    """Images (batch, 3, pixels, pixels), each its class's pattern in noise, and their classes (batch,)."""
+    """Return images (batch, 3, pixels, pixels), each its class's pattern in noise, and their classes (batch,)."""
     patterns = torch.randn(_SEEN_CLASSES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
     def batch(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:

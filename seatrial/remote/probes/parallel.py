@@ -63,7 +63,7 @@ class Degrees:
 
 
 def choose(given: dict[str, int | None], ranks: int) -> Degrees:
-    """The degrees of so many ranks; fsdp takes the rest where it is not given. Raises ValueError."""
+    """Return the degrees of so many ranks; fsdp takes the rest where it is not given. Raises ValueError."""
     degrees = {name: given.get(name) or 1 for name in DEGREES}
     others = 1
     for name in DEGREES:
@@ -122,7 +122,7 @@ class Meshes:
         )
 
     def group(self, name: str) -> Any:
-        """The process group of a degree that this rank is in."""
+        """Return the process group of a degree that this rank is in."""
         return self.whole.get_group(name)
 
     def rank(self, name: str) -> int:
@@ -174,7 +174,7 @@ def build(
 
 
 def too_old(degrees: Degrees, device: str) -> str | None:
-    """What torch 2.6 cannot do: there, pipelines on processors wait for ever, and those of divided tensors fail."""
+    """Return what torch 2.6 cannot do: there, pipelines on processors hang, and those of sharded tensors fail."""
     if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.7
         return None
     later = f"torch 2.7 or later, this is {torch.__version__}"
@@ -188,7 +188,7 @@ def too_old(degrees: Degrees, device: str) -> str | None:
 
 
 def _sharding(meshes: Meshes, degrees: Degrees, numerics: Numerics) -> Callable[..., Any]:
-    """What shards a module over the ranks of a mesh: nothing, where a rank has no other to share parameters with."""
+    """Return what shards a module over the ranks of a mesh; nothing if a rank shares parameters with no other."""
     if meshes.dense["shard"].size() == 1:
         return lambda module, **_: module
     policy = MixedPrecisionPolicy()
@@ -198,7 +198,7 @@ def _sharding(meshes: Meshes, degrees: Degrees, numerics: Numerics) -> Callable[
 
 
 def autocast(meshes: Meshes, numerics: Numerics, device: torch.device) -> AbstractContextManager[Any]:
-    """The precision of what is not sharded: `fully_shard` casts parameters itself."""
+    """Return the precision of what is not sharded: `fully_shard` casts parameters itself."""
     is_on = numerics.precision != "fp32" and meshes.dense["shard"].size() == 1
     context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=is_on)
     return context
@@ -276,7 +276,7 @@ def _to_float8(block: nn.Module) -> None:
 
 
 def average_experts(model: Decoder, degrees: Degrees) -> None:
-    """Divide the gradients of experts, which are of the tokens of all ranks that share them, by their number."""
+    """Divide the gradients of experts by the number of ranks that share them, since they are of the tokens of all."""
     if degrees.ep == 1:
         return
     for module in model.modules():

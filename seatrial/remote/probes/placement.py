@@ -87,7 +87,7 @@ def place(environ: Mapping[str, str]) -> RankPlacement:
 
 
 def launcher_of(environ: Mapping[str, str]) -> LauncherVariables | None:
-    """The launcher whose variables count."""
+    """Return the launcher whose variables count."""
     return next((launcher for launcher in LAUNCHERS if launcher.started(environ)), None)
 
 
@@ -115,7 +115,7 @@ def master_address(environ: Mapping[str, str], world_size: int) -> str:
 
 
 def master_port(environ: Mapping[str, str]) -> int:
-    """MASTER_PORT, PET_MASTER_PORT, or 29500. Raises ContradictoryEnvironment."""
+    """Return MASTER_PORT, PET_MASTER_PORT, or 29500. Raises ContradictoryEnvironment."""
     for name in ("MASTER_PORT", "PET_MASTER_PORT"):
         if environ.get(name):
             port = _number(environ, name, at_least=1)
@@ -133,7 +133,10 @@ def gpu_index(environ: Mapping[str, str], here: RankPlacement) -> int:
 
 
 def device(environ: Mapping[str, str]) -> str:
-    """The kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`. Raises ContradictoryEnvironment."""
+    """Return the kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`.
+
+    Raises ContradictoryEnvironment.
+    """
     backend = environ.get("BACKEND") or "gloo"
     if backend not in _DEVICES:
         raise ContradictoryEnvironment(f"BACKEND is {_quoted(backend)}; gloo and nccl are known")
@@ -141,7 +144,7 @@ def device(environ: Mapping[str, str]) -> str:
 
 
 def first_host(variable: str, nodes: str) -> str:
-    """The first host of a Slurm node list such as `gpu-[01-03,07],cpu-1`. Raises ContradictoryEnvironment."""
+    """Return the first host of a Slurm node list such as `gpu-[01-03,07],cpu-1`. Raises ContradictoryEnvironment."""
     if len(nodes) <= _MAX_HOSTS_TEXT:
         first = re.match(r"((?:[^,\[\]]|\[[^\[\]]*\])+)(?:,|$)", nodes.strip())
         host = re.sub(r"\[(\d+)(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", r"\1", first[1]) if first else ""
@@ -158,7 +161,7 @@ def _number(environ: Mapping[str, str], name: str, at_least: int) -> int:
 
 
 def _refuse_half(environ: Mapping[str, str]) -> None:
-    """A rank without the number of ranks, or the other way round, is no world of one."""
+    """Refuse a rank without the number of ranks, or the other way round. Raises ContradictoryEnvironment."""
     for launcher in LAUNCHERS[1:]:
         halves = [(launcher.rank, launcher.size)]
         if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone

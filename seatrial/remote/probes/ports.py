@@ -32,7 +32,7 @@ DMA_BUF_SINCE = (5, 12)  # the kernel that has it for PCIe peers, with NVIDIA's 
 
 
 def infiniband_ports():
-    """State, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand's and RoCE's."""
+    """Return state, Gb/s, counters and PCIe link of each port of RDMA devices, InfiniBand's and RoCE's."""
     ports = []
     for path in sorted(glob.glob(SYS + "/class/infiniband/*/ports/*")):
         name, number = path[len(SYS) :].split("/")[3::2]
@@ -53,7 +53,7 @@ def infiniband_ports():
 
 
 def network_ports():
-    """The same of network interfaces that are hardware, without their PCIe link."""
+    """Return the same of network interfaces that are hardware, without their PCIe link."""
     ports = []
     for device in sorted(glob.glob(SYS + "/class/net/*/device")):
         folder = os.path.dirname(device)
@@ -70,7 +70,7 @@ def network_ports():
 
 
 def counters(folder, files):
-    """The counters in these files of a folder, by name; without those that the driver does not have."""
+    """Return the counters in these files of a folder, by name; without those that the driver does not have."""
     texts = {name: next(map(first_line, glob.glob(f"{folder}/{file}")), "") for name, file in files.items()}
     return {name: int(text) for name, text in texts.items() if re.fullmatch(r"\d{1,18}", text)}
 
@@ -90,7 +90,7 @@ def nvlink_errors(timeout_s):
 
 
 def numa_node(device):
-    """The NUMA node that a device is attached to; None if there is only one or it is unknown."""
+    """Return the NUMA node that a device is attached to; None if there is only one or it is unknown."""
     text = first_line(device + "/numa_node")
     return int(text) if re.fullmatch(r"\d{1,4}", text) else None
 
@@ -107,7 +107,7 @@ def pcie_link(device):
 
 
 def config_space(device):
-    """The PCI configuration of a device, as much of it as this user may read."""
+    """Return the PCI configuration of a device, as much of it as this user may read."""
     try:
         with open(device + "/config", "rb") as file:
             return file.read(4096)
@@ -116,7 +116,7 @@ def config_space(device):
 
 
 def relaxed_ordering(config):
-    """Whether the device may reorder its writes; None where the configuration cannot be read."""
+    """Return whether the device may reorder its writes; None where the configuration cannot be read."""
     at, seen = config[CAPABILITIES] & 0xFC if len(config) > 64 else 0, 0
     while at and at + 10 <= min(len(config), 256) and seen < 48:
         if config[at] == PCIE:
@@ -126,7 +126,10 @@ def relaxed_ordering(config):
 
 
 def redirects(config):
-    """Whether ACS sends traffic between peers to the root complex; None where the configuration cannot be read."""
+    """Return whether ACS sends traffic between peers to the root complex.
+
+    None where the configuration cannot be read.
+    """
     at, seen = 0x100 if len(config) >= 4096 else 0, 0
     if not at:
         return None
@@ -139,7 +142,7 @@ def redirects(config):
 
 
 def redirecting_switches(addresses):
-    """PCIe switch ports above these devices that redirect traffic between peers; None where that cannot be read.
+    """Return PCIe switch ports above these devices that redirect traffic between peers; None if that cannot be read.
 
     Root ports are left out: behind different ones, all traffic passes the root complex.
     """
@@ -154,13 +157,13 @@ def redirecting_switches(addresses):
 
 
 def rdma_addresses():
-    """PCI addresses of the RDMA devices."""
+    """Return the PCI addresses of the RDMA devices."""
     paths = map(os.path.realpath, glob.glob(SYS + "/class/infiniband/*/device"))
     return {os.path.basename(path) for path in paths if ADDRESS.match(os.path.basename(path))}
 
 
 def gpudirect():
-    """How RDMA devices reach NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; "" without that driver."""
+    """Return how RDMA devices reach NVIDIA's GPUs: "nvidia-peermem", "dma-buf" or "none"; "" without that driver."""
     if any(os.path.isdir(f"{SYS}/module/{name}") for name in ("nvidia_peermem", "nv_peer_mem")):
         return "nvidia-peermem"
     driver, kernel = first_line("/proc/driver/nvidia/version"), re.match(r"(\d+)\.(\d+)", os.uname().release)

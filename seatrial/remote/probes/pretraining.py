@@ -156,7 +156,7 @@ class Pretraining:
         return not odd
 
     def run_step(self, step: int) -> None:
-        """One optimizer step; its loss waits on the device until `settle`."""
+        """Run one optimizer step; its loss waits on the device until `settle`."""
         self.clock.start()
         inputs, labels = self.batch(step)
         self.clock.end("data")
@@ -177,7 +177,7 @@ class Pretraining:
         self.window.append(loss.detach().double())
 
     def run_pipeline(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """All microbatches through this rank's stage; the loss on the last stage, 0 on others."""
+        """Run all microbatches through this rank's stage; return the loss on the last stage, 0 on others."""
         schedule: Any = self.schedule
         losses: list[torch.Tensor] = []
         arguments = (inputs,) if self.meshes.rank("pp") == 0 else ()
@@ -269,7 +269,7 @@ class Pretraining:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def summary(self, replayed: dict[str, Any] | None) -> dict[str, Any]:
-        """The last event, the same on every rank."""
+        """Return the last event, the same on every rank."""
         options, times, warmup = self.options, self.clock.times, self.options.warmup
         finite = all(math.isfinite(loss) for loss in self.losses)
         mine: dict[str, Any] = {"rank": self.here.rank, "host": self.here.host, "parameters": self.digest()}
@@ -312,16 +312,16 @@ class Pretraining:
         }
 
     def digest(self) -> str:
-        """A digest of this rank's part of the parameters, exact in every bit."""
+        """Return a digest of this rank's part of the parameters, exact in every bit."""
         return str(replays.digest_of(self.model.parameters()))
 
     def peak_memory_gb(self) -> float | None:
-        """The most memory of the GPU that tensors took, GB (1e9 bytes)."""
+        """Return the most memory of the GPU that tensors took, GB (1e9 bytes)."""
         return rounded(torch.cuda.max_memory_allocated() / 1e9) if self.device.type == "cuda" else None
 
 
 def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean loss of all tokens, in float32."""
+    """Return the mean loss of all tokens, in float32."""
     return cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
@@ -330,13 +330,13 @@ def rounded(value: float | None) -> float | None:
 
 
 def size_name(size: DecoderSize) -> str:
-    """The size's name; "4x64" where it has none."""
+    """Return the size's name; "4x64" where it has none."""
     names = [name for name, known in SIZES.items() if known == size]
     return names[0] if names else f"{size.layers}x{size.width}"
 
 
 def open_tokens(path: str) -> torch.Tensor:
-    """The tokens of a file of 32 bit numbers, read as they are needed. Raises CannotStart."""
+    """Return the tokens of a file of 32 bit numbers, read as they are needed. Raises CannotStart."""
     try:
         count = Path(path).stat().st_size // 4
         return torch.from_file(path, shared=False, size=count, dtype=torch.int32)
@@ -345,7 +345,7 @@ def open_tokens(path: str) -> torch.Tensor:
 
 
 def checked(options: argparse.Namespace, ranks: int, device: str) -> tuple[DecoderSize, Degrees]:
-    """The size and the degrees, if they fit together. Raises CannotStart."""
+    """Return the size and the degrees, if they fit together. Raises CannotStart."""
     given = {field.name: getattr(options, field.name) for field in fields(DecoderSize)}
     size = replace(SIZES[options.size], **{name: value for name, value in given.items() if value is not None})
     if problem := size.problem():

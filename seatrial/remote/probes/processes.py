@@ -121,7 +121,7 @@ def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
 
 @contextmanager
 def _deferred_sigterm() -> Iterator[None]:
-    """Put off a handler of SIGTERM, which may raise, until what is being started can be ended."""
+    """Delay a handler of SIGTERM, which may raise, until a process that is being started can be ended."""
     handler = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -137,7 +137,7 @@ def _deferred_sigterm() -> Iterator[None]:
 
 
 def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | None, str]:
-    """(status, problem) of the rank that failed first; a stopped one counts as that, since the others wait for it."""
+    """Return (status, problem) of the rank that failed first; a stopped one counts, since the others wait for it."""
     failed = _first_failure(ranks, deadline)
     if failed is None and all(rank.process.poll() == 0 for rank in ranks):
         return 0, ""
@@ -156,7 +156,10 @@ def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | 
 
 
 def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
-    """The first rank that fails, of several one that a signal ended; None when none has failed before the deadline."""
+    """Return the first rank that fails, of several one that a signal ended.
+
+    None when none has failed before the deadline.
+    """
     while time.monotonic() < deadline:
         statuses = [rank.process.poll() for rank in ranks]
         failed = sorted((status > 0, number) for number, status in enumerate(statuses) if status)

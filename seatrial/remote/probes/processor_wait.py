@@ -11,7 +11,10 @@ CGROUP_STAT = "/sys/fs/cgroup/cpu.stat"
 
 
 def waited_s(pid="self"):
-    """Seconds that each thread of a process has waited, by thread; empty if it has ended or nothing is counted."""
+    """Return seconds that each thread of a process has waited, by thread.
+
+    Empty if it has ended or nothing is counted.
+    """
     seconds = {}
     try:
         for thread in os.listdir("/proc/{}/task".format(pid)):
@@ -23,7 +26,7 @@ def waited_s(pid="self"):
 
 
 def own_clock_s():
-    """A clock in seconds that stands still while this thread waits for a processor that others have."""
+    """Return a clock in seconds that stands still while this thread waits for a processor that others have."""
     with open("/proc/thread-self/schedstat") as stat:
         waited = int(stat.read().split()[1]) / 1e9
     return time.perf_counter() - waited
@@ -40,7 +43,7 @@ def throttled_us():
 
 
 def own_seconds(work):
-    """Seconds that `work()` takes, less the longest that one of its threads waited for a processor.
+    """Return seconds that `work()` takes, less the longest that one of its threads waited for a processor.
 
     The others of a parallel work wait for that thread. A node that is held back by its own limit is slow: nothing is
     taken off then.

@@ -106,7 +106,7 @@ class Started:
 
 
 def listening(ports, started, deadline):
-    """Whether something listens on all ports before the deadline, while the programs run."""
+    """Return whether something listens on all ports before the deadline, while the programs run."""
     while time.monotonic() < deadline and all(program.running() for program in started):
         if set(ports) <= open_ports():
             return True
@@ -115,7 +115,7 @@ def listening(ports, started, deadline):
 
 
 def open_ports():
-    """The TCP ports that something listens on in this network namespace."""
+    """Return the TCP ports that something listens on in this network namespace."""
     ports = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

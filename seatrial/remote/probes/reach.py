@@ -53,7 +53,7 @@ def main():
 
 
 def reach(peers, timeout_s, parallel):
-    """The position of every peer and why it is not reached, "" where it is, in the order in which they are known."""
+    """Yield the position of every peer and why it is not reached ("" if it is), as soon as it is known."""
     waiting = list(enumerate(peers))[::-1]
     with selectors.DefaultSelector() as selector:
         while waiting or selector.get_map():
@@ -66,7 +66,7 @@ def reach(peers, timeout_s, parallel):
 
 
 def start(selector, position, address, port, timeout_s):
-    """Begin to connect; the reason where it fails at once, None where the answer is still to come."""
+    """Begin to connect; return the reason if that fails at once, None while the answer is outstanding."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         sock = socket.socket(family, kind, protocol)

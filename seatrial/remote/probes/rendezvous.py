@@ -1,10 +1,10 @@
 """Rendezvous and exit of a probe's ranks. Copied to the nodes next to the probes.
 
-A rank that gives up says so in the store through which the ranks met, which rank 0 keeps, so that the others can name
-the ranks that are stopped, hang or were killed.
+A rank that gives up reports it in the store through which the ranks met, which rank 0 keeps, so that the others can
+name the ranks that are stopped, hang or were killed.
 
-Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments
-or contradictory variables; 3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers
+Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments or
+contradictory variables; 3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers
 are wrong.
 """
 
@@ -68,7 +68,7 @@ class CannotStart(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that every probe takes."""
+    """Add the arguments that every probe takes."""
     parser.add_argument(
         "--master-addr", help="address of rank 0's node; MASTER_ADDR or the job's first node when unset"
     )
@@ -88,7 +88,7 @@ def place(options: argparse.Namespace) -> RankPlacement:
 
 
 def choose_device(requested: str | None, here: RankPlacement) -> str:
-    """The torch device of this rank: a GPU if there is one, unless `cpu` is asked for. Raises CannotStart."""
+    """Return the torch device of this rank: a GPU if there is one, unless `cpu` is asked for. Raises CannotStart."""
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if requested == "cpu" or (requested is None and not gpus):
         return "cpu"
@@ -100,7 +100,7 @@ def choose_device(requested: str | None, here: RankPlacement) -> str:
 
 
 def addresses() -> dict[str, str]:
-    """The primary IPv4 address of every interface that has one, by interface name."""
+    """Return the primary IPv4 address of every interface that has one, by interface name."""
     addresses_by_name = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
@@ -113,7 +113,7 @@ def addresses() -> dict[str, str]:
 
 
 def interface(network: str | None, master: str, addresses_by_name: Mapping[str, str]) -> str:
-    """The interface to use: the one named, the one with an address in the CIDR, or the one that leads to `master`.
+    """Return the interface to use: that of the name, with an address in the CIDR, or on the way to `master`.
 
     Raises CannotStart.
     """
@@ -128,7 +128,7 @@ def interface(network: str | None, master: str, addresses_by_name: Mapping[str, 
 
 
 def _source_address(master: str) -> str:
-    """The local address that packets to `master` leave from (connecting a UDP socket sends nothing)."""
+    """Return the local address that packets to `master` leave from (connecting a UDP socket sends nothing)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect((master, 9))
@@ -184,21 +184,27 @@ def share(text: str, device: str = "cpu") -> list[str]:
 
 
 def report(mine: Mapping[str, Any], device: str = "cpu") -> list[dict[str, Any]]:
-    """Gather what every rank has to report of itself. Each prints its own part too: no other vouches for it."""
+    """Gather what every rank reports of itself.
+
+    Each rank also prints its own part, so that none can report for another.
+    """
     print(json.dumps({"event": "part", **mine}), flush=True)
     return [json.loads(text) for text in share(json.dumps(mine), device)]
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what went wrong, without the place in gloo's source; torch puts C++ stack traces below it."""
+    """Return the first line of what went wrong, without the place in gloo's source.
+
+    Torch puts C++ stack traces below it.
+    """
     lines = [re.sub(r"^\[\S+:\d+\] ", "", line.strip()) for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:400]
 
 
 def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
-    """Run a probe's main and leave, whatever happened, with one line that names host, rank and cause.
+    """Run a probe's main and exit, after any error with one line that names host, rank and cause.
 
-    Leaves by os._exit: the destructors of a broken process group abort the process or wait for peers that are gone.
+    Exit by os._exit: the destructors of a broken process group abort the process or wait for peers that are gone.
     """
     try:
         status = main(sys.argv[1:])
@@ -218,19 +224,19 @@ def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
 
 
 def complain(probe: str, cause: str, status: int) -> int:
-    """Say on standard error, in one line, which rank where has which problem; returns `status`."""
+    """Print on standard error, in one line, which rank where has which problem; return `status`."""
     rank = placement.shown_rank(os.environ)
     sys.stderr.write(f"{probe} probe: {socket.gethostname()} rank {rank}: {cause}\n")
     return status
 
 
 def announce(rank: int, host: str) -> None:
-    """Say in the store where the rank is."""
+    """Write into the store where the rank is."""
     _store().set(f"host/{rank}", host)
 
 
 def silent_ranks(error: BaseException) -> str:
-    """Say in the store that this rank gives up; name the ranks that it waited for and that do not say so.
+    """Report in the store that this rank gives up; name the ranks that it waited for and that have not reported so.
 
     `no word from rank 1 on node-1`, or "" if all gave up or it is unknown.
     """
@@ -245,7 +251,7 @@ def silent_ranks(error: BaseException) -> str:
 
 
 def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
-    """Two ranks ask at most: of thousands, each about each other would be millions of questions."""
+    """Ask the store for silent ranks, on two ranks at most: if thousands asked, that would be millions of questions."""
     try:
         store = _store()
         store.set(f"gave up/{rank}", "")

@@ -66,7 +66,7 @@ def run(size: DecoderSize, options: argparse.Namespace, here: RankPlacement, dev
 def _replay(
     size: DecoderSize, sequence: int, options: argparse.Namespace, device: str, *, is_wrong: bool
 ) -> tuple[str, list[float], list[torch.Tensor]]:
-    """One replay: a digest of all its steps, the time of each in ms, and the last gradients."""
+    """Return one replay: a digest of all its steps, the time of each in ms, and the last gradients."""
     with torch.device("meta"):
         model = Decoder(size, sequence)
     model.to_empty(device=device)
@@ -94,7 +94,7 @@ def _replay(
 
 
 def digest_of(tensors: Iterable[torch.Tensor]) -> str:
-    """A digest of the bits of tensors: sums of their words, weighted by place, modulo 2^64, exact in any order."""
+    """Return a digest of tensors' bits: sums of words, weighted by place, modulo 2^64, exact in any order."""
     sums = []
     with torch.no_grad():
         for tensor in tensors:
@@ -106,7 +106,7 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> str:
 
 
 def _weighted(words: torch.Tensor, first: int) -> torch.Tensor:
-    """The sum of some words from the first on, each times a number of its place."""
+    """Return the sum of some words from the first on, each times a number of its place."""
     part = words[first : first + _WORDS].long()
     weights = torch.arange(first + 1, first + len(part) + 1, device=words.device) * 0x9E3779B1 | 1
     return (part * weights).sum()
@@ -120,7 +120,7 @@ def flip_bit(parameter: torch.Tensor) -> None:
 
 
 def _wrong_sums(gradients: Sequence[torch.Tensor], digests: Sequence[str], device: str, *, is_wrong: bool) -> int:
-    """How many elements of the ranks' summed gradients are wrong here; 0 where the gradients differ already."""
+    """Return how many elements of the ranks' summed gradients are wrong here; 0 where the gradients differ already."""
     texts = rendezvous.share(digests[-1], device)
     if len(set(texts)) > 1:
         return 0
@@ -136,7 +136,7 @@ def _wrong_sums(gradients: Sequence[torch.Tensor], digests: Sequence[str], devic
 
 
 def kind_of(device: torch.device) -> str:
-    """What decides the bits of a computation: the device's model, driver, library, and the processor's instructions."""
+    """Return what determines the bits of a computation: device model, driver, library, processor's instructions."""
     threads = torch.get_num_threads()
     if device.type != "cuda":
         return f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()} {threads}"
@@ -150,7 +150,7 @@ def kind_of(device: torch.device) -> str:
 
 
 def odd(ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The ranks whose bits differ from the majority of their kind's replays, and whether computing or transport did."""
+    """Return the ranks whose bits differ from the majority of their kind, by computing or by transport."""
     found = []
     for kind in sorted({rank["kind"] for rank in ranks}):
         alike = [rank for rank in ranks if rank["kind"] == kind]
@@ -172,7 +172,7 @@ def _place(rank: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrong_replays(text: str | None, rank: int, kind: str, replay: int) -> bool:
-    """Whether a fault, RANK:KIND or RANK:KIND-once, is at work in this replay."""
+    """Return whether a fault, RANK:KIND or RANK:KIND-once, is at work in this replay."""
     if not text:
         return False
     at, _, what = text.partition(":")

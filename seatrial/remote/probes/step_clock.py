@@ -31,7 +31,7 @@ class Marks:
         self.clock = clock
 
     def now(self) -> Any:
-        """Mark this point; it costs no synchronisation."""
+        """Mark this point, without synchronisation."""
         if not self.on_gpu:
             return self.clock()
         event = torch.cuda.Event(enable_timing=True)
@@ -55,7 +55,7 @@ class StepTimes:
     compute: list[float] = field(default_factory=list)
 
     def median(self, name: str, warmup: int) -> float | None:
-        """The median of a phase, `step` or `compute`, over the steps after the warm-up."""
+        """Return the median of a phase, `step` or `compute`, over the steps after the warm-up."""
         times = self.phases[name] if name in self.phases else getattr(self, name)
         counted = times[warmup:] or times
         return statistics.median(counted) if counted else None

@@ -98,7 +98,7 @@ class Storage:
         return {}
 
     def of(self, folder, name):
-        """The path of a file in the folder of another node."""
+        """Return the path of a file in the folder of another node."""
         if not OWN_FOLDER.fullmatch(folder):
             raise ValueError(f"{folder!r} is no folder of a node")
         return os.path.join(self.path, folder, name)
@@ -113,7 +113,7 @@ class Storage:
         return {"bytes": moved, "seconds": took_s}
 
     def note(self, id):
-        """Write a file that others shall see, or write it anew with other content."""
+        """Write a file for others to see, or write it again with other content."""
         content = os.urandom(NOTE_BYTES)
         with open(os.path.join(self.own, "note"), "wb") as file:
             file.write(content)
@@ -122,7 +122,7 @@ class Storage:
         return {"digest": hashlib.sha256(content).hexdigest()}
 
     def look(self, id, folder, digest, limit_s):
-        """The seconds until another node's note is there with its content; none where it never is."""
+        """Return the seconds until another node's note appears with its content; nothing if it never does."""
         path, began, seen = self.of(folder, "note"), time.monotonic(), "no such file"
         while True:
             try:
@@ -147,7 +147,7 @@ class Storage:
         return {}
 
     def contend(self, id, folder):
-        """Whether another node's locked file is locked here too."""
+        """Return whether another node's locked file is locked here too."""
         with open(self.of(folder, "lock"), "r+") as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,7 +219,10 @@ def clean_up_after(folder):
 
 
 def at_once(count, function):
-    """The results of calling `function` with 0, 1, ... in a thread each. Raises what the first of them raised."""
+    """Return the results of calling `function` with 0, 1, ... in a thread each.
+
+    Raises what the first of them raised.
+    """
     results, errors = [None] * count, []
 
     def work(number):
@@ -239,7 +242,7 @@ def at_once(count, function):
 
 
 def content_of(shard):
-    """What all blocks of a shard hold, behind their numbers; no two shards are alike."""
+    """Return what all blocks of a shard hold, behind their numbers; no two shards are alike."""
     return random.Random(shard).randbytes(BLOCK - 8)
 
 

@@ -70,7 +70,7 @@ def listen(address):
 
 
 def serve(listener, token):
-    """Take one connection after the other: of those that know the token, receive and say what came, or send."""
+    """Accept one connection after another; with the right token, receive and report how much came, or send."""
     while True:
         peer, _ = listener.accept()
         peer.settimeout(FIRST_BYTE_S)
@@ -98,7 +98,7 @@ def measure(peer, max_bytes, max_seconds):
 
 
 def read_json(text):
-    """Raises ValueError, also for what is nested too deep or is no text."""
+    """Parse JSON. Raises ValueError, also if it is nested too deep or not text."""
     try:
         return json.loads(text)
     except RecursionError:

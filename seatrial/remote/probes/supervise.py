@@ -79,7 +79,7 @@ class Pipe:
 
 
 def read_variables():
-    """The first line of standard input, read no further than its end; None when it closes before."""
+    """Return the first line of standard input, read no further than its end; None when it closes before."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -90,7 +90,7 @@ def read_variables():
 
 
 def start(command, variables):
-    """The command is looked for on this process's own PATH: the variables are the ranks' business."""
+    """Start the command, found on this process's own PATH: the variables are for the ranks."""
     return subprocess.Popen(
         command,
         executable=shutil.which(command[0]) or command[0],
@@ -107,7 +107,7 @@ def report(why):
 
 
 def wait(child, timeout_s):
-    """None when the child ended by itself, else why it must be ended."""
+    """Return None when the child ended by itself, else why it must be ended."""
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
@@ -120,7 +120,7 @@ def wait(child, timeout_s):
 
 
 def end_all(child):
-    """Ask, then force: the child's whole tree, also what has been handed to us by parents that died."""
+    """Terminate, then kill the child's whole tree, with orphans that this process has adopted."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE_S
         for pid in descendants(os.getpid()):
@@ -137,7 +137,7 @@ def end_all(child):
 
 
 def reap():
-    """Collect orphans that became ours; a zombie counts as a process otherwise."""
+    """Collect orphans that this process has adopted; a zombie counts as a process otherwise."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -164,7 +164,7 @@ def descendants(root):
 
 
 def become_subreaper():
-    """Orphans of the command come to us instead of init, so that they can be found and ended."""
+    """Adopt orphans of the command instead of init, so that they can be found and ended."""
     try:
         import ctypes
 

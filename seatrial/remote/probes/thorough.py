@@ -46,9 +46,9 @@ SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
 
 
 def sampled(work, seconds, most=100, is_shared=False):
-    """Seconds per call of `work`, one sample per batch, for about `seconds`: LEAST_SAMPLES to about `most` of them.
+    """Return the seconds per call of `work`, one sample per batch, for about `seconds`.
 
-    `is_shared`: others may have the processors meanwhile, which is taken off.
+    LEAST_SAMPLES to about `most` samples. `is_shared`: others may use the processors meanwhile, which is subtracted.
     """
     work(WARMUP)
     once = timed(work, 1)
@@ -62,7 +62,7 @@ def sampled(work, seconds, most=100, is_shared=False):
 
 
 def timed(work, times):
-    """Seconds that `work(times)` takes."""
+    """Return seconds that `work(times)` takes."""
     began = time.perf_counter()
     work(times)
     return time.perf_counter() - began
@@ -101,7 +101,7 @@ def tested(device, share):
 
 
 def guarded(outcomes, work):
-    """Put what the work returns, (rates, problem) for each, into the outcomes; or the error that it raised."""
+    """Put what the work returns, (rates, problem) for each device, into the outcomes; or the error that it raised."""
     try:
         for outcome, (rates, problem) in zip(outcomes, work()):
             outcome["rates"] += [rate for rate in rates if rate["samples"]]
@@ -117,13 +117,13 @@ def problem_of(error):
 
 
 def supported(device, dtype):
-    """Whether the device has units for that format."""
+    """Return whether the device has units for that format."""
     capability = device.capability()
     return capability is None or capability >= LEAST_CAPABILITY[dtype]
 
 
 def best(device, dtype, seconds, shapes=SHAPES):
-    """The samples of the fastest shape, and the sensors meanwhile, as rates of the answer."""
+    """Return the samples of the fastest shape, and the sensors meanwhile, as rates of the answer."""
     fastest = max(shapes, key=lambda shape: tried(device, dtype, shape))
     work = multiplication(device, dtype, fastest)
     with Watch(device.sensors()) as watch:
@@ -134,7 +134,7 @@ def best(device, dtype, seconds, shapes=SHAPES):
 
 
 def tried(device, dtype, shape):
-    """TFLOP/s of a short try; 0 for a shape that memory does not hold."""
+    """Return the TFLOP/s of a short try; 0 for a shape too large for the memory."""
     try:
         work = multiplication(device, dtype, shape)
         work(1)
@@ -191,7 +191,7 @@ def stressed(device, seconds, ready):
 
 
 def host_link(devices, seconds, buffer_bytes=BYTES):
-    """host_to_device and device_to_host from pinned memory, by how many GPUs copy `at_once`."""
+    """Measure host_to_device and device_to_host from pinned memory, by how many GPUs copy `at_once`."""
     alone = []
     for device in devices:
         with ThreadPoolExecutor(1) as pool:  # a thread of its own may move to other processors
@@ -207,7 +207,7 @@ def host_link(devices, seconds, buffer_bytes=BYTES):
 
 
 def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
-    """Both directions of one GPU, from the processors that are nearest to it."""
+    """Copy in both directions of one GPU, from the processors that are nearest to it."""
     move_near(device)
     on_host, on_device = device.host_buffer(buffer_bytes), device.buffer(buffer_bytes)
     rates = []
@@ -229,13 +229,13 @@ def move_near(device):
 
 
 def cpus_of(text):
-    """`0-3,8` as a set."""
+    """Parse `0-3,8` into a set."""
     ends = [part.partition("-") for part in text.strip().split(",") if part]
     return {number for first, _, last in ends for number in range(int(first), int(last or first) + 1)}
 
 
 def peers(devices, seconds, buffer_bytes=BYTES):
-    """peer_copy from each GPU to every other one, one pair at a time, and what arrived wrong: (rates, problems)."""
+    """Measure peer_copy between all pairs of GPUs, one at a time; return (rates, problems), with what arrived wrong."""
     rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
     problems = ["" for _ in devices]
     for (place, source), (_, target) in permutations(enumerate(devices), 2):
@@ -247,7 +247,7 @@ def peers(devices, seconds, buffer_bytes=BYTES):
 
 
 def pair(source, target, seconds, buffer_bytes):
-    """GB/s from one GPU to another, and whether what arrived is what was sent."""
+    """Return GB/s from one GPU to another, and whether what arrived is what was sent."""
     sent, received = source.indices(buffer_bytes // 8), target.buffer(buffer_bytes).view(source.torch.int64)
     repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
 
@@ -260,7 +260,7 @@ def pair(source, target, seconds, buffer_bytes):
 
 
 def memory_test(device, share):
-    """{"tested_gb": number, "wrong": text}: `share` of what is free now."""
+    """Test `share` of what is free now; return {"tested_gb": number, "wrong": text}."""
     chunks = allocated(device, words_to_test(device, share))
     tested = sum(map(len, chunks)) * 8 / 1e9
     for pattern in (*CONSTANTS, None):

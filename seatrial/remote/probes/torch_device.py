@@ -68,21 +68,21 @@ class NumpyProcessors:
         return copy, lambda: self.numpy.array_equal(source, target)
 
     def indices(self, count):
-        """0 to `count` - 1 as 64 bit integers."""
+        """Return 0 to `count` - 1 as 64 bit integers."""
         return self.numpy.arange(count, dtype="int64")
 
     def cast(self, array, dtype):
         return array.astype(dtype)
 
     def words(self, array):
-        """The bits of every element, as 64 bit integers."""
+        """Return the bits of every element, as 64 bit integers."""
         return array.reshape(-1).view(f"int{8 * array.itemsize}").astype("int64")
 
     def same(self, one, other):
         return self.numpy.array_equal(one, other)
 
     def empty_words(self, count):
-        """64 bit integers of any value."""
+        """Return uninitialised 64 bit integers."""
         return self.numpy.empty(count, dtype="int64")
 
     def address(self, array):
@@ -94,12 +94,12 @@ def processors():
 
 
 def processor():
-    """The processors' name, or their architecture where the kernel gives none."""
+    """Return the processors' name, or their architecture where the kernel gives none."""
     return described().get("model name", "")[:MAX_TEXT] or os.uname().machine
 
 
 def instruction_set():
-    """A digest of what a library chooses its kernels by: hypervisors give unlike processors the same name."""
+    """Return a digest of what a library chooses its kernels by: hypervisors give unlike processors the same name."""
     cpuinfo = described()
     fields = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU implementer", "CPU part", "Features")
     chosen = [cpuinfo.get(field, "") for field in fields] + [os.environ.get("OPENBLAS_CORETYPE", "")]
@@ -134,7 +134,7 @@ class TorchDevice:
         return self.torch.cuda.get_device_name(self.device) if self.gpu else processor()
 
     def software(self):
-        """As NumpyProcessors.software."""
+        """See NumpyProcessors.software."""
         version = f"torch {self.torch.__version__}"
         if not self.gpu:
             return f"{version}, {instruction_set()}, {processors()} threads"
@@ -144,7 +144,7 @@ class TorchDevice:
         return f"{version}, {self.torch.version.cuda or self.torch.version.hip}, {units} multiprocessors, {tf32}"
 
     def product(self):
-        """As NumpyProcessors.product."""
+        """See NumpyProcessors.product."""
         torch, dtype = self.torch, getattr(self.torch, self.dtype)
         left, right, product = (torch.empty(self.size, self.size, dtype=dtype, device=self.device) for _ in range(3))
         generator = torch.Generator(device=self.device).manual_seed(0)
@@ -155,7 +155,7 @@ class TorchDevice:
         return self.repeat(lambda: torch.matmul(left, right, out=product)), lambda: torch.equal(first, product)
 
     def copy(self):
-        """As NumpyProcessors.copy."""
+        """See NumpyProcessors.copy."""
         source = self.torch.arange(self.copied_bytes // 4, dtype=self.torch.int32, device=self.device)
         target = self.torch.empty_like(source)
         return self.repeat(lambda: target.copy_(source)), lambda: self.torch.equal(source, target)
@@ -176,14 +176,14 @@ class TorchDevice:
             self.torch.cuda.synchronize(self.device)
 
     def indices(self, count):
-        """As NumpyProcessors.indices."""
+        """See NumpyProcessors.indices."""
         return self.torch.arange(count, dtype=self.torch.int64, device=self.device)
 
     def cast(self, array, dtype):
         return array.to(getattr(self.torch, dtype))
 
     def words(self, array):
-        """As NumpyProcessors.words."""
+        """See NumpyProcessors.words."""
         width = {1: self.torch.int8, 2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
         return array.reshape(-1).view(width[array.element_size()]).to(self.torch.int64)
 
@@ -191,7 +191,7 @@ class TorchDevice:
         return self.torch.equal(one, other)
 
     def empty_words(self, count):
-        """As NumpyProcessors.empty_words; None where the memory for them is not free."""
+        """See NumpyProcessors.empty_words; None if there is not enough free memory."""
         try:
             return self.torch.empty(count, dtype=self.torch.int64, device=self.device)
         except self.torch.cuda.OutOfMemoryError:
@@ -218,33 +218,33 @@ class TorchDevice:
             self.torch.cuda.empty_cache()
 
     def free_bytes(self):
-        """The bytes of a GPU's memory that are free."""
+        """Return the bytes of a GPU's memory that are free."""
         self.free()
         return self.torch.cuda.mem_get_info(self.device)[0]
 
     def capability(self):
-        """The compute capability of NVIDIA's GPUs, (9, 0); None of other devices."""
+        """Return the compute capability of NVIDIA's GPUs, (9, 0); None of other devices."""
         if not self.gpu or self.torch.version.hip:
             return None
         return self.torch.cuda.get_device_capability(self.device)
 
     def properties(self):
-        """What torch knows of a GPU; None of processors."""
+        """Return what torch knows of a GPU; None of processors."""
         return self.torch.cuda.get_device_properties(self.device) if self.gpu else None
 
     def older_fp8(self):
-        """Whether fp8 has AMD's format before MI350."""
+        """Return whether fp8 has AMD's format before MI350."""
         return "gfx94" in getattr(self.properties(), "gcnArchName", "")
 
     def pci_address(self):
-        """0000:1b:00.0; "" if torch does not report it (before 2.9)."""
+        """Return 0000:1b:00.0; "" if torch does not report it (before 2.9)."""
         properties = self.properties()
         if not hasattr(properties, "pci_bus_id"):
             return ""
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
 
     def sensors(self):
-        """A function that reads clock, power and temperature, None for an unknown one (`reader`)."""
+        """Return a function that reads clock, power and temperature, None for an unknown one (`reader`)."""
         uuid = str(getattr(self.properties(), "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
 
@@ -275,7 +275,7 @@ class Watch:
             self.readings.append(values)
 
     def rates(self, during):
-        """The median of each sensor in the second half of the time, as the answer has rates."""
+        """Return the median of each sensor in the second half of the time, as the answer has rates."""
         late = self.readings[len(self.readings) // 2 :]
         columns = [[value for value in column if value is not None and value > 0] for column in zip(*late)]
         return [
@@ -286,7 +286,10 @@ class Watch:
 
 
 def reader(uuid):
-    """A function that reads the sensors of the GPU with that UUID; one that returns None if neither way works."""
+    """Return a function that reads the sensors of the GPU with that UUID.
+
+    One that returns None if neither way works.
+    """
     if not uuid:
         return lambda: None
     try:
@@ -310,7 +313,7 @@ def nvml_reader(uuid):
 
 
 def smi_line(uuid):
-    """The output of nvidia-smi, "" if it is missing or does not answer."""
+    """Return the output of nvidia-smi, "" if it is missing or does not answer."""
     command = ["nvidia-smi", f"--id={uuid}", "--query-gpu=" + ",".join(FIELDS), "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SMI_TIMEOUT_S)
@@ -320,7 +323,7 @@ def smi_line(uuid):
 
 
 def smi_values(line):
-    """`1980, 687.31, 64` as numbers; None for `[N/A]`, and None of a line that is none."""
+    """Parse `1980, 687.31, 64` into numbers; None for `[N/A]`, and None if the line has none."""
     parts = [part.strip() for part in line.strip().split(",")]
     if len(parts) != len(FIELDS):
         return None

@@ -43,7 +43,7 @@ def main():
 
 
 def leave(cause, status):
-    """Say in one line which rank cannot start and why."""
+    """Print in one line which rank cannot start and why, and exit."""
     rank = placement.shown_rank(os.environ)
     sys.stderr.write(f"training probe: {socket.gethostname()} rank {rank}: {cause}\n")
     sys.exit(status)

@@ -71,7 +71,7 @@ class Trainer:
             return cross_entropy(logits.flatten(0, -2), labels.flatten())
 
     def update(self, loss: torch.Tensor) -> None:
-        """The backward pass, in which gradients mix, and the optimizer's step."""
+        """Run the backward pass, in which gradients mix, and the optimizer's step."""
         self.optimizer.zero_grad()
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
@@ -84,7 +84,7 @@ class Trainer:
             torch.cuda.synchronize()
 
     def timed(self, work: Callable[[], object]) -> float:
-        """Seconds that the work takes."""
+        """Return seconds that the work takes."""
         self.wait()
         started = time.perf_counter()
         work()
@@ -134,7 +134,7 @@ def _passes(loader: DataLoader, sampler: DistributedSampler, pixels: int, device
 
 
 def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -> float | None:
-    """The floating point operations of a forward and a backward pass, a multiplication and an addition being two.
+    """Return the floating point operations of a forward and a backward pass; a multiply-add counts as two.
 
     None by a torch before 2.1, which does not count them.
     """
@@ -150,7 +150,7 @@ def flops_per_sample(model: nn.Module, workload: models.Workload, device: str) -
 
 
 def communication_share(trainer: Trainer) -> float | None:
-    """The part of a forward and backward pass that is gone when the ranks exchange no gradients; None for one rank."""
+    """Return the share of a forward and backward pass that exchanging gradients takes; None for one rank."""
     if trainer.here.world_size == 1:
         return None
     batch = next(trainer.batches)
@@ -168,7 +168,10 @@ def communication_share(trainer: Trainer) -> float | None:
 
 
 def inference_rate(trainer: Trainer) -> float | None:
-    """Samples/s of this rank's model without training, in the same precision; None where it was not asked for."""
+    """Return samples/s of this rank's model without training, in the same precision.
+
+    None where it was not asked for.
+    """
     steps = trainer.options.inference_steps
     if not steps:
         return None
@@ -192,7 +195,7 @@ class History:
 
 
 def checksum(model: nn.Module) -> str:
-    """SHA-256 of the parameters' bytes, in order."""
+    """Return the SHA-256 of the parameters' bytes, in order."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
         values = parameter.detach().cpu().contiguous()  # held while its bytes are read; numpy may be missing
@@ -201,7 +204,7 @@ def checksum(model: nn.Module) -> str:
 
 
 def settled(times: Sequence[float], warmup: int) -> Sequence[float]:
-    """The steps whose time counts: without the first ones, which build buckets, connections and kernels."""
+    """Return the steps whose time counts: without the first ones, which build buckets, connections and kernels."""
     return times[warmup:] or times
 
 
@@ -210,7 +213,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float | None]:
-    """(first, last) loss, each the mean over a tenth of the steps, at most ten; None where it is not finite."""
+    """Return (first, last) loss, each the mean over a tenth of the steps, at most ten; None if it is not finite."""
     span = min(10, max(1, steps // 10))
     means = [sum(part) / len(part) for part in (losses[:span], losses[-span:])]
     first, last = (mean if math.isfinite(mean) else None for mean in means)
@@ -218,12 +221,12 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
 
 
 def model_name(options: argparse.Namespace) -> str:
-    """The model, with its size where that can be chosen: "transformer 6x512"."""
+    """Return the model, with its size where that can be chosen: "transformer 6x512"."""
     return f"{options.model} {options.size}" if options.model == "transformer" else str(options.model)
 
 
 def summary(trainer: Trainer, history: History) -> dict[str, Any]:
-    """The last event, the same on every rank."""
+    """Return the last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
     step_time_ms = list(settled(history.step_time_ms, options.warmup))
     finite = history.finite and all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
@@ -268,7 +271,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
 
 
 def results(summary: dict[str, Any], options: argparse.Namespace, device: str) -> dict[str, Any]:
-    """The summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of --peak-tflops."""
+    """Return the summary as people keep it, of the steps after the warm-up; `mfu` as a fraction of --peak-tflops."""
     seconds = [time_ms / 1e3 for time_ms in summary["step_time_ms"]]
     samples = options.batch * summary["world_size"]
     rate, flops = summary["throughput_samples_s"], summary["flops_per_sample"]

@@ -51,7 +51,7 @@ _KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for eve
 
 
 def over_ranks(value: float, device: str) -> list[float]:
-    """Every rank's value, by rank."""
+    """Return every rank's value, by rank."""
     mine = torch.tensor([value], dtype=torch.float64, device=device)
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def is_llama(arguments: Sequence[str]) -> bool:
-    """Whether the arguments ask for the decoder of pretraining.py, which has options of its own."""
+    """Return whether the arguments ask for the decoder of pretraining.py, which has options of its own."""
     words = " ".join(arguments).replace("=", " ")
     return "--model llama" in words
 

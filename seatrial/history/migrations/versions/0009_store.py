@@ -79,7 +79,7 @@ def _measurements() -> None:
 
 
 def _place() -> list[sa.Column]:
-    """The key of a reading: run, series, and number within the series."""
+    """Return the key of a reading: run, series, and number within the series."""
     return [
         _of_run(primary_key=True),
         sa.Column("series_id", sa.Integer, sa.ForeignKey("series.id"), primary_key=True, autoincrement=False),

@@ -110,7 +110,7 @@ class Lock:
 
 
 def lock_state(lock: Lock) -> Optional[Dict[str, Any]]:
-    """The run that holds the host; None if it is free."""
+    """Return the run that holds the host; None if it is free."""
     try:
         lock.fd = os.open(lock.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -168,7 +168,7 @@ def end_all(supervisor: Optional[int], folder: str) -> List[int]:
 
 
 def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
-    """Processes that descend from the supervisor, have the run's folder in their environment, or are its sshd."""
+    """Return descendants of the supervisor, processes with the run's folder in their environment, and its sshd."""
     children: Dict[int, List[int]] = {}
     roots = {supervisor} if supervisor else set()
     for entry in os.listdir("/proc"):
@@ -187,7 +187,7 @@ def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
 
 
 def belongs(entry: str, folder: str) -> bool:
-    """Whether a process is of the run. sshd writes its title over its environment, and keeps its arguments in it."""
+    """Return whether a process is of the run: by its environment or, since sshd overwrites that, by its arguments."""
     try:
         if os.stat("/proc/" + entry).st_uid != os.getuid():
             return False
@@ -202,7 +202,7 @@ def belongs(entry: str, folder: str) -> bool:
 
 
 def stat_of(pid: int) -> List[str]:
-    """The fields of /proc/PID/stat from the state on; empty for a process that is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty for a process that is gone."""
     try:
         with open("/proc/{}/stat".format(pid)) as file:
             return file.read().rsplit(")", 1)[1].split()
@@ -227,7 +227,7 @@ def send(pid: int, number: int) -> None:
 
 
 def has_image(container: Dict[str, Any]) -> bool:
-    """Whether the host has the image. Raises ProblemError where docker or podman do not answer."""
+    """Return whether the host has the image. Raises ProblemError where docker or podman do not answer."""
     if not container["name"]:
         return os.path.exists(container["image"])
     status, words = call([container["program"], "image", "inspect", container["image"]], CALL_S * 2)
@@ -256,7 +256,7 @@ def remove(container: Optional[Dict[str, Any]]) -> bool:
 
 
 def is_empty(answer: Tuple[int, str]) -> bool:
-    """Whether no container of the run is listed, or the runtime is missing."""
+    """Return whether no container of the run is listed, or the runtime is missing."""
     return answer[0] == 127 or answer == (0, "")
 
 

@@ -190,7 +190,7 @@ def check_own_folder(folder: str) -> None:
 
 
 def supervisor_of(folder: str) -> Optional[int]:
-    """The pid of the supervisor; None if it has ended."""
+    """Return the pid of the supervisor; None if it has ended."""
     try:
         content = json.loads(read_tail(os.path.join(folder, "supervisor.json"), 4096))
         return int(content["pid"]) if started(int(content["pid"])) == content["started"] else None
@@ -222,7 +222,7 @@ def end(supervisor: int, folder: str) -> None:
 
 
 def log(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The end of the output of node.sh and sshd."""
+    """Return the end of the output of node.sh and sshd."""
     folder = request["folder"]
     check_own_folder(folder)
     if not os.path.lexists(folder):
@@ -249,7 +249,7 @@ def check(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def image(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Whether the host has the image of the container, and its runtime."""
+    """Return whether the host has the image of the container, and its runtime."""
     container = request["container"]
     if not shutil.which(container["program"]):
         return {"missing": [container["program"]]}
