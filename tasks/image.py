@@ -75,7 +75,7 @@ def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Clust
 
 
 def _versions_here(mpirun: str) -> dict[str, str]:
-    """Versions as the nodes will report them: the same probe, run here. Unknown versions are left out."""
+    """Return versions as the nodes will report them: the same probe, run here. Unknown versions are left out."""
     try:
         argv = [sys.executable, str(probe("facts")), mpirun]
         done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)

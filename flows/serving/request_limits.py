@@ -172,5 +172,5 @@ class SlowGuesses:
 
 
 def limited(app: ASGIApp) -> ASGIApp:
-    """`app` with bounded bodies and slow answers to wrong logins."""
+    """Return `app` with bounded bodies and slow answers to wrong logins."""
     return SlowGuesses(BoundedBodies(app))

@@ -138,7 +138,7 @@ class _AskForLogin:
 
 
 def guarded(app: Starlette, auth_string: str, files: str, runs: str) -> ASGIApp:
-    """`app` with the folder `runs` at `files`, behind the app's own login."""
+    """Return `app` with the folder `runs` at `files`, behind the app's own login."""
     login = Credentials(auth_string)
     folder = StaticFiles(directory=runs, check_dir=False)
     mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])

@@ -53,7 +53,7 @@ class SlackSettings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self | None:
-        """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
+        """Read SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None without token and webhook."""
         settings = cls(
             token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
             channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,

@@ -53,7 +53,7 @@ class GoogleClients:
     """Clients of one project, each made when it is first used."""
 
     def __init__(self, project: str) -> None:
-        """Raises MissingError if Google's packages are not installed."""
+        """Import Google's packages. Raises MissingError if they are not installed."""
         if not (has_module("google.cloud.storage") and has_module("google.cloud.devtools.cloudbuild_v1")):
             raise MissingError(Reason.of("extra-missing", what="builder: cloud-build", remedy=how_to_install("google")))
         self._project = project

@@ -63,15 +63,12 @@ _PEER = lazy(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read e
 
 
 def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """Return the node that mpirun's mapping by slot puts the rank on.
-
-    The host name that it reports if there is none.
-    """
+    """Return the node that mpirun's mapping by slot puts the rank on; without one, the host name it reports."""
     return next((name for position, (name, _) in enumerate(_slots(testbed)) if position == rank), host)
 
 
 def _slots(testbed: Testbed) -> list[tuple[str, int]]:
-    """Node and place on it, by rank."""
+    """Return the node of each rank and its place there."""
     return [(node.name, place) for node in testbed.nodes for place in range(node.slots)]
 
 
@@ -224,7 +221,7 @@ def _cause(findings: Sequence[Finding], complaints: Complaints) -> Reason | None
 
 
 def _rank_gave_up(complaints: Complaints) -> Reason:
-    """Reason of the first rank that gave up, with the others that ended alike."""
+    """Return the reason of the first rank that gave up, with the others that ended alike."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
     also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""

@@ -74,7 +74,7 @@ def _tests(paths: tuple[str, ...]) -> "list[GroupTest]":
 
 
 def _check_parts(tests: "list[GroupTest]") -> None:
-    """Raises InputError if all tests are over the same three or more nodes and GPUs, so that no part is told apart."""
+    """Raise InputError if all tests are over the same three or more nodes and GPUs, so that no part is told apart."""
     groups = {frozenset(zip_longest(test.nodes, test.gpus)) for test in tests}
     if len(groups) == 1 and (nodes := len(groups.pop())) > 2:
         raise InputError(

@@ -258,7 +258,7 @@ class PlatformSettings(Strict):
         return None
 
     def moving_parts(self) -> list[str]:
-        """Versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
+        """Return versions and names of the provider's that a run uses and the cluster file may change, for `doctor`."""
         return []
 
     @classmethod

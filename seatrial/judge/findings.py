@@ -173,7 +173,7 @@ def findings(judged: JudgedSeries) -> list[Finding]:
 
 
 def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
-    """Peers that are slower than in their own past, or new ones that are slower than the known ones."""
+    """Return a finding on peers that are slower than in their past, or new and slower than the known ones."""
     places = shift.members.tolist()
     rest = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
     words = {"past": "their earlier runs", "known": f"the {rest} that are known", "others": f"the other {rest}"}
@@ -184,10 +184,7 @@ def _moved_together(judged: JudgedSeries, shift: Shift) -> Finding:
 
 
 def _alike(judged: JudgedSeries, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
-    """Return a finding for each group of peers of which more than a third, or all that share a fact, are low.
-
-    And the rest.
-    """
+    """Return findings on groups of which more than a third, or all that share a fact, are low; and the rest."""
     found, left = [], []
     by_group: dict[int, list[int]] = defaultdict(list)
     for i in bad:
@@ -273,7 +270,7 @@ def _by_cause(judged: JudgedSeries, bad: Sequence[int]) -> Iterator[Finding]:
 def _culprits(judged: JudgedSeries, bad: Sequence[int]) -> list[tuple[str, str]]:
     """Return the culprit of each bad number.
 
-    A node, for its own number, for two or more of its GPUs, and for most of its links.
+    A node is that of its own number, of two or more of its GPUs, and of most of its links.
     """
     subjects = [judged.table.first[i].subject for i in bad]
     links = {subject.name for subject in subjects if subject.kind == "link"}

@@ -227,7 +227,7 @@ def _drawn(own: Floats, error: Floats, runs: Ints, peers: Floats, spread: Floats
 
 
 def _peers(own: Floats, error: Floats, noise: Floats, current: ThisRun, groups: list[Ints]) -> tuple[Floats, Floats]:
-    """Centre and spread of peers, from those with earlier runs, or from this run if no peer has one; else NaN."""
+    """Return centre and spread of the peers with earlier runs, or of this run without any; NaN for too few."""
     centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
     for at in groups:
         measured = at[np.isfinite(current.first[at])]

@@ -48,7 +48,7 @@ class SeriesTable:
         )
 
     def logs(self, values: Floats) -> Floats:
-        """Natural logs of (..., M) values, more = better; NaN where a value has none."""
+        """Return natural logs of (..., M) values, more = better; NaN where a value has none."""
         return np.asarray(self.sign * np.log(np.where((values > 0) & np.isfinite(values), values, np.nan)))
 
     def value(self, i: int, log: float) -> float:

@@ -108,13 +108,13 @@ class _Graph:
         return float(self._weight[side[self._node] != side[self._other]].sum()) / 2
 
     def pulls(self, side: Floats) -> Floats:
-        """For each node, the sum of weight times the other end's side."""
+        """Return for each node the sum of weight times the other end's side."""
         if self._matrix is not None:
             return self._matrix @ side
         return np.bincount(self._node, self._weight * side[self._other], self._n).astype(np.float64)
 
     def spectral(self, random: np.random.Generator) -> Floats:
-        """Signs of the eigenvector that pushes apart what is slow, by power iteration from a random start."""
+        """Return signs of the eigenvector that pushes apart what is slow, by power iteration from a random start."""
         scale = np.bincount(self._node, np.abs(self._weight), self._n).clip(min=1e-9) ** -0.5
         vector = random.standard_normal(self._n)
         for _ in range(_STEPS):

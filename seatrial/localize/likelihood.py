@@ -31,10 +31,11 @@ class Likelihood:
         fitted: tuple[Floats, Floats] | None = None,
         stray: Floats | None = None,
     ) -> None:
-        """`base` is the log slowdown that is explained already, `fails` the probability of failing.
+        """Fit the strays of the tests.
 
-        Strays are fitted to what those two of `fitted` leave unexplained; default: to what `base` and `fails` do.
-        `stray` is the density of each test as a stray; default: fitted as well.
+        `base` is the log slowdown that is explained already, `fails` the probability of failing. Strays are fitted to
+        what those two of `fitted` leave unexplained; default: to what `base` and `fails` do. `stray` is the density of
+        each test as a stray; default: fitted as well.
         """
         self._observed, self.base = observed, base
         known = ~observed.failed & ~observed.alone

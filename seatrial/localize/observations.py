@@ -268,8 +268,8 @@ def _shortest_half(values: Floats) -> float:
 def fast_level(values: Floats) -> float:
     """Return the level of the fast tests: the highest at which a tenth of them agree.
 
-    Of two or three tests the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from above,
-    then the median around it.
+    With two or three tests it is the highest. A half-sample mode (Bickel and Fruehwirth, 2006) of a tenth, taken from
+    above, then the median around it.
     """
     if len(values) < 4:
         return float(values.max())

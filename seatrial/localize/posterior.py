@@ -77,7 +77,7 @@ class Posterior:
     columns: tuple[Column, ...]
 
     def unexplained(self, without: Effect | None = None, limit: float = 3.0) -> Bools:
-        """Slow tests, slower than the effects account for by `limit` times their noise, and failed ones.
+        """Return slow tests, slower than the effects account for by `limit` times their noise, and failed ones.
 
         The effect `without` does not count.
         """
@@ -314,10 +314,7 @@ def _is_cut(observed: Observed, column: Column, sides: Sequence[frozenset[str]])
 
 
 def _weights(design: _Design, likelihood: Likelihood) -> tuple[Floats, Floats, Floats]:
-    """Return the log of prior times Bayes factor of each cause.
-
-    The sums of its tests, and their log likelihood ratios.
-    """
+    """Return, for each cause, the log of prior times Bayes factor, and sums and log likelihood ratios of its tests."""
     layers = likelihood.ratios(*PENETRANCES[: design.layer.max() + 1], tests=design.used)
     sums = np.add.reduceat(layers[design.layer, design.place], design.starts, axis=0)
     doubt = design.doubts(likelihood.base)[:, None]

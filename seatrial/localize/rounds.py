@@ -206,7 +206,7 @@ class _Round:
     def _with_a_fine_one(self, node: str) -> None:
         """Pair a node with one that was fine.
 
-        The first time on each GPU by itself, all at once, since one may be slow.
+        The first time each GPU is tested by itself, all at once, since one may be slow.
         """
         by_gpu = len(self.state.gpus) > 1 and node not in self.apart and self.by_gpu
         if by_gpu:
@@ -256,10 +256,7 @@ class _Round:
                 del self.free[node]
 
     def ring(self, size: int) -> None:
-        """Add segments of the ring, in the second round shifted by half of one.
-
-        Of pairs the other half of the links.
-        """
+        """Add segments of the ring, in the second round shifted by half of one: of pairs, the other links."""
         shift = size // 2 if self.state.rounds else 0
         ring = (*self.state.nodes[shift:], *self.state.nodes[:shift])
         for first in range(0, len(ring), size):

@@ -21,10 +21,7 @@ _GROSS_LOSS = 0.1  # of the link rate: what another network, or one link of many
 
 
 def checked(measured: Check, sweep: Sweep, claim: Claim, is_control: bool) -> Check:
-    """Judge the check by what is known of its cluster.
-
-    Nothing is, of a control arm: it switches a link off on purpose.
-    """
+    """Judge the check by what is known of its cluster; a control arm, with a link switched off, by nothing."""
     if other_gpus(claim, sweep):  # of the GPUs that took part, though another number is usual
         claim = replace(claim, gpus_per_node=(sweep.ranks or 0) // claim.nodes)
     setup = setup_of(within_a_group(claim, sweep), sweep)

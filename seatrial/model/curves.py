@@ -87,7 +87,7 @@ def busbw_curves(check: Check) -> list[Curve]:
 
 
 def latency_table(check: Check) -> LatencyTable | None:
-    """Latencies of small messages; None if none was measured."""
+    """Return latencies of small messages; None if none was measured."""
     by_operation = _by_operation(r for r in readings(check) if r.measurement.metric == "latency")
     columns = {
         op: {size: r.measurement.value for size, r in _one_placement(group).items()}

@@ -111,5 +111,5 @@ class NodeHardware:
 
 
 def hardware_by_node(nodes: Iterable[Mapping[str, Any]]) -> dict[str, NodeHardware]:
-    """Hardware by node name, from `nodes` in run.json."""
+    """Return hardware by node name, from `nodes` in run.json."""
     return {name: NodeHardware.of(node) for node in nodes if isinstance(name := node.get("name"), str)}

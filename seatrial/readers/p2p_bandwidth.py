@@ -76,7 +76,7 @@ def _between(matrix: Matrix, connected: Matrix) -> dict[tuple[int, int], float]:
 
 
 def _slower_than_without(enabled: Matrix, disabled: Matrix, connected: Matrix) -> Iterator[Result]:
-    """Peer access that is slower than copies through the memory of the host."""
+    """Yield peer access that is slower than copies through the memory of the host."""
     direct, through_host = _between(enabled, connected), _between(disabled, connected)
     if not direct or not through_host:
         return

@@ -147,7 +147,7 @@ def _costs(steps: Sequence[Step]) -> tuple[list[tuple[int | None, float]], str]:
 
 
 def _slow_steps(steps: Sequence[Step]) -> list[str]:
-    """Single steps that took much longer than those before them."""
+    """Return single steps that took much longer than those before them."""
     costs, unit = _costs(steps)
     slow = []
     for at in range(1, len(costs)):

@@ -52,7 +52,7 @@ class LineReader(ABC):
 
     @abstractmethod
     def read(self, timeout_s: float) -> bytes | None:
-        """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
+        """Return at most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
         """Return the whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
@@ -93,7 +93,7 @@ class RemoteProcess(LineReader):
             self._channel.shutdown_write()
 
     def read(self, timeout_s: float) -> bytes | None:
-        """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
+        """Return at most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
         self._channel.settimeout(max(timeout_s, 0.001))
         self._check_window()
         try:

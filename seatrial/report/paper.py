@@ -64,7 +64,7 @@ def paper_colours() -> dict[str, str]:
 def _mixed(mix: re.Match[str]) -> str:
     """Return a colour thinned on white.
 
-    One that is only known where it is used keeps its name, and the rule is left out.
+    One that is known only where it is used keeps its name, and the rule is left out.
     """
     if not re.fullmatch(r"#[0-9a-f]{6}", mix[1]):
         return mix[0]

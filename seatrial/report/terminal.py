@@ -34,7 +34,7 @@ _STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
 
 def output() -> Console:
-    """Standard output, on which a table wraps only on a terminal."""
+    """Return standard output, on which a table wraps only on a terminal."""
     return unwrapped(Console(emoji=False))  # node-1:1234:56 of a log is no emoji
 
 
@@ -82,7 +82,7 @@ def print_line(console: Console, text: str) -> None:
 
 
 def print_rows(console: Console, lines: Sequence[str]) -> None:
-    """Lines of a picture in characters, whose spaces are kept."""
+    """Print lines of a picture in characters, whose spaces are kept."""
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

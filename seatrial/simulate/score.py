@@ -89,10 +89,7 @@ def quiet(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
 
 
 def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> Iterator[Score]:
-    """Yield every kind and size of fault, each time in a fleet of its own.
-
-    A decay is given as many nights as it needs.
-    """
+    """Yield the score of every kind and size of fault, each in a fleet of its own, a decay over the nights it needs."""
     series = fleet_series(nodes, RUN)
     for kind, sizes in KINDS.items():
         for size in sizes:

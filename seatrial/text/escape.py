@@ -14,13 +14,13 @@ _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 
 
 def escape(text: object) -> str:
-    """Text from outside as text: one line, no markup, no HTML, no mention."""
+    """Escape text from outside: one line, no markup, no HTML, no mention."""
     line = html.escape(words.plain(text), quote=False).replace("@", "@\u200b")
     return _MARKUP.sub(r"\\\1", line)
 
 
 def code(text: object) -> str:
-    """Text from outside for between backticks, where it is literal."""
+    """Prepare text from outside for backticks, between which it is literal."""
     return words.plain(text).replace("`", "'")
 
 

@@ -150,10 +150,7 @@ def since(verdict: Verdict, started: datetime, run_id: str, earlier: Sequence[Ea
 
 
 def next_steps(result: RunResult) -> list[NextStep]:
-    """Return the next step of each suspect in order of harm.
-
-    Of a run without suspects, of its checks that are no pass.
-    """
+    """Return the next step of each suspect in order of harm; without suspects, of each check that is no pass."""
     if result.verdict is Verdict.PASS:
         return [] if result.coverage.extent == "all" else [_step_of("no-baseline")]
     sure = [suspect for suspect in result.suspects if suspect.confidence >= SURE]

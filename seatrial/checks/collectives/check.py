@@ -54,10 +54,7 @@ NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH, or set nccl_tests 
 
 
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """Repeat each sweep from the smallest to the largest of its doubtful sizes.
-
-    In the arm `intra` on the doubtful nodes.
-    """
+    """Repeat each sweep from the smallest to the largest of its doubtful sizes; the arm `intra` on doubtful nodes."""
     run, testbed, section = context.run, context.testbed, context.section(Collectives)
     writes_json = can_write_json(testbed, section.first_operation)
     for planned in planned_sweeps(testbed, section):

@@ -329,10 +329,7 @@ def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep |
 
 
 def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
-    """Return the sweep with the file's rows and ranks, which no other output can tear.
-
-    The outcome is what was printed.
-    """
+    """Return the sweep with the file's rows and ranks, which no other output can tear, and the printed outcome."""
     if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
         return sweep
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)

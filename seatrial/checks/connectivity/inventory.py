@@ -64,7 +64,7 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
 
 
 def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[Reason]:
-    """Remarks for people, without blame; one for all GPUs with the same reason."""
+    """Return remarks for people, without blame; one for all GPUs with the same reason."""
     names: dict[Reason, list[str]] = defaultdict(list)
     for node, gpu in _gpus(inventories):
         for reason in _of_gpu(gpu):

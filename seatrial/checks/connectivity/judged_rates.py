@@ -48,7 +48,7 @@ class _Rates:
         return _slow([(m, self.usual[node]) for m in own])
 
     def of_link(self, link: str) -> list[Judgement]:
-        """Both directions of the link, as far as they are slow."""
+        """Return both directions of the link, as far as they are slow."""
         own = [m for m in self._of_links if m.subject.name == link and m.finite]
         return _slow([(m, min(self.usual[node] for node in _ends(m))) for m in own])
 

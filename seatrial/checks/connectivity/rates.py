@@ -143,10 +143,7 @@ def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
 
 
 def usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
-    """Return MB/s that nodes of the same model carry.
-
-    For models that are unknown or of too few nodes, what all carry.
-    """
+    """Return MB/s that nodes of the same model carry; what all carry, for unknown models and few nodes."""
     sends, receives = egress(streams), ingress(streams)
     best = {name: max(sends.get(name, 0.0), receives.get(name, 0.0)) for name in dict.fromkeys((*sends, *receives))}
     best_by_model: dict[str, list[float]] = {}
@@ -283,7 +280,7 @@ def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
 
 
 def measurements(streams: Streams) -> list[Measurement]:
-    """Egress and ingress per node, to be judged among peers; the streams themselves are recorded without blame."""
+    """Return egress and ingress per node, which are judged among peers, and the streams, which are recorded only."""
     nodes = [
         Measurement(metric, max(values), "MB/s", Subject("node", name), samples=values)
         for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1))

@@ -70,7 +70,7 @@ class DeviceRate(NodeAnswer):
     samples: Annotated[tuple[Rate, ...], Field(min_length=1, max_length=1000)]
 
     def measurement(self, subject: Subject, model: str) -> Measurement:
-        """Its median, by the device's model; what is only recorded is neither good nor bad."""
+        """Return the median, by the device's model; what is only recorded has no better direction."""
         conditions = {"device": model, **self.conditions.model_dump(exclude_none=True)}
         better: Literal["higher"] | None = None if DEVICE_METRICS[self.metric].tolerance is None else "higher"
         unit = DEVICE_METRICS[self.metric].unit
@@ -179,7 +179,7 @@ def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterat
 def _groups(
     measured: Mapping[str, Sequence[DeviceMeasurement]],
 ) -> dict[tuple[str, str, str, str], list[_Digested]]:
-    """Devices that must compute alike, by model, library, software and dtype."""
+    """Return devices that must compute alike, by model, library, software and dtype."""
     groups: dict[tuple[str, str, str, str], list[_Digested]] = {}
     for node, devices in measured.items():
         for device in devices:

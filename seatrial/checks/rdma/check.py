@@ -113,7 +113,7 @@ def rdma(context: CheckContext) -> StepResult:
 
 
 def _rounds(testbed: Testbed, section: Rdma, day: int) -> Iterator[list[Pair]]:
-    """Disjoint pairs, other ones each day; one at a time where nodes share a machine."""
+    """Yield disjoint pairs, other ones each day; one at a time where nodes share a machine."""
     names = [node.name for node in testbed.nodes]
     rounds = min(section.rounds, most_rounds(len(names)))
     for turn in range(rounds):

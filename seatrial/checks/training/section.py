@@ -150,7 +150,7 @@ class Workload(DecoderOptions):
         return self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
 
     def parameters(self) -> float:
-        """About how many parameters the decoder has that one token meets."""
+        """Return about how many parameters the decoder has that one token meets."""
         if isinstance(self.size, str):
             return _LLAMA_PARAMETERS[self.size]
         shape, networks = self.size, self.size.active_experts if self.size.experts else 1

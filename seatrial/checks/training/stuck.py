@@ -96,7 +96,7 @@ def _trace(stuck: _Stuck) -> RankTrace:
 def _words_of_ras(lines: Sequence[str]) -> list[Reason]:
     """Return what NCCL's RAS reports as wrong, from the first rank that asked it.
 
-    A hint, since it is about other ranks.
+    It is only a hint, since it is about other ranks.
     """
     for stuck in _events(lines):
         report = read_ras(stuck.ras)

@@ -85,7 +85,7 @@ class Daemon:
         return client
 
     def _options(self) -> dict[str, Any]:
-        """Arguments of DockerClient. As docker does: what is set here, then DOCKER_HOST, then the context."""
+        """Return arguments of DockerClient. As docker does: what is set here, then DOCKER_HOST, then the context."""
         from docker.context import ContextAPI
         from docker.utils import kwargs_from_env
 
@@ -191,7 +191,7 @@ def _index(node: str) -> int:
 
 
 def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[Reason]:
-    """Everything that would keep a run from starting."""
+    """Return everything that would keep a run from starting."""
     run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
     plan = DockerPlan(run, settings, states.this_owner(KIND), time.time())
     try:

@@ -41,7 +41,7 @@ _PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[Reason]:
-    """Everything that would keep a run from starting."""
+    """Return everything that would keep a run from starting."""
     launcher = launcher_for(settings.launcher)
     try:
         api.version()
@@ -178,7 +178,7 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
 
 
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[Reason]:
-    """Secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
+    """Yield secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
     for look in (_pull_secrets, _secret_env, _account, _priority, _gives_way, _claims, _bucket_driver, _image):
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)

@@ -116,7 +116,7 @@ def _rdma(count: int) -> tuple[tuple[str, str], ...]:
 
 
 def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
-    """Google's gIB plugin, copied from its image to a folder that the node's container shares."""
+    """Return the settings of Google's gIB plugin, copied from its image to a folder shared with the container."""
     script = f"/scripts/container_entry.sh install --install-nccl && cp -R /var/lib/gib/. {GIB}/"
     mount = {"name": "gib", "mountPath": GIB}
     installer = {

@@ -287,7 +287,7 @@ class PodProblem:
 
 
 def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
-    """Times (s) since when each pod, by name, has had a problem that may pass; `before` is the last result."""
+    """Return times (s) since when each pod, by name, has had a problem that may pass; `before` is the last result."""
     names = [pod["metadata"]["name"] for pod in pods if _trouble(pod)]
     return {name: before.get(name, now) for name in names}
 

@@ -40,7 +40,7 @@ def read(cluster: str) -> Stage:
 
 @contextmanager
 def opened(cluster: str) -> Iterator[tuple[Stage, Callable[[], None]]]:
-    """The stage, locked until the end of the block, and a function that writes it to the file."""
+    """Yield the stage, locked until the end of the block, and a function that writes it to the file."""
     path = closed_folder(state_home() / "busy") / f"{cluster}.json"
     file = private_opener(str(path), os.O_RDWR | os.O_CREAT)
     try:

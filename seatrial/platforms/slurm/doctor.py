@@ -24,7 +24,7 @@ _MOST_NODES = 4  # that are out of use, in one line
 
 
 def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[Reason]:
-    """Everything that would keep a run from starting, without submitting anything."""
+    """Return everything that would keep a run from starting, without submitting anything."""
     try:
         commands = (*_COMMANDS, "srun") if settings.launch == "srun" else _COMMANDS
         absent = [reason for command in commands if (reason := _absent(login, command))]

@@ -21,7 +21,7 @@ _CLOSED = ("drained", "draining", "drng", "drain")
 
 
 def reason_of(login: Login, node: str) -> str:
-    """Slurm's reason of a node that is out of service; empty while it is in service. Raises InputError."""
+    """Return Slurm's reason of a node that is out of service; empty while it is in service. Raises InputError."""
     if not _ONE_NODE.fullmatch(node):
         raise InputError(f"node {node!r}: must be the name of one node")
     printed = login.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"]).strip()

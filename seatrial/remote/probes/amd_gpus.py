@@ -194,7 +194,10 @@ def rocm_gpu(card):
 
 
 def ras_errors(pci):
-    """Uncorrectable errors since the driver was loaded, over all blocks of the GPU; None where it counts none."""
+    """Return uncorrectable errors since the driver was loaded, over all blocks of the GPU.
+
+    None where it counts none.
+    """
     folder = PCI + pci if re.match(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$", pci) else ""
     counts = [number(first_line(path).partition("ue:")[2].strip()) for path in glob.glob(folder + "/ras/*_err_count")]
     numbers = [count for count in counts if count is not None]

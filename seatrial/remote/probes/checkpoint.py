@@ -227,7 +227,7 @@ def _flat() -> StateDictOptions:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a tensor."""
+    """Return this rank's part of a tensor."""
     part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 

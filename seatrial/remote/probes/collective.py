@@ -247,7 +247,7 @@ class RankSweep:
         return Side(seconds, self.check(self.shape(size), target))
 
     def prepare(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """This rank's source and target with the next round's data in the source; nothing valid anywhere else."""
+        """Return this rank's source, with the next round's data, and target, with nothing valid in it."""
         self._turn += 1
         spoil(self._receive[: max(layout.sent, layout.received)])
         source, target = self.buffers(layout, in_place=in_place)

@@ -55,7 +55,7 @@ class DecoderSize:
         return self.layers * layer + 2 * self.vocabulary * self.width + self.width
 
     def flops_per_token(self, sequence: int) -> float:
-        """Operations of a token's forward and backward pass: 6 N + 6 layers x width x sequence.
+        """Return operations of a token's forward and backward pass: 6 N + 6 layers x width x sequence.
 
         PaLM's formula (https://arxiv.org/abs/2204.02311, appendix B), which torchtitan and Megatron use too, with the
         causal half of attention's 12 layers x width x sequence. N leaves the table of tokens out, which multiplies
@@ -265,7 +265,7 @@ def initialize(module: nn.Module, prefix: str, seed: int) -> None:
 
 
 def _fill(parameter: torch.Tensor, name: str, seed: int) -> None:
-    """Ones for a norm, else normal numbers by seed and name; of a DTensor, its part of the same whole."""
+    """Fill with ones for a norm, else with normal numbers by seed and name; a DTensor with its part of them."""
     with torch.no_grad():
         if "norm" in name:
             parameter.fill_(1.0)

@@ -67,7 +67,10 @@ def which(program, more=""):
 
 
 def gpu_models() -> "list[tuple[str, int | None, str]] | None":
-    """Model, highest SM clock (MHz) and UUID of each GPU; None when the driver's tool is there and does not answer."""
+    """Return model, highest SM clock (MHz) and UUID of each GPU.
+
+    None when the driver's tool is there and does not answer.
+    """
     deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
     nvidia = nvidia_smi("gpu=uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all

@@ -214,7 +214,7 @@ def records(log):
 
 
 def summed(lines, addresses, nics=frozenset()):
-    """Xids and other events: number of times, seconds since the last one, and its text."""
+    """Return Xids and other events: number of times, seconds since the last one, and its text."""
     uptime = float((first_line("/proc/uptime").split() or ["0"])[0])
     of_gpus, of_nics = ({each.rpartition(".")[0] for each in those if "." in each} for those in (addresses, nics))
     xids: "dict[tuple[str, str, int], dict]" = {}

@@ -64,7 +64,10 @@ class Block(nn.Module):
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: torch.Tensor, future: torch.Tensor) -> torch.Tensor:
-        """`x` is (batch, sequence, width); `future` (sequence, sequence) is True where attention must not look."""
+        """Transform `x` (batch, sequence, width).
+
+        `future` (sequence, sequence) is True where attention must not look.
+        """
         batch, length, width = x.shape
         per_head = width // self.heads
         heads = self.qkv(self.attention_norm(x)).view(batch, length, 3, self.heads, per_head).permute(2, 0, 3, 1, 4)
@@ -136,7 +139,7 @@ def resnet(blocks: tuple[int, ...], classes: int, *, bottleneck: bool) -> nn.Mod
 
 
 def _token_batch(vocabulary: int, sequence: int) -> Batch:
-    """Tokens and the ones after them, both (batch, sequence): each is 5 x + 7 modulo the vocabulary."""
+    """Return tokens and the ones after them, both (batch, sequence): each is 5 x + 7 modulo the vocabulary."""
 
     def batch(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = [torch.randint(vocabulary, (count,), generator=generator, device=generator.device)]

@@ -126,7 +126,7 @@ class Meshes:
         return self.whole.get_group(name)
 
     def rank(self, name: str) -> int:
-        """This rank's place in that group."""
+        """Return this rank's place in that group."""
         return int(self.whole.get_local_rank(name))
 
 
@@ -142,7 +142,7 @@ class Numerics:
 def build(
     size: DecoderSize, sequence: int, degrees: Degrees, meshes: Meshes, numerics: Numerics, device: str, seed: int
 ) -> Decoder:
-    """This rank's part of a decoder, with its values; block by block, so that no rank ever holds the whole."""
+    """Return this rank's part of a decoder, with its values; block by block, so that no rank ever holds the whole."""
     with torch.device("meta"):
         model = Decoder(size, sequence)
     stage = meshes.rank("pp")

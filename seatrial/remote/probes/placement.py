@@ -60,7 +60,7 @@ class RankPlacement:
 
 
 def place(environ: Mapping[str, str]) -> RankPlacement:
-    """This process's place; rank 0 of 1 without a launcher. Raises ContradictoryEnvironment."""
+    """Return this process's place; rank 0 of 1 without a launcher. Raises ContradictoryEnvironment."""
     launcher = launcher_of(environ)
     if launcher is None:
         _refuse_half(environ)

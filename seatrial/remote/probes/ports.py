@@ -76,7 +76,7 @@ def counters(folder, files):
 
 
 def nvlink_errors(timeout_s):
-    """Error counters of each GPU's NVLinks by its UUID: {"GPU-...": {"NVLink 3 CRC Errors": 12}}; without zeros."""
+    """Return error counters above 0 of NVLinks by the GPU's UUID: {"GPU-...": {"NVLink 3 CRC Errors": 12}}."""
     errors: "dict[str, dict[str, int]]" = {}
     uuid = ""
     for line in lines_of(["nvidia-smi", "nvlink", "--errorcounters"], timeout_s, most=16384) or []:
@@ -96,7 +96,7 @@ def numa_node(device):
 
 
 def pcie_link(device):
-    """Lanes and GT/s of a device, and the most that it can have; None where it has no link of its own."""
+    """Return lanes and GT/s of a device, and the most that it can have; None where it has no link of its own."""
     link: "dict[str, float | None]" = {}
     for name, which in (("", "current"), ("_max", "max")):
         lanes = re.match(r"[1-9]\d?$", first_line(f"{device}/{which}_link_width"))

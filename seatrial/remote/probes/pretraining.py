@@ -215,7 +215,7 @@ class Pretraining:
         return all(math.isfinite(loss) for loss in losses)
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and labels (batch, sequence) of this rank; the sequence's part that it has, where ranks share it."""
+        """Return inputs and labels (batch, sequence) of this rank, or its part of the sequence if ranks share it."""
         options, degrees = self.options, self.degrees
         place = self.meshes.rank("fsdp") * degrees.ep + self.meshes.rank("ep")
         first = (step * degrees.data + place) * options.batch
@@ -225,7 +225,7 @@ class Pretraining:
         return whole[:, start : start + part], whole[:, start + 1 : start + part + 1].contiguous()
 
     def sequences(self, first: int, count: int) -> torch.Tensor:
-        """Sequences of sequence + 1 tokens: those of the file in order, or 5 x + 7 modulo the vocabulary."""
+        """Return sequences of sequence + 1 tokens: those of the file in order, or 5 x + 7 modulo the vocabulary."""
         length = self.options.sequence + 1
         if self.tokens is not None:
             rows = [self._from_file(number * length, length) for number in range(first, first + count)]
@@ -243,7 +243,7 @@ class Pretraining:
         return tokens[places].long() % self.size.vocabulary
 
     def recurrence(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Factors and terms by which token i follows from the first: 5 x + 7 applied i times, modulo the vocabulary."""
+        """Return factors and terms that give token i from the first: 5 x + 7, i times, modulo the vocabulary."""
         if not hasattr(self, "_recurrence"):
             factors, terms = [1], [0]
             for _ in range(self.options.sequence):

@@ -184,7 +184,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
-    """This process's variables without a launcher's, and those of the rank if there are several ranks."""
+    """Return this process's variables without a launcher's, and those of the rank if there are several ranks."""
     kept = {name: value for name, value in os.environ.items() if not _is_of_a_launcher(name)}
     if ranks == 1:
         return kept

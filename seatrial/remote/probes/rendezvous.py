@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def place(options: argparse.Namespace) -> RankPlacement:
-    """This process's place; fills in where rank 0 listens. Raises ContradictoryEnvironment, or CannotStart."""
+    """Return this process's place; fills in where rank 0 listens. Raises ContradictoryEnvironment, or CannotStart."""
     if options.master_addr and placement.launcher_of(os.environ) is None:
         raise CannotStart("no launcher's rank in the environment: start it by mpirun, srun or torchrun")
     here: RankPlacement = placement.place(os.environ)

@@ -39,7 +39,7 @@ class Marks:
         return event
 
     def between_ms(self, first: Any, last: Any) -> float:
-        """Milliseconds between two points; waits until the last has been reached."""
+        """Return milliseconds between two points; waits until the last has been reached."""
         if not self.on_gpu:
             return float((last - first) * 1e3)
         last.synchronize()

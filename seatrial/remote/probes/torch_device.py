@@ -134,7 +134,7 @@ class TorchDevice:
         return self.torch.cuda.get_device_name(self.device) if self.gpu else processor()
 
     def software(self):
-        """See NumpyProcessors.software."""
+        """Identify the software, as NumpyProcessors.software does."""
         version = f"torch {self.torch.__version__}"
         if not self.gpu:
             return f"{version}, {instruction_set()}, {processors()} threads"
@@ -201,7 +201,7 @@ class TorchDevice:
         return array.data_ptr()
 
     def random(self, shape, dtype):
-        """Normally distributed numbers."""
+        """Return normally distributed numbers."""
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device).normal_()
 
     def buffer(self, size):
@@ -286,10 +286,7 @@ class Watch:
 
 
 def reader(uuid):
-    """Return a function that reads the sensors of the GPU with that UUID.
-
-    One that returns None if neither way works.
-    """
+    """Return a function that reads the sensors of the GPU with that UUID, or None if neither way works."""
     if not uuid:
         return lambda: None
     try:

@@ -95,7 +95,7 @@ class Trainer:
 def synthetic(
     workload: models.Workload, options: argparse.Namespace, here: RankPlacement, device: str
 ) -> Iterator[Batch]:
-    """Batches without end, made on the device; each depends on seed, step and rank alone."""
+    """Yield batches without end, made on the device; each depends on seed, step and rank alone."""
     generator = torch.Generator(device)
     for step in count():
         generator.manual_seed((options.seed * 1_000_003 + step) * 100_003 + here.rank)
@@ -103,7 +103,7 @@ def synthetic(
 
 
 def real(options: argparse.Namespace, device: str) -> Iterator[Batch]:
-    """Batches without end of this rank's part of the data, shuffled anew for each pass. Raises CannotStart."""
+    """Return batches without end of this rank's part of the data, shuffled anew for each pass. Raises CannotStart."""
     dataset = datasets.open_dataset(options.data, options.data_dir, options.image_size)
     sampler = DistributedSampler(dataset, seed=options.seed, drop_last=True)
     loader = DataLoader(
