@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from seatrial.history.schema import HEAD, OLDEST, VERSION_TABLE
+from seatrial.history.schema import HEAD, OLDEST, VERSION_TABLE, metadata
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
@@ -122,7 +122,9 @@ def migrate(engine: Engine) -> None:
             return
     with _one_thread, engine.execution_options(writes=True).begin() as connection:
         lock(connection, _ADVISORY_LOCK)
-        if version(connection) != HEAD:
+        if version(connection) is None:
+            create(connection)
+        elif version(connection) != HEAD:
             upgrade(connection)
 
 
@@ -134,17 +136,31 @@ def version(connection: Connection) -> str | None:
     return None if revision is None else str(revision)
 
 
-def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Run the migrations up to `revision` inside the connection's transaction."""
-    from alembic import command
+def create(connection: Connection) -> None:
+    """Make a store with today's schema (alembic's cookbook, "Building an Up to Date Database from Scratch")."""
+    from alembic.command import stamp
+
+    metadata.create_all(connection, checkfirst=False)
+    stamp(_config(connection), HEAD)
+
+
+def _config(connection: Connection) -> Any:
+    """Return alembic's settings, which have no types."""
     from alembic.config import Config
-    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", "seatrial:history/migrations")
     config.attributes["connection"] = connection
+    return config
+
+
+def upgrade(connection: Connection) -> None:
+    """Run the migrations inside the connection's transaction."""
+    from alembic import command
+    from alembic.util import CommandError
+
     try:
-        command.upgrade(config, revision)
+        command.upgrade(_config(connection), HEAD)
     except CommandError as error:
         place, before = shown(connection.engine.url), version(connection)
         if before and before < OLDEST:

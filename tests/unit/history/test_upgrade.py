@@ -17,12 +17,20 @@ from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import PROCESSES, a_pin, a_run, open_and_save
 
 
-def _at_revision(url: str, revision: str) -> None:
-    from seatrial.history.engine import _engine, parse_url, upgrade
+def _make_0009(url: str) -> None:
+    """Make a store as revision 0009 did."""
+    from alembic.command import stamp
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+
+    from seatrial.history.engine import _config, _engine, parse_url
+    from tests.unit.history.store_0009 import make
 
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
-        upgrade(connection, revision)
+        with Operations.context(MigrationContext.configure(connection)):
+            make()
+        stamp(_config(connection), "0009")
     engine.dispose()
 
 
@@ -64,7 +72,7 @@ def _an_older_store(url: str, runs_in_it: int) -> None:
     from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import runs
 
-    _at_revision(url, "0009")
+    _make_0009(url)
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
         for number in range(runs_in_it):
@@ -93,7 +101,7 @@ def test_a_suspect_of_an_open_incident_is_no_news_after_the_upgrade(url: str) ->
     bad = outcome_of(replace(a_run(1), verdict=Verdict.FAIL))
     old = replace(bad, suspects=("node node-2", "gpu node-1/gpu-3", "switch leaf-1"))
     (incident,) = advance([], "lab", "quick", old, ["slack"])
-    _at_revision(url, "0009")
+    _make_0009(url)
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
         connection.execute(insert(incidents), _record(incident))
@@ -155,12 +163,14 @@ def test_an_upgrade_that_is_killed_is_made_anew_and_loses_nothing(url: str) -> N
 def test_a_failed_upgrade_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from alembic import op
 
+    _an_older_store(url, 1)
     monkeypatch.setattr(op, "create_index", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         open_store(url)
     monkeypatch.undo()
     with open_store(url) as store:
-        assert store.runs() == []
+        assert [row.run_id for row in store.runs()] == ["run-000"]
+    assert _differences(url) == []
 
 
 @pytest.mark.parametrize(("revision", "code"), [("9999", "history-too-new"), ("0003", "history-too-old")])
