@@ -42,14 +42,6 @@ class PhaseNumbers:
     readings: "NDArray[np.float64]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The columns of like parts: one metric under the same conditions."""
-
-    columns: "NDArray[np.intp]"
-    is_compared: bool
-
-
 def drift_check(phases: Sequence[PhaseNumbers], *, is_shared: bool, minutes: Sequence[PhaseNumbers] = ()) -> Check:
     """Judge whether numbers of the `phases` got worse during the campaign.
 
@@ -106,10 +98,11 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
     """Yield a judgement for each series that has readings at both ends."""
     relative = np.array(phases.readings)
     judged = np.zeros(len(phases.series), dtype=bool)
-    for group in _groups(phases.series):
-        if group.is_compared:
-            relative[:, group.columns] /= _medians(relative[:, group.columns].T)[:, None]
-        judged[group.columns] = group.is_compared or not is_shared
+    for columns in alike(phases.series):
+        is_compared = len(columns) >= _LEAST_PEERS
+        if is_compared:
+            relative[:, columns] /= _medians(relative[:, columns].T)[:, None]
+        judged[columns] = is_compared or not is_shared
     begin, end = _ends(phases.began_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         kept = _medians(relative[end]) / _medians(relative[begin])
@@ -118,8 +111,8 @@ def _judgements(phases: PhaseNumbers, *, is_shared: bool) -> Iterator[Judgement]
     enough = np.isfinite(relative).sum(axis=0) >= LEAST_PHASES
     judged &= np.isfinite(kept) & enough
     outlying = np.zeros(len(phases.series))
-    for group in _groups(phases.series):
-        outlying[group.columns] = _scores(kept[group.columns])
+    for columns in alike(phases.series):
+        outlying[columns] = _scores(kept[columns])
     chance = np.ones(len(phases.series))
     lost = np.flatnonzero(judged & (kept < 1 - _LIMIT))
     chance[lost] = mann_kendall(relative[:, lost]) / 2  # losses alone are looked for
@@ -146,15 +139,14 @@ def _medians(table: "NDArray[np.float64]") -> "NDArray[np.float64]":
     return found
 
 
-def _groups(series: Sequence[Measurement]) -> Iterator[_Group]:
-    """Yield the series of each metric, kind of part and conditions; those without a better direction are left out."""
-    alike: dict[tuple[object, ...], list[int]] = {}
+def alike(series: Sequence[Measurement]) -> Iterator["NDArray[np.intp]"]:
+    """Yield the columns of each metric, kind of part and conditions; those without a better direction are left out."""
+    columns: dict[tuple[object, ...], list[int]] = {}
     for column, m in enumerate(series):
         if m.better:
             conditions = tuple(sorted((key, str(value)) for key, value in m.conditions.items()))
-            alike.setdefault((m.metric, m.subject.kind, conditions), []).append(column)
-    for columns in alike.values():
-        yield _Group(np.array(columns), len(columns) >= _LEAST_PEERS)
+            columns.setdefault((m.metric, m.subject.kind, conditions), []).append(column)
+    yield from map(np.array, columns.values())
 
 
 def _ends(began_s: "NDArray[np.float64]") -> tuple["NDArray[np.bool_]", "NDArray[np.bool_]"]:

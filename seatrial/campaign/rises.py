@@ -130,14 +130,20 @@ def hourly(series: Series) -> PhaseNumbers | None:
     """Return the hourly medians of a metric that falls when a device slows down; None for another metric."""
     if series.metric not in _DRIFTING or not len(series.times_s):
         return None
-    length = series.times_s[-1] - series.times_s[0]
-    step = max(1.0, min(_HOUR_S, length / _BINS))
-    bins = ((series.times_s - series.times_s[0]) // step).astype(int)
-    starts = np.flatnonzero(np.diff(bins, prepend=-1))
-    medians = [_medians(part) for part in np.split(series.readings, starts[1:])]
+    hours = list(by_hour(series))
+    medians = [_medians(readings) for _, readings in hours]
     unit = _DRIFTING[series.metric]
     measured = [Measurement(series.metric, 0.0, unit, Subject(*_kind_of(part))) for part in series.parts]
-    return PhaseNumbers(MINUTES, series.times_s[starts], measured, np.array(medians, dtype=float))
+    return PhaseNumbers(MINUTES, np.array([at_s for at_s, _ in hours]), measured, np.array(medians, dtype=float))
+
+
+def by_hour(series: Series) -> Iterator[tuple[float, "NDArray[np.float32]"]]:
+    """Yield the start and the readings of each hour; of a short campaign, of each twelfth."""
+    begin, end = series.times_s[0], series.times_s[-1]
+    step = max(1.0, min(_HOUR_S, (end - begin) / _BINS))
+    bins = ((series.times_s - begin) // step).astype(int)
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    yield from zip(series.times_s[starts].tolist(), np.split(series.readings, starts[1:]), strict=True)
 
 
 def _medians(readings: "NDArray[np.float32]") -> "NDArray[np.float32]":

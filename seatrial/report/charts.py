@@ -1,4 +1,4 @@
-"""The charts of the report as inline SVG: busbw, training loss, and the history of a headline number."""
+"""The charts of the report as inline SVG: busbw, training loss, hours of a campaign, and how a headline number went."""
 
 import io
 import math
@@ -10,6 +10,7 @@ from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from seatrial.campaign.bands import Band
 from seatrial.model.curves import Curve, Point
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -271,6 +272,28 @@ def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     stride = -(-len(losses) // 200)
     steps = list(enumerate(losses, 1))[::stride]
     return [Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}")) for n, loss in steps if math.isfinite(loss)]
+
+
+def band_chart(name: str, band: Band) -> str:
+    """Draw a number over a campaign: the median of all parts, shaded from the lowest to the highest."""
+    title = f"{band.title}, over {band.hours[-1]:.3g} h"
+    return inline_svg(name, title, lambda axes: _draw_band(axes, band), width_in=4.6, height_in=1.9)
+
+
+def _draw_band(axes: "Axes", band: Band) -> list[Mark]:
+    axes.set_title(band.title, pad=8)
+    axes.fill_between(band.hours, band.low, band.high, color=SERIES[0], alpha=0.2, lw=0)
+    axes.plot(band.hours, band.middle, color=SERIES[0], lw=1.4)
+    axes.margins(x=0.01)
+    _from_zero_where_it_is_near(axes)
+    return [
+        Mark(
+            hour,
+            middle,
+            (f"hour {hour:.2f}", f"median {words.number(middle)}", f"{words.number(low)} to {words.number(high)}"),
+        )
+        for hour, low, middle, high in zip(band.hours, band.low, band.middle, band.high, strict=True)
+    ]
 
 
 def trend_chart(name: str, headline: Headline) -> str:

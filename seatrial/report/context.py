@@ -12,6 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from seatrial.campaign.bands import Band, bands_of
 from seatrial.config.run import log_files as run_logs
 from seatrial.history.past import changes
 from seatrial.history.rows import VERDICTS, RunRow
@@ -214,11 +215,16 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class ReportContext:
-    """`log_tail` are the last lines of the run's log, shown when the verdict is not a pass."""
+    """What a report shows beside the result.
+
+    `log_tail` are the last lines of the run's log, shown when the verdict is not a pass. `bands` are the numbers of a
+    campaign over its hours.
+    """
 
     past: EarlierRuns = NO_PAST
     logs: tuple[LogFile, ...] = ()
     log_tail: tuple[str, ...] = ()
+    bands: Sequence[Band] = ()
 
 
 NO_CONTEXT = ReportContext()
@@ -228,7 +234,8 @@ def context_of(
     result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None
 ) -> ReportContext:
     """Collect the context of the run in `folder`; errors of the store are shown in the report."""
-    return ReportContext(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
+    tail = _tail(log_file or folder / "logs" / "run.log")
+    return ReportContext(_past(result, store), log_files(folder), tail, _bands(result, store))
 
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
@@ -251,6 +258,14 @@ def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
         problem = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
         log.warning("the report goes without earlier runs: %s", problem)
         return EarlierRuns(problem=problem)
+
+
+def _bands(result: RunResult, store: "Store | None") -> Sequence[Band]:
+    try:
+        return bands_of(result, store) if store else ()
+    except Exception as error:  # a report without pictures is worth more than none
+        log.warning("the report goes without pictures of the campaign: %s: %s", type(error).__name__, error)
+        return ()
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:

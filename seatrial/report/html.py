@@ -219,6 +219,9 @@ def page(result: RunResult, context: ReportContext) -> dict[str, Any]:
         "trends": [
             drawn(partial(charts.trend_chart, f"trend{n}", headline), problems) for n, headline in enumerate(with_past)
         ],
+        "bands": [
+            drawn(partial(charts.band_chart, f"band{n}", band), problems) for n, band in enumerate(context.bands)
+        ],
         "problems": problems,
         "heat": heat,
         "sections": [section(check, context) for check in result.checks],

@@ -1,0 +1,59 @@
+"""What the report draws of a campaign: each number over its hours."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seatrial.campaign.drift import alike, phase_numbers
+from seatrial.campaign.rises import by_hour, series_of
+from seatrial.model.result import RunResult
+from seatrial.text.words import metric_name, metric_of, unit_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from seatrial.history.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A number at the hours of a campaign: the lowest, the median and the highest of all parts, in the title's unit."""
+
+    title: str
+    hours: tuple[float, ...]
+    low: tuple[float, ...]
+    middle: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def bands_of(result: RunResult, store: "Store") -> list[Band]:
+    """Return the bands of the campaign that `result` is of; none for any other run. Raises SeatrialError."""
+    state = store.campaign(result.cluster, result.suite)
+    if state is None or state.started != result.started:
+        return []
+    run_ids = [phase.run_id for phase in state.counted]
+    found = (series_of(state, store, metric) for metric in store.minute_metrics(run_ids))
+    bands = [_band(metric_name(series.metric), by_hour(series)) for series in found]
+    for phases in phase_numbers(state, store):
+        for columns in alike(phases.series):
+            first = phases.series[columns[0]]
+            if "message_bytes" not in first.conditions:
+                title = f"{metric_of(first)}, {unit_name(first.unit)}, in {phases.suite}"
+                bands.append(_band(title, zip(phases.began_s, phases.readings[:, columns], strict=True)))
+    return [band for band in bands if len(band.hours) > 1]
+
+
+def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Band:
+    rows = list(_summaries(moments))
+    hours, low, middle, high = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Band(title, hours, low, middle, high)
+
+
+def _summaries(moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Iterator[tuple[float, ...]]:
+    """Yield the hour, the lowest, the median and the highest reading, where there is one."""
+    for at_s, readings in moments:
+        known = readings[np.isfinite(readings)]
+        if known.size:
+            yield at_s / 3600, float(known.min()), float(np.median(known)), float(known.max())
