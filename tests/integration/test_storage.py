@@ -54,9 +54,9 @@ def liar(tmp_path: Path) -> Liar:
     return build
 
 
-def checked(up: Up, folder: Path) -> Check:
+def checked(up: Up, path: Path | str) -> Check:
     run, testbed = up
-    section = Storage(paths=(str(folder),), bytes=16 << 20, seconds=1, files=50, timeout_s=10)
+    section = Storage(paths=(str(path),), bytes=16 << 20, seconds=1, files=50, timeout_s=10)
     suite = run.suite.model_copy(update={"storage": section})
     return storage(CheckContext(replace(run, suite=suite), testbed)).check
 
@@ -72,6 +72,26 @@ def test_nodes_that_share_a_folder_agree(shared: Up, folder: Path) -> None:
     alone = next(m for m in check.measurements if m.metric == "storage_save")
     assert (alone.unit, alone.conditions["path"]) == ("GB/s", str(folder))
     assert all(m.value > 0 for m in check.measurements)
+
+
+def test_nodes_that_share_an_object_store_agree(shared: Up, folder: Path) -> None:
+    check = checked(shared, f"file://{folder}")
+    assert check.verdict is Verdict.PASS, check.reason
+    assert {m.metric for m in check.measurements} == {
+        "storage_visible", "storage_files", "storage_save", "storage_load"
+    }  # fmt: skip
+    assert {m.conditions["filesystem"] for m in check.measurements} == {"file"}
+
+
+def test_a_node_that_reads_another_object_store_is_named(shared: Up, folder: Path) -> None:
+    with mounted_otherwise(shared[1], 1, folder):
+        check = checked(shared, f"file://{folder}")
+    assert {(each.evidence.code, each.name) for each in check.suspects} == {("storage-not-seen", "node-1")}
+
+
+def test_a_store_whose_package_the_nodes_lack_is_said_with_what_to_install(shared: Up) -> None:
+    with pytest.raises(MissingError, match=r"adlfs is missing on node-0, node-1.*install package adlfs"):
+        checked(shared, "abfs://container/folder")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from seatrial.checks.storage.check import Storage, _steps
 from seatrial.checks.storage.nodes import Greeting, Look, Note, Transfer, ring
 from seatrial.remote.answers import NodeAnswer, read_answer
 
-GREETING = {"folder": ".seatrial-a1_B", "filesystem": "nfs4", "free_bytes": 1 << 50, "direct": True, "fio": "/bin/fio"}
+GREETING = {"folder": ".seatrial-a1_B", "filesystem": "nfs4", "free_bytes": 1 << 50, "direct": True, "lacks": ""}
 
 
 def test_a_greeting_is_read_without_control_characters() -> None:
@@ -20,7 +20,7 @@ def test_a_greeting_is_read_without_control_characters() -> None:
     ("model", "fields"),
     [
         *((Greeting, GREETING | {"folder": folder}) for folder in ("../../etc", ".seatrial-a/b", ".seatrial-", "", 5)),
-        *((Greeting, GREETING | {"free_bytes": free}) for free in (-1, 1 << 60, 1.5, "7", None)),
+        *((Greeting, GREETING | {"free_bytes": free}) for free in (-1, 1 << 60, 1.5, "7")),
         (Greeting, GREETING | {"filesystem": "x" * 301}),
         *((Transfer, {"id": 1, "bytes": size, "seconds": 1.0}) for size in (0, -1, 1 << 60, True)),
         *((Transfer, {"id": 1, "bytes": 1, "seconds": seconds}) for seconds in (0, -1.0, float("nan"), float("inf"))),
@@ -34,7 +34,9 @@ def test_an_answer_that_no_probe_gives_is_refused(model: type[NodeAnswer], field
         read_answer(model, json.dumps(fields))
 
 
-@pytest.mark.parametrize("path", ["relative", "", "/a\nb", "/" + "x" * 300])
+@pytest.mark.parametrize(
+    "path", ["relative", "", "/a\nb", "/" + "x" * 300, "gs://", "gs://login:word@bucket", "gs://a b"]
+)
 def test_a_path_is_absolute_and_plain(path: str) -> None:
     with pytest.raises(ValueError):
         Storage(paths=(path,))

@@ -1,4 +1,4 @@
-"""The check `storage`: do nodes agree on what they read from a shared file system, and how fast is it?
+"""The check `storage`: do nodes agree on what they read from a shared file system or object store, and how fast is it?
 
 All nodes begin each measurement together. The rates of single nodes are those with all nodes at once; the subject
 cluster has their sum, by how many nodes take part (1, 2, 4, ...). Limits come from history and peers.
@@ -26,7 +26,18 @@ from seatrial.checks.contract import (
 )
 from seatrial.checks.devices.answers import Problem
 from seatrial.checks.metrics import STORAGE_METRICS, Doubt
-from seatrial.checks.storage.nodes import Contention, Done, Look, Note, SmallFiles, StorageNodes, Transfer, ring
+from seatrial.checks.storage.nodes import (
+    Contention,
+    Done,
+    Look,
+    Note,
+    SmallFiles,
+    StorageNodes,
+    Transfer,
+    is_object_store,
+    ring,
+)
+from seatrial.config.cluster import Address
 from seatrial.config.sizes import ByteSize
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import MissingError
@@ -48,12 +59,15 @@ _NOTES = 2  # a new file, and the same one with other content
 _FULL = ("No space left", "quota exceeded", "Quota exceeded")
 
 Folder = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f]{0,255}$")]
+Url = Annotated[Address, Field(pattern=r"^[^/\x00-\x20\x7f]{1,255}://", max_length=255)]
 
 
 class Storage(Strict):
-    """Folders on file systems that all nodes share: agreement between nodes, streams, small files, a checkpoint."""
+    """Storage that all nodes share: agreement between nodes, streams, small files, a checkpoint."""
 
-    paths: tuple[Folder, ...] = Field(min_length=1, max_length=8, description="folders that every node has")
+    paths: tuple[Folder | Url, ...] = Field(
+        min_length=1, max_length=8, description="folders that every node has, and URLs of object stores (`gs://bucket`)"
+    )
     bytes: ByteSize = Field(
         1 << 30, ge=_LEAST_BYTES, description="of each node's file; all take a tenth of what is free"
     )
@@ -63,7 +77,7 @@ class Storage(Strict):
 
 
 def storage(context: CheckContext) -> StepResult:
-    """Measure each path. Raises MissingError if a node has no fio."""
+    """Measure each path. Raises MissingError if a node has no fio, or not the package of an object store."""
     started, section = time.monotonic(), context.section(Storage)
     trials = [_tried(context.testbed, section, path) for path in section.paths]
     problems = [problem for trial in trials for problem in trial.problems]
@@ -98,14 +112,16 @@ class _Trial:
 
     def run(self) -> None:
         """Take all measurements, the quick ones first."""
-        if lacking := [name for name, greeting in self.nodes.greetings.items() if not greeting.fio]:
-            where = f"on {some_of(lacking)}"
-            raise MissingError(Reason.of("program-missing", program="fio", where=where, remedy="install package fio"))
+        if lacking := {name: greeting.lacks for name, greeting in self.nodes.greetings.items() if greeting.lacks}:
+            program, where = next(iter(lacking.values())), f"on {some_of(lacking)}"
+            remedy = f"install package {program}"
+            raise MissingError(Reason.of("program-missing", program=program, where=where, remedy=remedy))
         size = self._bytes()
         if size and self._see():  # rates of different file systems say nothing
-            self._lock()
+            if not is_object_store(self.path):  # which has no locks, and whole objects only
+                self._lock()
+                self._streams(size)
             self._small_files()
-            self._streams(size)
             self._checkpoint(size)
         self.problems += self._failures()
 
@@ -114,7 +130,10 @@ class _Trial:
         greetings = self.nodes.greetings.values()
         if not greetings:
             return 0
-        free = min(greeting.free_bytes for greeting in greetings)
+        known = [greeting.free_bytes for greeting in greetings if greeting.free_bytes is not None]
+        if not known:
+            return self.section.bytes
+        free = min(known)
         size = min(self.section.bytes, free // _SHARE // len(greetings))
         if size >= _LEAST_BYTES * max(map(self._streams_of, self.nodes.names)):
             return size
@@ -295,7 +314,7 @@ def _plan(section: Storage, nodes: PlannedNodes) -> list[PlannedPart]:
 STORAGE = CheckType(
     name=_NAME,
     section=Storage,
-    description="file systems that all nodes share",
+    description="file systems and object stores that all nodes share",
     run=storage,
     after=CONNECTIVITY.name,
     metrics=STORAGE_METRICS,

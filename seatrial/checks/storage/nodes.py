@@ -1,4 +1,4 @@
-"""The program storage.py on all nodes: requests to all of them at once, and their answers."""
+"""The program storage.py or objects.py on all nodes: requests to all of them at once, and their answers."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,14 +21,22 @@ Seconds = Annotated[FiniteFloat, Field(ge=0, le=1e6)]
 Moved = TypeVar("Moved")
 
 
+def is_object_store(path: str) -> bool:
+    """Whether it is a URL, and no folder."""
+    return not path.startswith("/")
+
+
 class Greeting(NodeAnswer):
-    """The node's own folder in the path, and the file system there; `fio` is empty where it is missing."""
+    """The node's own folder in the path, and the file system there or the scheme of the object store.
+
+    `free_bytes` is None for an object store. `lacks` is the program or package that the node does not have.
+    """
 
     folder: Annotated[str, Field(pattern=r"^\.seatrial-[A-Za-z0-9_]{1,32}$")]
     filesystem: Text
-    free_bytes: Bytes
+    free_bytes: Bytes | None
     direct: bool
-    fio: Text
+    lacks: Text
 
 
 class Done(NodeAnswer):
@@ -109,10 +117,15 @@ class StorageNodes:
         self.ask(self.names, lambda name: {"do": "leave"}, Done)
         self._open.close()
 
+    def _program(self, path: str) -> list[str]:
+        if is_object_store(path):
+            return [self._testbed.python, f"{self._testbed.workdir}/objects.py"]
+        return standard_library_program(self._testbed, "storage.py")
+
     def _started(self, node: Node, path: str) -> tuple[LineProbe, Greeting]:
         transport = connect(self._testbed, node, self._timeout_s)
         self._open.callback(transport.close)
-        probe = LineProbe(transport, [*standard_library_program(self._testbed, "storage.py"), path])
+        probe = LineProbe(transport, [*self._program(path), path])
         answer = probe.first(_greeting, self._timeout_s)
         if isinstance(answer, ProbeError):
             raise RemoteError(answer.error)

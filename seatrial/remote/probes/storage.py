@@ -2,7 +2,7 @@
 
     storage.py FOLDER
 
-First line out:  {"folder", "filesystem", "free_bytes", "direct", "fio"}, or {"error": text}
+First line out:  {"folder", "filesystem", "free_bytes", "direct", "lacks"}, or {"error": text}
 Standard input:  {"id", "do": NAME, ...} a line each, see REQUESTS
 Output for each: {"id", ...}, or {"id", "error": text}
 
@@ -40,9 +40,14 @@ REQUESTS = {
 
 
 def main():
+    serve(Storage)
+
+
+def serve(storage_at):
+    """Answer requests about the path or URL of the command line until standard input ends."""
     signal.alarm(int(MOST_S))
     try:
-        storage = Storage(sys.argv[1])
+        storage = storage_at(sys.argv[1])
     except Exception as error:
         say({"error": words(error)})
         return
@@ -71,13 +76,43 @@ def answered(storage, request):
     return {"id": request["id"], **answer}
 
 
-class Storage:
+class Checkpoints:
+    """A checkpoint with a file for each rank, all written or read at once."""
+
+    def write_shard(self, shard, size):
+        """Write numbered blocks; returns their bytes."""
+        raise NotImplementedError
+
+    def read_shard(self, folder, shard, size):
+        """Read what another node wrote; returns its bytes and what is wrong with them."""
+        raise NotImplementedError
+
+    def save(self, id, bytes, shards):
+        """Write `shards` files, each on disk at the end; returns bytes and seconds."""
+        began = time.monotonic()
+        each = at_once(shards, lambda shard: self.write_shard(shard, part_of(bytes, shards)))
+        return {"bytes": sum(each), "seconds": time.monotonic() - began}
+
+    def load(self, id, folder, bytes, shards):
+        """Read the checkpoint of another node, and compare it with what was written."""
+        began = time.monotonic()
+        each = at_once(shards, lambda shard: self.read_shard(folder, shard, part_of(bytes, shards)))
+        wrong = next(filter(None, (wrong for _, wrong in each)), "")
+        return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
+
+
+def part_of(size, shards):
+    """Bytes of a shard, in whole blocks."""
+    return size // shards // BLOCK * BLOCK
+
+
+class Storage(Checkpoints):
     """This node's folder, and what the requests do in it. Each method answers one request."""
 
     def __init__(self, path):
         self.path = path
         self.own = tempfile.mkdtemp(prefix=PREFIX, dir=path)
-        self.alive = clean_up_after(self.own)
+        self.alive = clean_up_after(self.is_gone)
         self.file = disk.nameless(self.own)
         self.lock = -1  # the descriptor of the file that is locked
 
@@ -88,19 +123,23 @@ class Storage:
             "filesystem": disk.filesystem(self.path),
             "free_bytes": disk_space.f_bavail * disk_space.f_frsize,
             "direct": disk.takes_direct(self.file),
-            "fio": shutil.which("fio") or "",
+            "lacks": "" if shutil.which("fio") else "fio",
         }
+
+    def is_gone(self):
+        """Remove the folder, which NFS may refuse for a while."""
+        shutil.rmtree(self.own, ignore_errors=True)
+        return not os.path.lexists(self.own)
 
     def leave(self, id=0):
         """Remove everything; no request is answered after this one."""
         os.ftruncate(self.file, 0)
-        shutil.rmtree(self.own, ignore_errors=True)
+        self.is_gone()
         return {}
 
     def of(self, folder, name):
         """Return the path of a file in the folder of another node."""
-        if not OWN_FOLDER.fullmatch(folder):
-            raise ValueError(f"{folder!r} is no folder of a node")
+        check_folder(folder)
         return os.path.join(self.path, folder, name)
 
     def stream(self, id, direction, bytes, seconds, jobs):
@@ -122,23 +161,14 @@ class Storage:
         return {"digest": hashlib.sha256(content).hexdigest()}
 
     def look(self, id, folder, digest, limit_s):
-        """Return the seconds until another node's note appears with its content; nothing if it never does."""
-        path, began, seen = self.of(folder, "note"), time.monotonic(), "no such file"
-        while True:
-            try:
-                with open(path, "rb") as file:
-                    content = file.read(NOTE_BYTES + 1)
-                seen = "another content"
-                if hashlib.sha256(content).hexdigest() == digest:
-                    return {"seconds": time.monotonic() - began}
-            except FileNotFoundError:
-                seen = "no such file"
-            except OSError as error:
-                if error.errno != errno.ESTALE:  # of NFS, of a file that was replaced
-                    raise
-            if time.monotonic() - began > limit_s:
-                return {"seen": seen}
-            time.sleep(POLL_S)
+        """Return the seconds until another node's note is there with its content; none where it never is."""
+        path = self.of(folder, "note")
+
+        def read():
+            with open(path, "rb") as file:
+                return file.read(NOTE_BYTES + 1)
+
+        return awaited(read, digest, limit_s)
 
     def hold(self, id):
         """Lock a file."""
@@ -182,24 +212,58 @@ class Storage:
             shutil.rmtree(folder, ignore_errors=True)
 
     def save(self, id, bytes, shards):
-        """Write a checkpoint: `shards` files at once, each on disk at the end; returns its bytes and seconds."""
         os.ftruncate(self.file, 0)
-        part = bytes // shards // BLOCK * BLOCK
-        began = time.monotonic()
-        each = at_once(shards, lambda shard: write_shard(os.path.join(self.own, f"shard-{shard}"), shard, part))
-        return {"bytes": sum(each), "seconds": time.monotonic() - began}
+        return super().save(id, bytes, shards)
 
-    def load(self, id, folder, bytes, shards):
-        """Read the checkpoint of another node, and compare it with what was written."""
-        part = bytes // shards // BLOCK * BLOCK
-        began = time.monotonic()
-        each = at_once(shards, lambda shard: read_shard(self.of(folder, f"shard-{shard}"), shard, part))
-        wrong = next(filter(None, (wrong for _, wrong in each)), "")
-        return {"bytes": sum(size for size, _ in each), "seconds": time.monotonic() - began, "wrong": wrong}
+    def write_shard(self, shard, size):
+        file = os.open(os.path.join(self.own, f"shard-{shard}"), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        try:
+            disk.takes_direct(file)
+            written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)
+            return written
+        finally:
+            os.close(file)
+
+    def read_shard(self, folder, shard, size):
+        file = os.open(self.of(folder, f"shard-{shard}"), os.O_RDONLY)
+        try:
+            disk.takes_direct(file)
+            read, wrong, _ = disk.read_back(file, size, content_of(shard), MOST_S)
+            return read, wrong and f"shard {shard}: {wrong}"
+        finally:
+            os.close(file)
 
 
-def clean_up_after(folder):
-    """Start a child that removes the folder once this process is gone; returns what must stay open until then."""
+def check_folder(folder):
+    """Raise ValueError for a folder that no node makes for itself."""
+    if not OWN_FOLDER.fullmatch(folder):
+        raise ValueError(f"{folder!r} is no folder of a node")
+
+
+def awaited(read, digest, limit_s):
+    """Return the seconds until `read` returns the content with that digest, or what it returned instead."""
+    began, seen = time.monotonic(), "no such file"
+    while True:
+        try:
+            content = read()
+            seen = "another content"
+            if hashlib.sha256(content).hexdigest() == digest:
+                return {"seconds": time.monotonic() - began}
+        except FileNotFoundError:
+            seen = "no such file"
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # of NFS, of a file that was replaced
+                raise
+        if time.monotonic() - began > limit_s:
+            return {"seen": seen}
+        time.sleep(POLL_S)
+
+
+def clean_up_after(is_gone):
+    """Start a child that calls `is_gone`, which removes what is left, once this process is gone, until it is so.
+
+    Returns what must stay open until then.
+    """
     waits, alive = os.pipe()
     if os.fork():
         os.close(waits)
@@ -212,10 +276,16 @@ def clean_up_after(folder):
         os.dup2(nothing, stream)
     os.read(waits, 1)  # its end
     deadline = time.monotonic() + JANITOR_S
-    while os.path.lexists(folder) and time.monotonic() < deadline:
-        shutil.rmtree(folder, ignore_errors=True)
+    while time.monotonic() < deadline and not tried(is_gone):
         time.sleep(0.1)
     os._exit(0)
+
+
+def tried(is_gone):
+    try:
+        return is_gone()
+    except Exception:  # a store may be out of reach for a while
+        return False
 
 
 def at_once(count, function):
@@ -244,26 +314,6 @@ def at_once(count, function):
 def content_of(shard):
     """Return what all blocks of a shard hold, behind their numbers; no two shards are alike."""
     return random.Random(shard).randbytes(BLOCK - 8)
-
-
-def write_shard(path, shard, size):
-    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    try:
-        disk.takes_direct(file)
-        written, _ = disk.write_blocks(file, size, content_of(shard), MOST_S)
-        return written
-    finally:
-        os.close(file)
-
-
-def read_shard(path, shard, size):
-    file = os.open(path, os.O_RDONLY)
-    try:
-        disk.takes_direct(file)
-        read, wrong, _ = disk.read_back(file, size, content_of(shard), MOST_S)
-        return read, wrong and f"shard {shard}: {wrong}"
-    finally:
-        os.close(file)
 
 
 if __name__ == "__main__":
