@@ -133,12 +133,9 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     ratio = ratio_interval(rows)
     if row.type is None:
         return _by_ratio(ratio)
-    if row.redop is None and (row.root is None or row.root < 0):
-        # hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column
-        if row.root is not None:
-            return ("hypercube",)
-        return ("alltoall",) if layout is not None and "redop" in layout.columns else ("all_gather",)
     rooted = row.root is not None and row.root >= 0
+    if row.redop is None and not rooted:
+        return _without_redop(row, layout)
     redop = "none" if row.redop in (None, "none") else "sum"
     named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
     # Where a message is in parts, `count` is one rank's. What rows show of a single rank fits no name: all stay then.
@@ -147,10 +144,20 @@ def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, .
     named = [name for name in named if COLLECTIVES[name].layout.in_parts == parted] or named
     if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
         named = [name for name in named if COLLECTIVES[name].factor.depends_on_ranks] or named
-    # alltoall and sendrecv do not check in-place results: N/A there and a number out-of-place.
+    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == _is_unchecked_in_place(row)))
+
+
+def _without_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
+    """hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column."""
+    if row.root is not None:
+        return ("hypercube",)
+    return ("alltoall",) if layout is not None and "redop" in layout.columns else ("all_gather",)
+
+
+def _is_unchecked_in_place(row: Row) -> bool:
+    """As alltoall and sendrecv leave it: N/A in place, and a number out of place."""
     out, inside = row.out_of_place, row.in_place
-    unchecked = out is not None and inside is not None and out.wrong is not None and inside.wrong is None
-    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place == unchecked))
+    return out is not None and inside is not None and out.wrong is not None and inside.wrong is None
 
 
 def _parts(collective: str, rows: Sequence[Row]) -> int | None:

@@ -105,27 +105,35 @@ def heat_map(result: RunResult) -> HeatMap | None:
     columns, cells = _cells(result)
     names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
     blames = {node: blames for node, blames in _blames(result).items() if node in names}
-    # A check blames a node for a bad number, else for what it could not measure, else in a column of its own.
     for node, of_node in blames.items():
-        for blame in (blame for blame in of_node if blame.verdict):
-            own = [column for column in columns if column.check == blame.check]
-            if any(_is_bad(cells.get((node, column))) for column in own):
-                continue
-            missing = [column for column in own if (node, column) not in cells]
-            marked = missing or [Column(blame.check, BLAMED)]
-            columns += [column for column in marked if column not in columns]
-            text = NOT_MEASURED.text if missing else "blamed"
-            cells |= {(node, column): Cell(blame.verdict, text, blame.evidence.sentence) for column in marked}
+        for blame in of_node:
+            if blame.verdict:
+                marked = _blamed_cells(node, blame, columns, cells)
+                columns += [column for _, column in marked if column not in columns]
+                cells |= marked
     if not columns:
         return None
     rows = [_row(name, columns, cells, blames.get(name, ())) for name in names]
     lines = tuple(sorted(rows, key=_worst_first))
     alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
+    return HeatMap(tuple(columns), lines, alone, _grouped(lines[len(alone) :]))
+
+
+def _blamed_cells(node: str, blame: Blame, columns: Sequence[Column], cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+    """Return the cells to mark: none where a number is bad, else what was not measured, else a column of its own."""
+    own = [column for column in columns if column.check == blame.check]
+    if any(_is_bad(cells.get((node, column))) for column in own):
+        return {}
+    missing = [column for column in own if (node, column) not in cells]
+    cell = Cell(blame.verdict, NOT_MEASURED.text if missing else "blamed", blame.evidence.sentence)
+    return {(node, column): cell for column in missing or [Column(blame.check, BLAMED)]}
+
+
+def _grouped(lines: Sequence[HeatMapRow]) -> tuple[NodeGroup, ...]:
     alike: dict[object, list[HeatMapRow]] = {}
-    for line in lines[len(alone) :]:
+    for line in lines:
         alike.setdefault(tuple((cell.verdict, cell.compared) for cell in line.cells), []).append(line)
-    groups = tuple(NodeGroup(tuple(line.node for line in group), group[0].cells) for group in alike.values())
-    return HeatMap(tuple(columns), lines, alone, groups)
+    return tuple(NodeGroup(tuple(line.node for line in group), group[0].cells) for group in alike.values())
 
 
 def _row(name: str, columns: Sequence[Column], cells: Mapping[Place, Cell], blames: Sequence[Blame]) -> HeatMapRow:

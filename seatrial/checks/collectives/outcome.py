@@ -74,38 +74,49 @@ def conclude(
     """
     printed = [row for row in sweep.rows if row.size] if sweep else []
     rows = sorted(printed, key=lambda row: row.size)
-    strange = other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
-    incomplete = _incomplete(result, sweep, rows)
-    wrong, mixed = wrong_results(sweep), interleaved(printed)
-    if wrong and strange:
-        wrong = wrong[0], join((wrong[1], strange[1]))
-    witness = unwitnessed(result)
-    problem = (
-        witness
-        or wrong
-        or (strange if strange and strange[0] is Verdict.FAIL else None)
-        or (incomplete if incomplete and incomplete[0] is Verdict.FAIL else None)
-        or (_over_sockets(setting, transport) if rows else None)
-        or incomplete
-        or strange
-        or mixed
-        or ((Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None)  # busbw is 0 by definition
-        or _missing_sizes(setting, result, rows)
-        or _not_forced(setting, transport)
-        or _missing_nics(setting, transport)
-        or (_slow_sizes(setting, sweep, rows) if sweep else None)
-    )
-    of_others = strange and not has_unknown_ranks(setting, sweep)
-    measurements = () if witness or of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
+    of_others = _strange(setting, sweep) and not has_unknown_ranks(setting, sweep)
+    is_kept = not (unwitnessed(result) or of_others or interleaved(printed))
+    measurements = tuple(_measured(setting, sweep, rows)) if sweep and is_kept else ()
     way = transport.words if transport else ""
+    problem = next(filter(None, _problems(setting, result, sweep, printed, transport)), None)
     if problem is None:
-        first, last = format_size(rows[0].size), format_size(rows[-1].size)
-        span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
-        right = uncoded(f"{span}, every result right" + (f", {way}" if way else ""))
-        return SweepOutcome(setting.name, Verdict.PASS, placed(setting.name, right), measurements, way=way)
+        return SweepOutcome(setting.name, Verdict.PASS, placed(setting.name, _right(rows, way)), measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
     return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
+
+
+def _problems(
+    setting: Setting, result: MpiResult, sweep: Sweep | None, printed: Sequence[Row], transport: Transport | None
+) -> Iterator[Problem | None]:
+    """Yield what may be wrong with the sweep, what outweighs the rest first; each takes for granted those before it."""
+    rows = sorted(printed, key=lambda row: row.size)
+    strange = _strange(setting, sweep)
+    incomplete = _incomplete(result, sweep, rows)
+    wrong = wrong_results(sweep)
+    yield unwitnessed(result)
+    yield (wrong[0], join((wrong[1], strange[1]))) if wrong and strange else wrong
+    yield from (problem for problem in (strange, incomplete) if problem and problem[0] is Verdict.FAIL)
+    yield _over_sockets(setting, transport) if rows else None
+    yield incomplete
+    yield strange
+    yield interleaved(printed)
+    if setting.ranks == 1:  # busbw is 0 by definition
+        yield Verdict.NOT_RUN, Reason.of("one-rank")
+    yield _missing_sizes(setting, result, rows)
+    yield _not_forced(setting, transport)
+    yield _missing_nics(setting, transport)
+    yield _slow_sizes(setting, sweep, rows) if sweep else None
+
+
+def _strange(setting: Setting, sweep: Sweep | None) -> Problem | None:
+    return other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
+
+
+def _right(rows: Sequence[Row], way: str) -> Reason:
+    first, last = format_size(rows[0].size), format_size(rows[-1].size)
+    span = f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
+    return uncoded(f"{span}, every result right" + (f", {way}" if way else ""))
 
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:

@@ -278,7 +278,10 @@ def slow_paths(inventories: Inventories) -> Iterator[Reason]:
         yield Reason.of("acs-redirects", nodes=some_of(nodes), switches=max(redirecting.values()))
     if nodes := [name for name in fast if inventories[name].gpudirect == "none"]:
         yield Reason.of("gpudirect-missing", nodes=some_of(nodes))
-    ports = [(f"{name}/{port.port}", port) for name, up in fast.items() for port in up]
+    yield from _slow_ports([(f"{name}/{port.port}", port) for name, up in fast.items() for port in up])
+
+
+def _slow_ports(ports: Sequence[tuple[str, PortState]]) -> Iterator[Reason]:
     if names := [name for name, port in ports if port.iommu.startswith("DMA")]:
         yield Reason.of("iommu-translates", ports=some_of(names))
     if names := [name for name, port in ports if port.relaxed_ordering is False]:

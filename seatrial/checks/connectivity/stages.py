@@ -261,6 +261,15 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
     repeated.broke(verdict, reason)
 
 
+def _of_whole_rounds(streams: Streams, planned: Sequence[Pair]) -> list[Measurement]:
+    """The rates of the nodes whose planned pairs were all measured.
+
+    Without the best of its neighbours a healthy node looks slow.
+    """
+    lacking = {name for pair in planned if pair not in streams for name in pair}
+    return [m for m in measurements(streams) if m.subject.name not in lacking]
+
+
 def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """Measure the streams between each doubtful node and its first neighbours again, both ways.
 
@@ -272,13 +281,12 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     if not doubtful:
         return
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
-    timeout_s, nth = settings_of(run).timeout_s, max(d.taken for d in doubts)
-    plan = plan_of(run, testbed)
+    plan, nth = plan_of(run, testbed), max(d.taken for d in doubts)
     planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
-    greeted = on_each(
-        [node for node in testbed.nodes if node.name in needed], partial(set_up_node, testbed, timeout_s=timeout_s)
-    )
+    timeout_s = settings_of(run).timeout_s
+    set_up = partial(set_up_node, testbed, timeout_s=timeout_s)
+    greeted = on_each([node for node in testbed.nodes if node.name in needed], set_up)
     contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
 
     def measure(pairs: Sequence[Pair]) -> Streams:
@@ -298,8 +306,6 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     if findings:
         findings.try_again(streams)
         repeated.check = findings.check()
-    # Without the best of its neighbours a healthy node looks slow.
-    lacking = {name for pair in planned if pair not in streams for name in pair}
-    repeated.measurements += [m for m in measurements(streams) if m.subject.name not in lacking]
+    repeated.measurements += _of_whole_rounds(streams, planned)
     if silent := [answer.reason for answer in greeted.values() if isinstance(answer, RemoteError)]:
         conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, join(silent[:3]))
