@@ -3,8 +3,8 @@
     python -m scripts.measure
 
 Prints a line for each package and the functions with the most branches. More than a limit below is an error: size is
-counted in nodes, since lines can be packed. Limits go down, but for a new capability. Modules that import each other in a circle are an
-error too, and so is a constant behind functions that needs none of them.
+counted in nodes, since lines can be packed. Limits go down, but for a new capability. Modules that import each other in
+a circle are an error too, and so is a constant behind functions that needs none of them.
 """
 
 import ast

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 
+_UNITS = {"mhz": "MHz", "w": "W", "c": "°C"}  # of what devices report, by the end of its name
+
+
 @dataclass(frozen=True, slots=True)
 class Band:
     """A number at the hours of a campaign: the lowest, the median and the highest of all parts, in the title's unit."""
@@ -35,7 +38,7 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
         return []
     run_ids = [phase.run_id for phase in state.counted]
     found = (series_of(state, store, metric) for metric in store.minute_metrics(run_ids))
-    bands = [_band(metric_name(series.metric), by_hour(series)) for series in found]
+    bands = [_band(_title(series.metric), by_hour(series)) for series in found]
     for phases in phase_numbers(state, store):
         for columns in alike(phases.series):
             first = phases.series[columns[0]]
@@ -43,6 +46,11 @@ def bands_of(result: RunResult, store: "Store") -> list[Band]:
                 title = f"{metric_of(first)}, {unit_name(first.unit)}, in {phases.suite}"
                 bands.append(_band(title, zip(phases.began_s, phases.readings[:, columns], strict=True)))
     return [band for band in bands if len(band.hours) > 1]
+
+
+def _title(metric: str) -> str:
+    name, _, unit = metric.rpartition("_")
+    return f"{metric_name(name)}, {_UNITS[unit]}" if unit in _UNITS else metric_name(metric)
 
 
 def _band(title: str, moments: Iterable[tuple[float, "NDArray[np.floating]"]]) -> Band:

@@ -201,6 +201,7 @@ def test_a_certificate_of_a_campaign_is_verified_and_refused_when_altered(consol
     cluster = console.cluster(2)
     start(console, cluster, soak).communicate(timeout=PATIENCE_S)
     assert verdict(console) == "pass"
+    assert "memory copy, GB/s, in brief" in (console.folder / "runs" / "soak" / "report.html").read_text()
     requirements = console.folder / "requirements.yaml"
     hours = {"text": "The cluster is at work.", "check": "campaign", "metric": "campaign_hours", "unit": "h"}
     copy = {"text": "Memory is copied.", "check": "devices", "metric": "memory_copy", "unit": "GB/s"}

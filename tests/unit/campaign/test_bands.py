@@ -52,6 +52,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_each_number_has_its_lowest_median_and_highest_part_by_hour(store: Store) -> None:
     temperature, matmul = bands_of(_result("c", "soak"), store)
+    assert temperature.title == "temperature, °C"
     assert (temperature.low[0], temperature.middle[0], temperature.high[0]) == (60, 61, 62)
     assert max(temperature.high) == 84
     assert matmul.title == "matmul, TFLOP/s, in burn"
