@@ -65,11 +65,11 @@ def columns(observed: Observed, groups: Mapping[str, frozenset[str]]) -> list[Co
     """
     tests = observed.tests
     switches, cuts = _switches(tests, groups)
-    links = len({pair for test in tests for pair in test.neighbours})
+    links, bad = _links(tests), set(np.flatnonzero(observed.bad).tolist())
     candidates = [
         *_of("node", _nodes(tests)),
         *_gpus(observed),
-        *_of("link", _links(observed), links),
+        *_of("link", {name: link for name, link in links.items() if not bad.isdisjoint(link[1])}, len(links)),
         *_of("switch", switches),
         *_of("cut", cuts),
         *_of("placement", _placements(tests)),
@@ -188,7 +188,7 @@ def _gpus(observed: Observed) -> list[Column]:
     So are all GPUs of a socket. If a node took part with the same GPUs in all tests, node and GPU are one.
     """
     by_node: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
-    bad = {node for i in np.flatnonzero(observed.bad) for node in observed.tests[i].nodes}
+    bad = observed.nodes_of(np.flatnonzero(observed.bad))
     for i, test in enumerate(observed.tests):
         for node, addresses in zip(test.nodes, test.gpus, strict=False):
             by_node[node][addresses].append(i)
@@ -234,12 +234,11 @@ def socket_halves(addresses: Iterable[str]) -> list[frozenset[str]]:
     return [half for half in (seen - second, second) if len(half) > 1 and half != seen]
 
 
-def _links(observed: Observed) -> Places:
-    """Return links between neighbours in a ring, of which a test was slow or failed."""
-    pairs = {pair for i in np.flatnonzero(observed.bad) for pair in observed.tests[i].neighbours}
+def _links(tests: Sequence[GroupTest]) -> Places:
+    """Return links between neighbours in a ring."""
     places: Places = {}
-    for i, test in enumerate(observed.tests if pairs else ()):
-        for pair in pairs.intersection(test.neighbours):
+    for i, test in enumerate(tests):
+        for pair in test.neighbours:
             places.setdefault("--".join(pair), (pair, []))[1].append(i)
     return places
 

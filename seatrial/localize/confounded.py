@@ -8,29 +8,27 @@ import numpy as np
 from seatrial.localize.criticism import LEAST_SLOW, slowed_operations
 from seatrial.localize.findings import Finding
 from seatrial.localize.next_test import NextTest
-from seatrial.localize.observations import Bools, Observed
+from seatrial.localize.observations import GroupTest, Observed, numbered
 from seatrial.localize.posterior import Posterior
 
 
 def apart_or_behind(posterior: Posterior, findings: Sequence[Finding]) -> set[str]:
     """Return two or more nodes that no test joins: those that are named, or fine nodes on one side of a named cut."""
-    everywhere = {node for test in posterior.observed.tests for node in test.nodes}
-    named = _apart(posterior, {f.cause.nodes[0] for f in findings if f.cause.kind == "node" and f.named})
-    if len(named) > 1:
-        return named
-    for cut in (finding.cause for finding in findings if finding.kind == "cut" and finding.named):
-        fine = posterior.observed.fine & slowed_operations(posterior.observed, posterior.tests_of(cut))
-        side = min(set(cut.nodes), everywhere - set(cut.nodes), key=len)
-        if _apart(posterior, side, fine) == side:
+    observed, named = posterior.observed, [finding for finding in findings if finding.named]
+    nodes = _apart(observed.tests, {finding.cause.nodes[0] for finding in named if finding.cause.kind == "node"})
+    if len(nodes) > 1:
+        return nodes
+    for cut in (finding.cause for finding in named if finding.kind == "cut"):
+        fine = np.flatnonzero(observed.fine & slowed_operations(observed, posterior.tests_of(cut)))
+        side = min(set(cut.nodes), set(observed.nodes.difference(cut.nodes)), key=len)
+        if _apart([observed.tests[i] for i in fine], side) == side:
             return side
     return set()
 
 
-def _apart(posterior: Posterior, nodes: set[str], among: Bools | None = None) -> set[str]:
+def _apart(tests: Sequence[GroupTest], nodes: set[str]) -> set[str]:
     """Return those of the nodes that no test (`among` those given, or all) joins with another of them."""
-    tests = posterior.observed.tests
-    chosen = tests if among is None else [tests[i] for i in np.flatnonzero(among)]
-    met = [nodes.intersection(test.nodes) for test in chosen]
+    met = [nodes.intersection(test.nodes) for test in tests] if len(nodes) > 1 else []
     return nodes - {node for some in met if len(some) > 1 for node in some}
 
 
@@ -46,8 +44,8 @@ def as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[
 
     Too few of their slow tests are of nodes that were fine in another one, apart from the node that is named itself.
     """
-    observed = posterior.observed
-    clear = _fine_nodes(observed, _told(observed))
+    observed, named = posterior.observed, [finding for finding in findings if finding.named]
+    clear = _clear_nodes(observed) if named else set()
 
     def is_sure(finding: Finding) -> bool:
         own = finding.cause.nodes if finding.cause.kind in ("node", "gpu") else ()
@@ -56,33 +54,28 @@ def as_well_of_nodes(posterior: Posterior, findings: Sequence[Finding]) -> list[
         sure = [i for i in bad if clear.union(own).issuperset(observed.tests[i].nodes)]
         return len(sure) >= LEAST_SLOW[finding.cause.kind]
 
-    return [finding for finding in findings if finding.named and not is_sure(finding)]
+    return [finding for finding in named if not is_sure(finding)]
 
 
-def _told(observed: Observed) -> Bools:
-    """Return a mask of tests whose level is known to be healthy.
+def _clear_nodes(observed: Observed) -> set[str]:
+    """Return nodes that were fine where others were slow, or where such nodes were too.
 
-    Like tests were slow or failed, or they are fine between nodes that such tests clear. If all like tests are alike,
-    all may be slow.
+    Where all tests are alike, all may be slow. Those under other conditions count as alike.
     """
-    likes = [(test.collective, len(test.nodes), test.like[-1]) for test in observed.tests]
-    told = {likes[i] for i in np.flatnonzero(observed.bad)}
-    mask = np.array([like in told for like in likes], dtype=bool)
-    clear = _fine_nodes(observed, mask)
-    fine = np.flatnonzero(observed.fine & ~observed.fast & ~mask)
-    told |= {likes[i] for i in fine if clear.issuperset(observed.tests[i].nodes)}
-    told -= {likes[i] for i in np.flatnonzero(observed.fast)}
-    return np.array([like in told for like in likes], dtype=bool)
-
-
-def _fine_nodes(observed: Observed, told: Bools) -> set[str]:
-    return {node for i in np.flatnonzero(told & observed.fine) for node in observed.tests[i].nodes}
+    firsts = [observed.tests[i] for i in np.unique(observed.like, return_index=True)[1]]
+    alike = numbered((test.collective, len(test.nodes), test.like[-1]) for test in firsts)[observed.like]
+    told = np.bincount(alike[observed.bad], minlength=len(firsts)) > 0
+    clear = observed.nodes_of(np.flatnonzero(told[alike] & observed.fine))
+    fine = np.flatnonzero(observed.fine & ~observed.fast & ~told[alike])
+    told[[alike[i] for i in fine if clear.issuperset(observed.tests[i].nodes)]] = True
+    told[alike[observed.fast]] = False
+    return observed.nodes_of(np.flatnonzero(told[alike] & observed.fine))
 
 
 def with_a_fine_node(posterior: Posterior, finding: Finding) -> NextTest | None:
     """Return a pair to test: a node that was fine, and one of a slow test, without the GPUs that are blamed."""
     observed, tests = posterior.observed, posterior.tests_of(finding.cause)
-    clear = _fine_nodes(observed, _told(observed))
+    clear = _clear_nodes(observed)
     doubtful = [n for i in tests[observed.bad[tests]] for n in observed.tests[i].nodes if n not in clear]
     met = {frozenset(test.nodes) for test in observed.tests}
     pairs = [(node, fine) for node in dict.fromkeys(doubtful) for fine in sorted(clear)]

@@ -54,9 +54,9 @@ def unsettled(posterior: Posterior) -> Bools:
     odd, tests = posterior.unexplained(limit=limit), observed.tests
     nodes = {tests[i].nodes for i in np.flatnonzero(odd)}
     again = [i for i, test in enumerate(tests) if test.nodes in nodes and observed.fine[i]]
-    fine = {(tests[i].like, tests[i].nodes, tests[i].gpus) for i in again}
+    fine = {(observed.like[i], tests[i].nodes, tests[i].gpus) for i in again}
     for i in np.flatnonzero(odd):
-        odd[i] = (tests[i].like, tests[i].nodes, tests[i].gpus) not in fine
+        odd[i] = (observed.like[i], tests[i].nodes, tests[i].gpus) not in fine
     odd |= observed.fast
     return odd
 
@@ -140,7 +140,7 @@ def _uneven(observed: Observed, tests: Ints) -> bool:
 
 def _of_some_nodes(observed: Observed, tests: Ints) -> bool:
     """Return whether each slow test of a rail has a node that is fine in no test, and so may be slow itself."""
-    fine = {node for i in tests[observed.fine[tests]] for node in observed.tests[i].nodes}
+    fine = observed.nodes_of(tests[observed.fine[tests]])
     return not any(fine.issuperset(observed.tests[i].nodes) for i in tests[observed.bad[tests]])
 
 

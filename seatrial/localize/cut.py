@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import sqrt
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class _Graph:
         vector = random.standard_normal(self._n)
         for _ in range(_STEPS):
             vector = vector - scale * self.pulls(scale * vector)
-            vector /= max(float(np.linalg.norm(vector)), 1e-300)
+            vector /= max(sqrt(vector @ vector), 1e-300)
         sides: Floats = np.copysign(np.ones(self._n), vector)
         return sides
 

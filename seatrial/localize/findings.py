@@ -123,7 +123,7 @@ def finding_of(posterior: Posterior, cause: Cause, confidence: float, band: Band
     without = np.setdiff1d(np.arange(len(observed.tests)), tests)
     unsure = unsure_nodes(posterior, cause)
     sides = tuple(_without(unsure, side) for side in _sides(observed, cause))
-    partners = {node for i in hit for node in observed.tests[i].nodes} - set(cause.nodes)
+    partners = observed.nodes_of(hit).difference(cause.nodes)
     values = {
         "name": printable(cause.name),
         "gpus": printable(" ".join(cause.gpus)),
@@ -219,8 +219,7 @@ def _sides(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], ...]:
         return (cause.nodes[0],), (cause.nodes[1],)
     if cause.kind == "placement":
         return (), ()
-    everywhere = {node for test in observed.tests for node in test.nodes}
-    return cause.nodes, tuple(sorted(everywhere - set(cause.nodes)))
+    return cause.nodes, tuple(sorted(observed.nodes.difference(cause.nodes)))
 
 
 def _sides_of_gpus(observed: Observed, cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -13,7 +13,7 @@ from seatrial.localize.confounded import across, apart_or_behind, as_well_of_nod
 from seatrial.localize.criticism import LEAST_SLOW, NAMED, contradicted, misfits, supported, unsettled
 from seatrial.localize.findings import Finding, finding_of, findings_of, titled
 from seatrial.localize.next_test import NextTest, dividing, most_telling, repeated
-from seatrial.localize.observations import BANDS, Band, GroupTest, Observed, observe
+from seatrial.localize.observations import BANDS, Band, Comparison, GroupTest, Observed
 from seatrial.localize.posterior import Posterior, infer
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
@@ -77,10 +77,11 @@ def localize(tests: Sequence[GroupTest], groups: Mapping[str, frozenset[str]] | 
     `groups` are nodes that share a switch, rack or block, by its name. The large messages are looked at first, then
     those of other sizes for faults that only these show.
     """
-    observed = observe(tests)
+    comparison = Comparison(tests)
+    observed = comparison.observed()
     found = _localized(observed, groups or {}, "large")
     for band in BANDS[1:]:
-        of_band = observe(tests, band)
+        of_band = comparison.observed(band)
         if (of_band.slow & ~observed.slow).sum() >= min(LEAST_SLOW.values()):
             found = _with_band(found, _localized(of_band, groups or {}, band))
     return found
@@ -170,7 +171,7 @@ def _concluded(
         return Localization(_verdict(named), reason, findings, next_test, posterior)
     if doubt:
         return Localization(Verdict.INCONCLUSIVE, doubt, findings, next_test, posterior)
-    nodes = len({node for test in observed.tests for node in test.nodes})
+    nodes = len(observed.nodes)
     if compared < _LEAST:
         next_test = repeated(observed.tests[0]) if observed.tests else None
         few = Reason.of("localize-too-few", tests=compared, next_test=next_test or "any pair of nodes")

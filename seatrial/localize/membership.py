@@ -38,7 +38,7 @@ def _log_odds(posterior: Posterior, cause: Cause) -> Floats:
 def _unsure_of_cut(posterior: Posterior, cause: Cause) -> tuple[str, ...]:
     """Return nodes that are about as likely in another group; of more than two groups also in one of their own."""
     tests, odds = posterior.observed.tests, _log_odds(posterior, cause)
-    rest = {node for test in tests for node in test.nodes}.difference(cause.nodes)
+    rest = posterior.observed.nodes.difference(cause.nodes)
     sides = cause.sides or (cause.nodes, tuple(rest))
     group_of = {node: i for i, side in enumerate(sides) for node in side}
     with_group: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(range(len(sides)), 0.0))

@@ -1,6 +1,6 @@
 """Tests of groups of nodes as numbers: the log ratio to what like tests reach, and its noise. Pure."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -53,7 +53,7 @@ class GroupTest:
 
     @property
     def like(self) -> tuple[str, str, int, tuple[int, ...]]:
-        """The key that comparable tests share: collective, conditions, nodes, GPUs of each node."""
+        """The number of the like tests of each test, from 0."""
         return self.collective, self.conditions, len(self.nodes), tuple(sorted(map(len, self.gpus)))
 
     @property
@@ -94,11 +94,10 @@ class Levels:
         groups: list[set[frozenset[str]]] = [set() for _ in range(kinds)]
         for test, like in zip(observed.tests, observed.like.tolist(), strict=True):
             groups[like].add(frozenset(test.nodes))
-        everywhere = len({node for test in observed.tests for node in test.nodes})
-        reach = [max(map(len, some)) / everywhere for some in groups]
+        reach = [max(map(len, some)) / len(observed.nodes) for some in groups]
         flat: Bools = bad == 0
         telling = observed.fine & ~observed.fast & ~flat[observed.like]
-        fine = {node for i in np.flatnonzero(telling) for node in observed.tests[i].nodes}
+        fine = observed.nodes_of(np.flatnonzero(telling))
         clear = np.array([fine.issuperset(test.nodes) for test in observed.tests], dtype=bool)
         return cls(flat, clear & observed.fine, np.array([len(some) for some in groups], dtype=float), np.array(reach))
 
@@ -120,7 +119,8 @@ class Observed:
 
     `failed` tests have no value. `alone` are those that nothing is comparable with: they show nothing. What else slowed
     a test slowed those of the same nodes on other GPUs: m of them that are slow have the `weight` of sqrt(m). `share`
-    is that of a test among all of the same nodes.
+    is that of a test among all of the same nodes. `collective` and `like` number the collectives and the sets of like
+    tests, from 0.
     """
 
     tests: tuple[GroupTest, ...]
@@ -130,18 +130,17 @@ class Observed:
     alone: Bools
     weight: Floats
     share: Floats
+    collective: Ints
+    like: Ints
 
     @cached_property
-    def collective(self) -> Ints:
-        """The number of the collective of each test, from 0."""
-        number = {name: i for i, name in enumerate(dict.fromkeys(test.collective for test in self.tests))}
-        return np.array([number[test.collective] for test in self.tests], dtype=np.int64)
+    def nodes(self) -> frozenset[str]:
+        """All nodes that took part in a test."""
+        return frozenset(self.nodes_of(range(len(self.tests))))
 
-    @cached_property
-    def like(self) -> Ints:
-        """The number of the like tests of each test, from 0."""
-        number = {like: i for i, like in enumerate(dict.fromkeys(test.like for test in self.tests))}
-        return np.array([number[test.like] for test in self.tests], dtype=np.int64)
+    def nodes_of(self, places: Iterable[int]) -> set[str]:
+        """Return the nodes of the tests at these places."""
+        return {node for i in places for node in self.tests[i].nodes}
 
     @cached_property
     def like_sizes(self) -> Ints:
@@ -173,60 +172,76 @@ class Observed:
         return ~self.failed & ~self.alone & (self.value > np.maximum(5 * self.scale, _FAST))
 
 
-def observe(tests: Sequence[GroupTest], band: Band = "large") -> Observed:
-    """Compare each test with its like, at the sizes of a band."""
-    value, scale = np.zeros(len(tests)), np.full(len(tests), _SIGMA)
-    failed = np.array([test.failed for test in tests], dtype=bool)
-    alone = ~failed
-    by_like: dict[object, list[int]] = defaultdict(list)
-    for i, test in enumerate(tests):
-        if not test.failed:
-            by_like[test.like].append(i)
-    for members in by_like.values():
-        ratio, noise = _ratios([tests[i].busbw_gb_s for i in members], band)
-        known = ~np.isnan(ratio)
-        where = np.array(members)[known]
-        value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
-        scale[where] = _scale_of(ratio[known], noise)
-    weight = _weights(tests, (value < -3 * scale) | failed)
-    times = Counter(frozenset(test.nodes) for test in tests)
-    share = np.array([1 / times[frozenset(test.nodes)] for test in tests])
-    return Observed(tuple(tests), value, scale, failed, alone, weight, share)
+class Comparison:
+    """Tests beside those that are like them, of which each band of message sizes is observed."""
+
+    def __init__(self, tests: Sequence[GroupTest]) -> None:
+        self._tests = tuple(tests)
+        self._failed = np.array([test.failed for test in tests], dtype=bool)
+        self._collective = numbered(test.collective for test in tests)
+        self._like = numbered(test.like for test in tests)
+        nodes = numbered(frozenset(test.nodes) for test in tests)
+        self._share = 1 / np.bincount(nodes)[nodes]
+        several = (len(test.gpus[0]) if test.gpus else 0 for test in tests)
+        self._group = numbered(zip(nodes.tolist(), several, strict=True))
+        self._setting = numbered(zip(self._group.tolist(), (test.gpus for test in tests), strict=True))
+        self._kind = numbered(
+            (i, t.collective, t.conditions) for i, t in zip(self._setting.tolist(), tests, strict=True)
+        )
+        by_like: dict[int, list[int]] = defaultdict(list)
+        for i in np.flatnonzero(~self._failed).tolist():
+            by_like[int(self._like[i])].append(i)
+        self._logs = [(np.array(some), _logs([tests[i].busbw_gb_s for i in some])) for some in by_like.values()]
+
+    def observed(self, band: Band = "large") -> Observed:
+        """Return what the tests show at the sizes of a band."""
+        value, scale = np.zeros(len(self._tests)), np.full(len(self._tests), _SIGMA)
+        alone = ~self._failed
+        for members, logs in self._logs:
+            ratio, noise = _ratios(logs, band)
+            known = ~np.isnan(ratio)
+            where = members[known]
+            value[where], alone[where] = np.clip(ratio[known], _LOWEST, _HIGHEST), False
+            scale[where] = _scale_of(ratio[known], noise)
+        weight = self._weights((value < -3 * scale) | self._failed)
+        return Observed(
+            self._tests, value, scale, self._failed, alone, weight, self._share, self._collective, self._like
+        )
+
+    def _weights(self, slow: Bools) -> Floats:
+        """Return the weight of each test: less if it is old, or if others of its nodes are no independent evidence.
+
+        m that are slow on different GPUs or in different operations count as sqrt(m), as do m operations that are fine.
+        """
+        alike = np.where(slow, self._kinds(self._group, slow), self._kinds(self._setting, ~slow))
+        return np.array([test.weight for test in self._tests]) * alike**-0.5
+
+    def _kinds(self, within: Ints, some: Bools) -> Ints:
+        """Return for each test how many kinds `some` of the same number `within` are, at least 1."""
+        _, first = np.unique(self._kind[some], return_index=True)
+        return np.bincount(within[some][first], minlength=len(within))[within].clip(min=1)
 
 
-def _weights(tests: Sequence[GroupTest], slow: Bools) -> Floats:
-    """Return the weight of each test: less if it is old, or if others of the same nodes are no independent evidence.
-
-    m that are slow on different GPUs or in different operations count as sqrt(m), as do m operations that are fine.
-    """
-    slow_kinds: dict[object, set[object]] = defaultdict(set)
-    fine_kinds: dict[object, set[object]] = defaultdict(set)
-    keys = [(frozenset(test.nodes), len(test.gpus[0]) if test.gpus else 0) for test in tests]
-    for test, key, is_slow in zip(tests, keys, slow.tolist(), strict=True):
-        if is_slow:
-            slow_kinds[key].add((test.collective, test.conditions, test.gpus))
-        else:
-            fine_kinds[key, test.gpus].add((test.collective, test.conditions))
-    weight = np.ones(len(tests))
-    for i, (test, key, is_slow) in enumerate(zip(tests, keys, slow.tolist(), strict=True)):
-        alike = slow_kinds[key] if is_slow else fine_kinds[key, test.gpus]
-        weight[i] = test.weight * len(alike) ** -0.5
-    return weight
+def numbered(keys: Iterable[object]) -> Ints:
+    """Number the keys from 0 in the order in which they come."""
+    number: dict[object, int] = {}
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
 
-def _ratios(sweeps: Sequence[Mapping[int, float]], band: Band) -> tuple[Floats, float]:
-    """Return the median log ratio over the sizes of a band of each sweep, and its noise by how these sizes scatter.
-
-    The ratio is NaN where no other has one of its sizes.
-    """
+def _logs(sweeps: Sequence[Mapping[int, float]]) -> Floats:
+    """Return the log ratio of each sweep to the level of all, a column for each size; NaN if no other has it."""
     sizes = sorted({size for sweep in sweeps for size in sweep})
     values = np.array([[sweep.get(size, 0) for size in sizes] for sweep in sweeps], dtype=float)
     logs = np.log(np.where(values > 0, values, np.nan))
     measured = [column[~np.isnan(column)] for column in logs.T]
     logs -= [fast_level(column) if len(column) > 1 else np.nan for column in measured]
-    known = ~np.isnan(logs)
-    largest = _of_band(known, band)
-    ratios, some = np.full(len(sweeps), np.nan), largest.any(axis=1)
+    return logs
+
+
+def _ratios(logs: Floats, band: Band) -> tuple[Floats, float]:
+    """Return the median log ratio of each sweep over the sizes of a band, NaN without any, and the noise by scatter."""
+    largest = _of_band(~np.isnan(logs), band)
+    ratios, some = np.full(len(logs), np.nan), largest.any(axis=1)
     plateau = np.where(largest, logs, np.nan)
     ratios[some] = np.nanmedian(plateau[some], axis=1)
     return ratios, _scatter(plateau[largest.sum(axis=1) > 1])
@@ -254,8 +269,9 @@ def _scatter(plateau: Floats) -> float:
     """
     if len(plateau) < _LEAST_SCATTER:
         return 0.0
-    ends = [row[~np.isnan(row)][[0, -1]] for row in plateau]
-    return _shortest_half(np.array([last - first for first, last in ends])) / 1.349 / 2
+    known, rows = ~np.isnan(plateau), np.arange(len(plateau))
+    smallest, largest = known.argmax(axis=1), known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+    return _shortest_half(plateau[rows, largest] - plateau[rows, smallest]) / 1.349 / 2
 
 
 def _shortest_half(values: Floats) -> float:

@@ -184,12 +184,11 @@ def _refined(effects: list[Effect], design: _Design, observed: Observed) -> tupl
     for kind, nodes in ((cause.kind, cause.nodes) for cause in doubtful):
         others = [column for column in design.columns if (column.cause.kind, column.cause.nodes) != (kind, nodes)]
         tries += [([], _Design(others, observed))] if others else []
-    everywhere = {node for test in observed.tests for node in test.nodes}
     side = {node for cause in named for node in cause.nodes}
     together = (observed.tests[i].nodes for i in np.flatnonzero(observed.fine))
-    if len(side) < len(everywhere) and any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
+    if len(side) < len(observed.nodes) and any(len(nodes) > 1 and side.issuperset(nodes) for nodes in together):
         cut = with_penetrances(
-            telling([cut_column(observed.tests, frozenset(side), len(everywhere))], observed), observed
+            telling([cut_column(observed.tests, frozenset(side), len(observed.nodes))], observed), observed
         )
         if cut:
             effect = _single(_Design(cut, observed), _likelihood(observed, []))
@@ -283,7 +282,7 @@ def _worst(effects: Sequence[Effect], tests: int) -> tuple[Floats, Floats]:
 
 def _cuts(observed: Observed, likelihood: Likelihood) -> list[Column]:
     """Return the best cut in two, and in more groups, if enough pairs across are slow, and not due to slow nodes."""
-    nodes = len({node for test in observed.tests for node in test.nodes})
+    nodes = len(observed.nodes)
     found, pairs = [], Pairs.of(observed.tests)
     for weight in likelihood.severities(ALWAYS):
         side = best_side(pairs, weight)

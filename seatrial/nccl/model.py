@@ -56,7 +56,7 @@ class Row:
     @property
     def sides(self) -> tuple[Timing, ...]:
         """The sides that were measured, out-of-place first."""
-        return tuple(side for side in (self.out_of_place, self.in_place) if side is not None)
+        return tuple(filter(None, (self.out_of_place, self.in_place)))
 
     def to_dict(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in ("size", "count", "type", "redop", "root")}

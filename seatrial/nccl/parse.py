@@ -220,7 +220,7 @@ def parse_file(path: str | Path) -> list[Sweep]:
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
     """
     with open_log(path) as stream:
-        return _parse_stream(stream, str(path))
+        return parse_stream(stream, str(path))
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
         return parse_lines(text.splitlines(), source)
     if isinstance(text, TextIOWrapper):
         text.reconfigure(errors="replace")  # standard input is strict, and logs are not always UTF-8
-    return _parse_stream(text, source) if isinstance(text, TextIOBase) else parse_lines(text, source)
+    return parse_stream(text, source) if isinstance(text, TextIOBase) else parse_lines(text, source)
 
 
 def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
@@ -264,8 +264,9 @@ def nothing_found(source: str) -> NoReturn:
     raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
 
 
-def _parse_stream(stream: TextIOBase, source: str) -> list[Sweep]:
-    head = stream.read(PEEK)
+def parse_stream(stream: TextIOBase, source: str, head: str = "") -> list[Sweep]:
+    """Return the sweeps in a stream whose `head` was read already. Raises NothingFoundError as `parse_lines` does."""
+    head = head or stream.read(PEEK)
     if looks_like_json_log(head):
         return parse_json(head + stream.read(MAX_JSON), source)
     return parse_lines(stream_lines(head, stream), source if head else f"{source}: it is empty")

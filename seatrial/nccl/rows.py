@@ -2,9 +2,10 @@
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from seatrial.nccl.busbw import expected_algbw
 from seatrial.nccl.header import ColumnLayout
@@ -29,10 +30,12 @@ _NUMBER = re.compile(r"\A[-+]?(?:\d[\d_,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3
 _PLACEHOLDER = re.compile(r"\A[\dXx?*.,eE+\-/NA]+$")
 _PIECE = re.compile(r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
 _NO_NUMBER = frozenset({"n/a", "na", "nan", "-nan", "inf", "-inf", "-"})
+_MOST = 10**18  # of a whole number
 _TIMING = {
     "out": ("out.time", "out.algbw", "out.busbw", "out.wrong", "out.error"),
     "in": ("in.time", "in.algbw", "in.busbw", "in.wrong", "in.error"),
 }
+_LEADING = ("size", "count", "type")
 _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 
 
@@ -55,16 +58,22 @@ def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     start = _START.search(text)
     if start is None:
         return _bare(text, layout) if layout is not None and not layout.typed else "no"
-    tokens = _CHOICE.sub("", _STAMP.sub("", text[start.start() :])).split()
+    text = text[start.start() :]
+    if row := _fitting(text.split(), layout):
+        return row
+    tokens = _CHOICE.sub("", _STAMP.sub("", text)).split()
     if layout is not None and tokens[len(layout.columns) :] == ["N/A", "N/A", "N/A"]:
         tokens = tokens[:-3]
-    if columns := _fit(tokens, layout) or _shape(tokens, layout):
-        return _row(dict(zip(columns, tokens, strict=True)))
+    return _fitting(tokens, layout) or _shaped(tokens, layout) or _part_of_row(tokens, layout)
+
+
+def _part_of_row(tokens: list[str], layout: ColumnLayout | None) -> Row | NotRow:
+    """Return the row of placeholders, or why it is none."""
     column_count = len(layout.columns) if layout is not None and layout.typed else 13
     if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
         return "short"
     if all(map(_PLACEHOLDER.match, tokens[5:])):
-        return _leading(dict(zip(("size", "count", "type", "redop", "root"), tokens, strict=False)), None, None)
+        return _row((*_LEADING, *_redop(tokens), "root"), tokens) or _row(_LEADING, tokens) or "glued"
     return "glued"
 
 
@@ -112,31 +121,24 @@ def _bare(text: str, layout: ColumnLayout) -> Row | NotRow:
     """Read a row without a data type: it must have every column, and its numbers must agree."""
     text = cells(text).strip()
     tokens = [t.strip() for t in text.split(layout.separator)] if layout.separator else text.split()
-    if len(tokens) != len(layout.columns):
-        return "no"
-    fields = dict(zip(layout.columns, tokens, strict=True))
-    if not all(_numeric(token) for name, token in fields.items() if name not in ("type", "redop")):
-        return "no"
-    row = _row(fields)
-    return row if isinstance(row, Row) and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time) else "no"
+    row = _row(layout.columns, tokens) if len(tokens) == len(layout.columns) else None
+    return row if row and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time) else "no"
 
 
-def _fit(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
-    """Return the header's columns, less the redop that some tests leave blank; None if the tokens do not fit."""
-    columns = layout.columns if layout is not None else ()
+def _fitting(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
+    """Return the row by the header's columns, less the redop that some tests leave blank; None if it does not fit."""
+    columns = layout.columns if layout is not None and layout.typed else ()
     if len(tokens) == len(columns) - 1 and "redop" in columns[:-1] and _numeric(tokens[columns.index("redop")]):
         columns = tuple(name for name in columns if name != "redop")
-    if len(tokens) != len(columns) or columns[2:3] != ("type",):
-        return None
-    return columns if _has_column_types(columns, tokens) else None
+    return _row(columns, tokens) if len(tokens) == len(columns) else None
 
 
-def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
-    """Return columns guessed from the number of tokens; None where they are no full row.
+def _shaped(tokens: list[str], layout: ColumnLayout | None) -> Row | None:
+    """Return the row by columns guessed from the number of tokens; None where it is no full row.
 
     Under a two-sided header a one-sided row is one that was cut, not a row.
     """
-    redop = ("redop",) if len(tokens) > 3 and tokens[3].lower() in REDOPS else ()
+    redop = _redop(tokens)
     numbers = tokens[3 + len(redop) :]
     if not numbers or not all(map(_numeric, numbers)):
         return None
@@ -149,25 +151,12 @@ def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | 
             continue
         root = ("root",) if len(numbers) > sides * width else ()
         body = _body(numbers[len(root) :], sides, width)
-        columns = ("size", "count", "type", *redop, *root, *body)
-        return columns if _has_column_types(columns, tokens) else None
+        return _row((*_LEADING, *redop, *root, *body), tokens)
     return None
 
 
-def _has_column_types(columns: tuple[str, ...], tokens: list[str]) -> bool:
-    """Return whether every token has its column's type: a word for redop, integers for root and wrong, else numbers."""
-    for (is_word, is_whole), token in zip(_kinds(columns), tokens[3:], strict=True):
-        if is_word == _numeric(token):
-            return False
-        if is_whole and token.lower() not in _NO_NUMBER and not _is_integer(token):
-            return False
-    return "root" not in columns or (_integer(tokens[columns.index("root")]) or 0) >= -1
-
-
-@lru_cache(64)
-def _kinds(columns: tuple[str, ...]) -> tuple[tuple[bool, bool], ...]:
-    """Return for each column after the type whether it is a word, and whether it is an integer."""
-    return tuple((name == "redop", name.endswith(("root", "wrong"))) for name in columns[3:])
+def _redop(tokens: list[str]) -> tuple[str, ...]:
+    return ("redop",) if len(tokens) > 3 and tokens[3].lower() in REDOPS else ()
 
 
 def _body(numbers: list[str], sides: int, width: int) -> list[str]:
@@ -178,61 +167,78 @@ def _body(numbers: list[str], sides: int, width: int) -> list[str]:
     return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
 
 
-def _row(fields: dict[str, str]) -> Row | NotRow:
-    if _integer(fields["size"]) is None or not any(name.endswith("busbw") for name in fields):
-        return "no"
-    return _leading(fields, _side(fields, "out"), _side(fields, "in"))
-
-
-def _leading(fields: dict[str, str], out: Timing | None, inside: Timing | None) -> Row:
-    size, count, root = _integer(fields["size"]), _integer(fields.get("count", "")), _integer(fields.get("root", ""))
-    redop = fields.get("redop", "").lower()
-    return Row(size or 0, count, fields.get("type"), None if redop in ("", "-") else redop, root, out, inside)
-
-
-def _side(fields: dict[str, str], side: str) -> Timing | None:
-    time, algbw, busbw, wrong, error = _TIMING[side]
-    if busbw not in fields:
+def _row(columns: tuple[str, ...], tokens: list[str]) -> Row | None:
+    """Return the row with these columns; None where a token is not of its column's kind."""
+    try:
+        fields = {name: read(token) for (name, read), token in zip(_readers(columns), tokens, strict=False)}
+    except ValueError:
         return None
-    return Timing(
-        _float(fields.get(time, "")),
-        _float(fields.get(algbw, "")),
-        _float(fields[busbw]),
-        _integer(fields.get(wrong, "")),
-        _float(fields.get(error, "")),
-    )
+    size, count, type_, redop, root = map(fields.get, (*_LEADING, "redop", "root"))
+    return Row(size, count, type_, redop, root, _side(fields, "out"), _side(fields, "in")) if size is not None else None
+
+
+def _side(fields: Mapping[str, Any], side: str) -> Timing | None:
+    return Timing(*map(fields.get, _TIMING[side])) if f"{side}.busbw" in fields else None
+
+
+@lru_cache(64)
+def _readers(columns: tuple[str, ...]) -> tuple[tuple[str, Callable[[str], Any]], ...]:
+    """Return the columns, each with what reads its tokens and raises ValueError for those of another kind."""
+    return tuple((name, _READERS.get(name.rpartition(".")[2], _number)) for name in columns)
+
+
+def _number(token: str) -> float | None:
+    """Return a finite number; None for what stands for none."""
+    try:
+        value = float(token)
+    except ValueError:
+        if token.lower() in _NO_NUMBER:
+            return None
+        if not _NUMBER.match(token):
+            raise
+        value = float(token.rstrip("*").replace(",", ""))
+    return value if math.isfinite(value) else None
+
+
+def _whole(token: str) -> int | None:
+    """Return a whole number that may be printed as 1e+06, 1_024 or 1,024; None for what stands for none."""
+    try:
+        value = int(token)
+    except ValueError:
+        number = _number(token)
+        if number is None:
+            return None
+        if not number.is_integer():
+            raise
+        value = int(number)
+    return value if abs(value) <= _MOST else None
+
+
+def _root(token: str) -> int | None:
+    rank = _whole(token)
+    if rank is not None and rank < -1:
+        raise ValueError(token)
+    return rank
+
+
+def _word(token: str) -> str | None:
+    word = token.lower()
+    if not word or word in _NO_NUMBER:
+        return None
+    if _numeric(word):
+        raise ValueError(token)
+    return word
 
 
 def _numeric(token: str) -> bool:
     return token.isdecimal() or bool(_NUMBER.match(token)) or token.lower() in _NO_NUMBER
 
 
-def _float(token: str) -> float | None:
-    if not token:
-        return None
-    try:
-        value = float(token)
-    except ValueError:
-        try:
-            value = float(token.rstrip("*").replace(",", "")) if _NUMBER.match(token) else math.nan
-        except ValueError:
-            return None
-    return value if math.isfinite(value) else None
-
-
-def _is_integer(token: str) -> bool:
-    if token.isdecimal():
-        return True
-    value = _float(token)
-    return value is not None and value == round(value)
-
-
-def _integer(token: str) -> int | None:
-    """Return a whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
-    if token.removeprefix("-").isdecimal() and len(token) < 19:
-        return int(token)
-    value = _float(token.replace("_", ""))
-    if value is None or abs(value) > 1e18:
-        return None
-    digits = token.replace("_", "").replace(",", "").rstrip("*")
-    return int(digits) if re.fullmatch(r"[-+]?\d+", digits) else round(value)
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "size": _whole,
+    "count": _whole,
+    "type": str,
+    "redop": _word,
+    "root": _root,
+    "wrong": _whole,
+}

@@ -169,7 +169,7 @@ class TableLineReader:
             self._foreign += 1
             if self._foreign > _MAX_FOREIGN:
                 self._pending = ""
-        if not text.strip():
+        if not text.strip("# \t"):
             return []
         command, self._command = (self._command + text)[-4096:], ""
         if text.endswith("\\"):  # the next line goes on with the command

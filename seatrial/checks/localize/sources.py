@@ -10,8 +10,7 @@ from seatrial.checks.localize.tables import looks_like_pairs, tests_of_table
 from seatrial.localize.observations import GroupTest
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.model.result import Check
-from seatrial.nccl import parse_file
-from seatrial.nccl.parse import PEEK, open_log
+from seatrial.nccl.parse import PEEK, open_log, parse_stream
 from seatrial.readers.parts import read_file
 from seatrial.text.printable import printable
 
@@ -46,10 +45,10 @@ def tests_of_file(path: str) -> list[GroupTest]:
         head = stream.read(PEEK)
         if looks_like_pairs(head):
             return tests_of_table(name, head + stream.read(_MOST_CHARACTERS))
-    try:
-        return tests_of(name, parse_file(path))
-    except NothingFoundError:
-        return _of_perftest(path, name)
+        try:
+            return tests_of(name, parse_stream(stream, name, head))
+        except NothingFoundError:
+            return _of_perftest(path, name)
 
 
 def _of_perftest(path: str, name: str) -> list[GroupTest]:

@@ -10,7 +10,7 @@ import pytest
 from seatrial.localize import GroupTest, NextTest, localize
 from seatrial.localize.causes import columns
 from seatrial.localize.next_test import affects
-from seatrial.localize.observations import fast_level, observe
+from seatrial.localize.observations import Comparison, fast_level
 
 
 def pair(a: str, b: str, busbw: float, **more: object) -> GroupTest:
@@ -132,13 +132,13 @@ def test_no_test_at_all_is_inconclusive() -> None:
 def test_a_causes_column_holds_the_tests_that_it_affects() -> None:
     gpus = [(("0",), ("0",)), (("0",), ("1",)), (("1",), ("1",))]
     tests = [pair(a, b, 20 if i % 3 else 40, gpus=gpus[i % 3]) for i, (a, b) in enumerate(combinations("abcdef", 2))]
-    observed = observe(tests)
+    observed = Comparison(tests).observed()
     for column in columns(observed, {"rack": frozenset("abc")}):
         if column.cause.penetrance > 0.9 or column.cause.at_one_end:
             assert column.tests.tolist() == [i for i, test in enumerate(tests) if affects(column.cause, test)]
 
 
 def test_values_are_log_ratios_to_like_tests() -> None:
-    observed = observe([pair(a, b, 20 if "d" in (a, b) else 40) for a, b in combinations("abcdef", 2)])
+    observed = Comparison([pair(a, b, 20 if "d" in (a, b) else 40) for a, b in combinations("abcdef", 2)]).observed()
     assert observed.value[observed.slow] == pytest.approx(math.log(0.5), abs=0.01)
     assert observed.slow.sum() == 5
